@@ -56,9 +56,16 @@ test-newest: setup
 	    onnxruntime opencv-python-headless
 	$(NEWEST)/bin/python -m pytest -rs tests/cli/test_every_verb.py tests/partition/test_cuts.py
 
+KERNELS = $(shell find runtime/edgec_runtime/csrc -name '*.[ch]')
+
 lint:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@$(BIN)/clang-format --dry-run --Werror $(KERNELS)
+
+format:
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(KERNELS)
 
 types:
 	$(BIN)/mypy edgec partitioner/edgec_partitioner runtime/edgec_runtime devices/edgec_devices tests benchmarks

@@ -156,7 +156,7 @@ def _shifts(
         input_shift = shifts.get(op.inputs[0].name)
         if input_shift is not None:
             matrix = link.maker.matrix(weight)
-            new = new + product(matrix, link.maker.everywhere(input_shift))
+            new = new + product(matrix, link.maker.uniform_window(input_shift))
         shift = new - old
         largest = max(np.abs(new).max(), np.abs(old).max())
         if (np.abs(shift) > SHIFT_TOLERANCE * largest).any():

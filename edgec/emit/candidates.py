@@ -1,5 +1,6 @@
-"""The C of a trial: several ways to compute one call, each a function of a profile,
-held against the plain kernel.
+"""The C of a trial: several ways to compute one call, compared with the plain kernel.
+
+Each way is a function of a profile, which the trial times.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from edgec.emit.c import Writer, text_of
 from edgec.emit.entries import entry_functions
 from edgec.emit.memory import plan_offsets
 from edgec.emit.program import SegmentEntry, model_source
 from edgec.emit.weights import WeightsFile
+from edgec.emit.writer import Writer, file_text
 from edgec.ir import Graph, KernelCall, Pointer, TensorType, Value
 from edgec.schedule.cores import Core
 from edgec.schedule.liveness import Lifetime, tensors
@@ -20,16 +21,18 @@ from edgec.schedule.views import Place
 
 SEGMENT = "trial"
 OFF = "off"
-"""The output: for each candidate how far it is off."""
+"""Name of the output: for each candidate the difference from the plain kernel."""
 
 ELSEWHERE = -1.0
-"""Its value where the machine is not of the core that the candidates are for."""
+"""The output on a machine that is not the core of the candidates."""
 
-_PLAIN = 2
-_EACH = 2
-"""Functions of the plain call, and of each candidate: the call itself, and what looks
-at its result.
+PLAIN_FUNCTIONS = 2
+CANDIDATE_FUNCTIONS = 2
+"""Functions of the plain call, and of each candidate: the call itself, and the check of
+its result.
 """
+
+_NO_INLINE = "#define EK_NO_INLINE __attribute__((noinline, unused))\n"
 
 _CHECKS = """/* A result is computed over bytes that no kernel reads: unwritten ones differ. */
 static void trial_begin(void *got, size_t bytes) { memset(got, 0x55, bytes); }
@@ -75,8 +78,16 @@ static EK_NO_INLINE float trial_off_f32(const void *want, void *got, size_t byte
 
 @dataclass(frozen=True)
 class TrialSource:
-    """texts, flags: as of TargetSources. weights: the file. tensors: of the model, by
-    name. arena: bytes. graph: sha256 of the C.
+    """The sources of a trial.
+
+    Attributes:
+        texts: the C files by name
+        flags: compiler flags of single files, beside those of the target
+        weights: the weights file
+        tensors: the inputs and the output of the model
+        inputs: the names of the inputs
+        arena: bytes of the arena
+        graph: sha256 of the C
     """
 
     texts: Mapping[str, str]
@@ -89,60 +100,74 @@ class TrialSource:
 
     @staticmethod
     def function(candidate: int) -> int:
-        """The place in a profile of a candidate, the plain call being -1."""
-        return 0 if candidate < 0 else _PLAIN + _EACH * candidate
+        """Return the position in a profile of a candidate; -1: the plain call."""
+        if candidate < 0:
+            return 0
+
+        return PLAIN_FUNCTIONS + CANDIDATE_FUNCTIONS * candidate
 
 
 def trial_source(
     call: KernelCall, candidates: Sequence[KernelCall], core: Core
 ) -> TrialSource:
-    """A model with one segment that computes a plain call, with what follows it, and
-    then each candidate.
+    """Return a model that computes a plain call, and then each candidate for it.
 
-    Where not all machines of the core's target are such a core, others compute nothing
-    and say ELSEWHERE.
+    The calls that follow the plain one are computed after it. Where a target has other
+    machines than the core, these compute nothing, and report ELSEWHERE.
     """
     chain = [KernelCall(c.kernel, c.operands) for c in (call, *call.then)]
-    written = [tensors([c])[-1] for c in chain]
-    inputs = [v for v in dict.fromkeys(tensors(chain)) if v not in written]
-    off = Value(OFF, TensorType((len(candidates),), "float32"))
-    graph = Graph(SEGMENT, inputs, [off])
-    want = Value("want", written[-1].type)
-    places = {v: Place(v) for v in (*inputs, *written, want, off)}
+    results = [tensors([c])[-1] for c in chain]
+    inputs = [v for v in dict.fromkeys(tensors(chain)) if v not in results]
+    differences = Value(OFF, TensorType((len(candidates),), "float32"))
+    expected = Value("want", results[-1].type)
+
+    values = (*inputs, *results, expected, differences)
+    places = {value: Place(value) for value in values}
+    graph = Graph(SEGMENT, inputs, [differences])
     writer = Writer(graph, places, WeightsFile())
-    here = f"{SEGMENT}_here" if core.detect else SEGMENT
-    marks = _marks(writer, chain, candidates, written[-1], want)
-    lives = [
-        Lifetime(v.name, v.type.nbytes, 0, len(marks))
-        for v in dict.fromkeys((*written, want))
-    ]
+    marks = _marks(writer, chain, candidates, results[-1], expected)
+
+    # All results live until the end: each candidate writes the last one anew.
+    buffers = dict.fromkeys((*results, expected))
+    lives = [Lifetime(v.name, v.type.nbytes, 0, len(marks)) for v in buffers]
     plan = plan_offsets(lives + writer.scratches)
-    headers = sorted({c.header for c in writer.calls} | {"ek_base.h"})
-    writer.bodies.insert(
-        0, "#define EK_NO_INLINE __attribute__((noinline, unused))\n" + _CHECKS
-    )
-    texts = {
-        f"{here}.c": text_of(writer, plan, headers, here)
-        + entry_functions(here, marks, 1)
-    }
-    choices = [(here, core.detect)] if core.detect else []
+    headers = sorted({kernel.header for kernel in writer.calls} | {"ek_base.h"})
+    writer.bodies.insert(0, _NO_INLINE + _CHECKS)
+
+    here = f"{SEGMENT}_here" if core.detect else SEGMENT
+    text = file_text(writer, plan, headers, here) + entry_functions(here, marks, 1)
+    texts = {f"{here}.c": text}
+    sources: list[tuple[str, str]] = []
     if core.detect:
-        texts["elsewhere.c"] = '#include "ek_base.h"\n' + entry_functions(
-            "elsewhere", _elsewhere(len(candidates), marks), 1
-        )
-        choices.append(("elsewhere", ""))
-    names = tuple(v.name for v in inputs)
-    types = {v.name: v.type for v in (*inputs, off)}
-    entry = SegmentEntry(
-        SEGMENT, "cpu", names, (OFF,), plan.size, len(marks), tuple(choices)
+        sources = [(here, core.detect), ("elsewhere", "")]
+        nothing = _elsewhere(len(candidates), marks)
+        elsewhere = entry_functions("elsewhere", nothing, 1)
+        texts["elsewhere.c"] = '#include "ek_base.h"\n' + elsewhere
+
+    names = tuple(value.name for value in inputs)
+    segment = SegmentEntry(
+        name=SEGMENT,
+        place="cpu",
+        inputs=names,
+        outputs=(OFF,),
+        arena=plan.size,
+        functions=len(marks),
+        cores=tuple(sources),
     )
-    made_of = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
+    types = {value.name: value.type for value in (*inputs, differences)}
+    weights = writer.weights.data
+    digest = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
     texts["model.c"] = model_source(
-        SEGMENT, types, [entry], names, (OFF,), writer.weights.data, graph=made_of
+        SEGMENT, types, [segment], names, (OFF,), weights, graph=digest
     )
-    flags = {f"{here}.c": core.flags} if core.detect else {}
     return TrialSource(
-        texts, flags, writer.weights.data, types, names, plan.size, made_of
+        texts=texts,
+        flags={f"{here}.c": core.flags} if core.detect else {},
+        weights=weights,
+        tensors=types,
+        inputs=names,
+        arena=plan.size,
+        graph=digest,
     )
 
 
@@ -150,29 +175,42 @@ def _marks(
     writer: Writer,
     chain: Sequence[KernelCall],
     candidates: Sequence[KernelCall],
-    got: Value,
-    want: Value,
+    result: Value,
+    expected: Value,
 ) -> list[tuple[str, ...]]:
-    """The statements of each function of the profile."""
-    a = writer.ptr(Pointer(want))
-    b = writer.ptr(Pointer(got))
-    n = got.type.nbytes
-    check = "trial_off_f32" if got.type.dtype == "float32" else "trial_off_bits"
-    near = [
-        f"trial_touch({writer.ptr(Pointer(v))}, {v.type.nbytes});"
-        for v in writer.graph.inputs
-    ]
+    """Return the statements of each function of the profile.
+
+    Every call has two functions: one with the call alone, which is timed, and one that
+    looks at its result and restores the caches.
+    """
+    kept = writer.pointer(Pointer(expected))
+    got = writer.pointer(Pointer(result))
+    nbytes = result.type.nbytes
+    is_float = result.type.dtype == "float32"
+    check = "trial_off_f32" if is_float else "trial_off_bits"
+    touches: list[str] = []
+    for value in writer.graph.inputs:
+        pointer = writer.pointer(Pointer(value))
+        touches.append(f"trial_touch({pointer}, {value.type.nbytes});")
+
     plain = [writer.alone(f"plain{i}", c) for i, c in enumerate(chain)]
     marks = [
-        (f"trial_begin({b}, {n});", *near, *plain),
-        (f"trial_keep({a}, {b}, {n});", *near),
+        (f"trial_begin({got}, {nbytes});", *touches, *plain),
+        (f"trial_keep({kept}, {got}, {nbytes});", *touches),
     ]
-    for i, c in enumerate(candidates):
-        off = f"((float *)out[0])[{i}] = {check}({a}, {b}, {n});"
-        marks += [(writer.alone(f"candidate{i}", c),), (off, *near)]
+    for i, candidate in enumerate(candidates):
+        statement = writer.alone(f"candidate{i}", candidate)
+        compare = f"((float *)out[0])[{i}] = {check}({kept}, {got}, {nbytes});"
+        marks += [(statement,), (compare, *touches)]
+
     return marks
 
 
 def _elsewhere(candidates: int, marks: Sequence[object]) -> list[tuple[str, ...]]:
-    told = tuple(f"((float *)out[0])[{i}] = {ELSEWHERE}f;" for i in range(candidates))
-    return [told, *[()] * (len(marks) - 1)]
+    """Return the statements of the functions for a machine that is another core."""
+    reports: list[str] = []
+    for i in range(candidates):
+        reports.append(f"((float *)out[0])[{i}] = {ELSEWHERE}f;")
+
+    # The profile has as many functions on all machines.
+    return [tuple(reports), *[()] * (len(marks) - 1)]

@@ -96,6 +96,7 @@ class ScaledSum:
 
 def offset_of_table(table: Array) -> Offset | None:
     """Return the addition and clamp that do the same as a table of 256 bytes, if any."""
+    # Entries at the bounds may be clamped, the others tell the addition.
     low = int(table.min())
     high = int(table.max())
     inside = np.flatnonzero((table > low) & (table < high))
@@ -105,9 +106,11 @@ def offset_of_table(table: Array) -> Offset | None:
     # With the highest bit flipped, signed addition saturates as unsigned does.
     for flip in (0, -128):
         base = BYTES ^ flip
-        add = int(table[inside[0]] - base[inside[0]])
+        first = inside[0]
+        add = int(table[first] - base[first])
         saturated = np.clip(base + add, -128, 127)
-        if abs(add) < 128 and np.array_equal(np.clip(saturated, low, high), table):
+        clamped = np.clip(saturated, low, high)
+        if abs(add) < 128 and np.array_equal(clamped, table):
             return Offset(flip, add, low, high)
 
     return None
@@ -161,6 +164,7 @@ def _fixed_point_pairs(call: KernelCall) -> Array:
     u = BYTES[:, None] - p.a_zero
     v = BYTES[None, :] - p.b_zero
 
+    # A PReLU has one multiplier for each sign, the others one for each tensor.
     if kernel in PRelu.kernels:
         positive = multiply(u, p.a_mul, p.a_shift)
         negative = multiply(u * v, p.y_mul, p.y_shift)
@@ -227,6 +231,7 @@ def _scaled_sum(
 
     The schedule asks for it again whenever it compares variants of the call.
     """
+    # A constant result would leave the factors open.
     wanted = pairs(KernelCall.of(kernel, p))
     if int(np.ptp(wanted)) == 0:
         return None
@@ -238,6 +243,7 @@ def _scaled_sum(
     if start is None:
         return None
 
+    # The corrections may end without a solution: only equal results count.
     solution = _corrected(start, wanted, p.low, p.high)
     results = np.clip(solution.pairs(), p.low, p.high)
     return solution if np.array_equal(results, wanted) else None

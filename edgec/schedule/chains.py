@@ -179,10 +179,13 @@ class _Chains:
             if self._is_used_between(self.where[link.y].root, first.at, last.at):
                 return ops
 
+        # Only what others read is written to memory.
         joining = {first.at, last.at}
-        stored = [
-            link.y for link in links if self._has_readers(self.where[link.y], joining)
-        ]
+        stored: list[Value] = []
+        for link in links:
+            if self._has_readers(self.where[link.y], joining):
+                stored.append(link.y)
+
         call = _chain_call(links, stored)
         if call is None:
             return ops
@@ -246,8 +249,12 @@ def _chain_call(links: Sequence[_Link], stored: Sequence[Value]) -> KernelCall |
     stored: the results that are written to memory.
     """
     results = {link.y for link in links}
-    operands = [v for link in links for v in link.operands]
-    inputs = list(dict.fromkeys(v for v in operands if v not in results))
+    inputs: list[Value] = []
+    for link in links:
+        for value in link.operands:
+            if value not in results and value not in inputs:
+                inputs.append(value)
+
     channels = _channels(links)
     if len(inputs) > MAX_INPUTS or len(stored) > MAX_OUTPUTS:
         return None
@@ -280,7 +287,11 @@ def _steps(
     for i, value in enumerate(stored):
         places[value] = MAX_INPUTS + i
 
-    last_reader = {v: i for i, link in enumerate(links) for v in link.operands}
+    last_reader: dict[Value, int] = {}
+    for i, link in enumerate(links):
+        for value in link.operands:
+            last_reader[value] = i
+
     free = list(range(BUFFERS))
     steps: list[ChainStepParams] = []
     for i, link in enumerate(links):

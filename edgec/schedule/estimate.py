@@ -1,10 +1,12 @@
-"""How many cycles a core takes for ops, by the kernels that are chosen for them there:
-what was measured, fitted.
+"""Estimates of the cycles that ops take on a core, from measured rates of kernels.
 
 A file beside each core's table has the rates of every kernel that `make cpu-table`
 measured: cycles of a call, of a multiply-accumulate, and of each byte that it writes,
-reads, and reads of constants; and, behind a plus sign, of the calls that follow another
-at once, for each byte of that one's result.
+that it reads, and that it reads of constants. A name that begins with a plus sign is a
+plain kernel that is fused with the call before it; its rate is for each byte of the
+result of that call.
+
+    cycles(op) = rates(kernels of op) · work(op)
 """
 
 from __future__ import annotations
@@ -26,124 +28,148 @@ from edgec.schedule.variant import choice, variants
 from edgec.schedule.views import copy_of
 
 Rates = Mapping[str, Array]
-"""By kernel, cycles for each of `work`."""
+"""The cycles for each part of `work`, by the names of kernels joined by "+"."""
 
 OTHER = "other"
-"""In place of a kernel: those of which nothing was measured."""
+"""The name for kernels that were not measured."""
 
 NOT_IN_C = (UnsupportedError, NotImplementedError, ValueError)
-"""What an op raises that cannot be written as C: edgec has no kernel for it, or its
-scale is no number.
+"""The errors of an op that cannot be written as C: it has no kernel, or its scale is no
+number.
 """
 
 THEN = "+"
-"""Before the plain kernel of a call that follows another at once."""
+"""The beginning of the names of fused kernels."""
+
+WRITTEN_BYTES = 2
+"""The position of the bytes that are written in `work`."""
 
 
 def is_known(name: str) -> bool:
-    """Whether a core, named as compilers do, was measured."""
+    """Return whether a core, by its compiler's name, was measured."""
     return cycles_file(name).is_file()
 
 
 def cycles(op: Op, on: Core) -> float:
-    """Of one op alone, by one thread of a core that was measured.
+    """Return the cycles of an op by itself, for one thread of a measured core.
 
-    What only names bytes otherwise takes none.
+    Ops that only give bytes another shape take none.
     """
     names = kernels(op, on)
-    return float(rate(rates(on.name), names) @ work(op)) if names else 0.0
+    if not names:
+        return 0.0
+
+    return float(rate(rates(on.name), names) @ work(op))
 
 
 def in_graph(graph: Graph, on: Core) -> dict[Op, float]:
-    """Of each op of a graph, were all of it one segment: with what fusion and views
-    save.
+    """Return the cycles of each op of a graph, as if all of it were one segment.
+
+    Fusion and views are taken into account, unless an op cannot be written as C.
     """
-    try:
-        made = plan_plain_steps(graph, on) if all(map(_is_sound, graph.ops)) else None
-    except NOT_IN_C:
-        made = None
-    if made is None:
+    if not all(map(_has_scales, graph.ops)):
         return {op: cycles(op, on) for op in graph.ops}
+
+    try:
+        plan = plan_plain_steps(graph, on)
+    except NOT_IN_C:
+        return {op: cycles(op, on) for op in graph.ops}
+
     table = rates(on.name)
-    found = dict.fromkeys(graph.ops, 0.0)
-    for step, here in zip(made.plain_steps, made.cores, strict=True):
-        head, *others = (graph.ops[i] for i in step.ops)
-        left = len(step.calls) / len(head.calls())
-        found[head] += left * float(
-            rate(table, chosen_names(step.calls, here)) @ work(head)
-        )
-        for op, call in zip(others, step.calls[0].then, strict=True):
-            found[op] += (
-                following(table, call.kernel.name) * head.outputs[0].type.nbytes
-            )
-    return found
+    total = dict.fromkeys(graph.ops, 0.0)
+    for step, core in zip(plan.plain_steps, plan.cores, strict=True):
+        head, *fused = (graph.ops[i] for i in step.ops)
+
+        # Some calls of a concat may be part of the steps that write its operands.
+        share = len(step.calls) / len(head.calls())
+        names = chosen_names(step.calls, core)
+        total[head] += share * float(rate(table, names) @ work(head))
+
+        nbytes = head.outputs[0].type.nbytes
+        for op, call in zip(fused, step.calls[0].then, strict=True):
+            total[op] += following(table, call.kernel.name) * nbytes
+
+    return total
 
 
 def following(table: Rates, plain: str) -> float:
-    """Cycles that a call takes at once with the one before it, for each byte of that
-    one's result.
+    """Return the cycles of a fused call for each byte of the result before it.
+
+    plain: the name of its plain kernel.
     """
-    return float(table.get(THEN + plain, table[THEN + OTHER])[2])
+    per_work = table.get(THEN + plain, table[THEN + OTHER])
+    return float(per_work[WRITTEN_BYTES])
 
 
 def kernels(op: Op, on: Core) -> tuple[str, ...]:
-    """What computes an op on a core, the first first; none where nothing is to do, and
-    `OTHER` where nothing can.
+    """Return the names of the kernels that compute an op on a core, in order.
+
+    None for an op that has nothing to do, and `OTHER` for one without a kernel.
     """
     if op.spec.view:
         return ()
+
     calls = _calls(op)
     if calls is None:
         return (OTHER,)
-    if (
-        len(calls) == 1
-        and (copy := copy_of(calls[0]))
-        and copy.nbytes == copy.source.value.type.nbytes
-    ):
+
+    # A copy of a whole value becomes a view.
+    copy = copy_of(calls[0]) if len(calls) == 1 else None
+    if copy is not None and copy.nbytes == copy.source.value.type.nbytes:
         return ()
+
     return chosen_names(calls, on)
 
 
 def chosen_names(calls: Iterable[KernelCall], on: Core) -> tuple[str, ...]:
-    """The kernels that compute calls on a core."""
-    best = ((call.kernel.name, choice(call, on)) for call in calls)
-    return tuple(
-        dict.fromkeys(found[0].name if found else plain for plain, found in best)
-    )
+    """Return the names of the kernels that compute calls on a core, each once."""
+    names: list[str] = []
+    for call in calls:
+        way = choice(call, on)
+        names.append(call.kernel.name if way is None else way[0].name)
+
+    return tuple(dict.fromkeys(names))
 
 
 def work(op: Op) -> Array:
-    """Of an op: calls, multiply-accumulates, bytes that are written, read, and read of
-    constants.
+    """Return the work of an op, in the order of the rates.
 
-    A pooling takes something for each element of each window: they are counted like
-    multiply-accumulates.
+    It consists of calls, multiply-accumulates, bytes that are written, read, and read
+    of constants. Each element of a pool's window counts as a multiply-accumulate.
     """
-    read = {v: v.type.nbytes for v in op.inputs}
-    constants = sum(n for v, n in read.items() if v.const is not None)
-    written = sum(v.type.nbytes for v in op.outputs)
-    macs = op.spec.macs(op) or sum(v.type.size for v in op.outputs[:1]) * _taps(op)
-    return np.array(
-        [1, macs, written, sum(read.values()) - constants, constants], np.float64
-    )
+    nbytes = {value: value.type.nbytes for value in op.inputs}
+    constants = sum(n for value, n in nbytes.items() if value.const is not None)
+    written = sum(value.type.nbytes for value in op.outputs)
+    macs = op.spec.macs(op)
+    if not macs:
+        results = sum(value.type.size for value in op.outputs[:1])
+        macs = results * _taps(op)
+
+    read = sum(nbytes.values()) - constants
+    return np.array([1, macs, written, read, constants], np.float64)
 
 
 def _calls(op: Op) -> Sequence[KernelCall] | None:
-    """None where it cannot be written as C."""
+    """Return the calls of an op; None where it cannot be written as C."""
+    if not _has_scales(op):
+        return None
+
     try:
-        return op.calls() if _is_sound(op) else None
+        return op.calls()
     except NOT_IN_C:
         return None
 
 
-def _is_sound(op: Op) -> bool:
-    """Whether it has the scales that it needs: graphs that are only looked at may lack
-    them.
+def _has_scales(op: Op) -> bool:
+    """Return whether an op has the scales that it needs.
+
+    Graphs that are only looked at may lack them.
     """
-    return not (
-        wants_scales(op)
-        and any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs))
-    )
+    if not wants_scales(op):
+        return True
+
+    values = (*op.inputs, *op.outputs)
+    return not any(value.type.is_plain_int8 for value in values)
 
 
 def _taps(op: Op) -> int:
@@ -157,25 +183,30 @@ def _taps(op: Op) -> int:
 
 
 def rate(table: Rates, names: Sequence[str]) -> Array:
-    """That of kernels that were measured; of others, that of the first that does the
-    same, or of any.
+    """Return the rates of kernels.
+
+    A kernel that was not measured is taken to be as fast as the first measured one for
+    the calls of the same plain kernel.
     """
     key = "+".join(names)
     if key in table:
         return table[key]
-    same = [
-        v.name
-        for plain, several in variants().items()
-        if plain.name == names[0] or any(v.name == names[0] for v in several)
-        for v in several
-    ]
-    return next(
-        (table[name] for name in (names[0], *same) if name in table), table[OTHER]
-    )
+
+    candidates = [names[0]]
+    for plain, plain_variants in variants().items():
+        variant_names = [variant.name for variant in plain_variants]
+        if names[0] in (plain.name, *variant_names):
+            candidates += variant_names
+
+    for name in candidates:
+        if name in table:
+            return table[name]
+
+    return table[OTHER]
 
 
 @cache
 def rates(name: str) -> Rates:
-    """Of a core that was measured."""
-    found: dict[str, list[float]] = json.loads(cycles_file(name).read_text())
-    return {kernel: np.array(per) for kernel, per in found.items()}
+    """Return the rates of a measured core."""
+    table: dict[str, list[float]] = json.loads(cycles_file(name).read_text())
+    return {kernel: np.array(per_work) for kernel, per_work in table.items()}

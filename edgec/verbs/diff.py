@@ -11,7 +11,7 @@ import numpy as np
 from edgec_devices.boards import Board
 from edgec_runtime import Preprocess
 
-from edgec.comparing.measure import measure
+from edgec.comparing.measure import Measured, measure
 from edgec.comparing.result import Diff, result
 from edgec.comparing.side import Sample, Side
 from edgec.comparing.tasks import Meaning
@@ -124,6 +124,18 @@ def diff(request: Request, say: Progress = lambda text: None) -> Diff:
         meaning = opener.meaning
         measured = measure(a, b, pairs, interp_samples, say, meaning)
 
+    _check_comparable(request, measured)
+
+    inputs = request.inputs
+    name = f"{inputs.name}/" if inputs.is_dir() else inputs.name
+    kind = meaning.kind if meaning is not None else ""
+    comparison = result(a, b, name, measured, notes)
+
+    return replace(comparison, names=names, labels=opener.labels, kind=kind)
+
+
+def _check_comparable(request: Request, measured: Measured) -> None:
+    """Raise InputError where the two sides have no value in common."""
     has_common_value = any(s.whole.samples for s in measured.seen)
     if not measured.outputs and not has_common_value:
         what = (
@@ -132,13 +144,6 @@ def diff(request: Request, say: Progress = lambda text: None) -> Diff:
         raise InputError(
             what, f"{request.a}, {request.b}", "compare two forms of one model"
         )
-
-    inputs = request.inputs
-    name = f"{inputs.name}/" if inputs.is_dir() else inputs.name
-    kind = meaning.kind if meaning is not None else ""
-    comparison = result(a, b, name, measured, notes)
-
-    return replace(comparison, names=names, labels=opener.labels, kind=kind)
 
 
 def _macs(side: Side) -> int:

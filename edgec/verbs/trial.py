@@ -26,7 +26,7 @@ from edgec.emit.program import DESCR
 from edgec.errors import DeviceError, EdgecError
 from edgec.ir import Array, KernelCall, TensorType
 from edgec.schedule.cores import Core
-from edgec.schedule.records import Record, again
+from edgec.schedule.records import Record, call_of_record
 from edgec.schedule.variant import Schedule, Variant, legal
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
@@ -101,7 +101,7 @@ def try_out(trial: ScheduleTrial) -> TrialOutcome:
 
     Raises EdgecError, with the name of a candidate whose result is wrong.
     """
-    call = again(trial.call)
+    call = call_of_record(trial.call)
     candidates = legal(call, trial.core)
     calls = [v.apply(call, trial.core, s) for v, s in candidates]
     source = trial_source(call, calls, trial.core)

@@ -28,7 +28,7 @@ from edgec.ir import KernelCall
 from edgec.report.files import check_place, write_whole
 from edgec.schedule.cores import Core, cores_of
 from edgec.schedule.database import Database, TunedSchedule
-from edgec.schedule.records import again
+from edgec.schedule.records import call_of_record
 from edgec.schedule.variant import legal, tuned
 from edgec.steps import Progress
 from edgec.verbs.trial import ScheduleTrial, TrialOutcome, is_model, try_out
@@ -186,7 +186,7 @@ class _CoreSearch:
 
         core = replace(self._core, tuned={asked.signature: entry})
 
-        return entry if tuned(again(asked.call), core) else None
+        return entry if tuned(call_of_record(asked.call), core) else None
 
     def run(self, executor: Executor, asked: _BundleCalls, say: Progress) -> bool:
         """Try the other calls. Return whether the device has this core."""
@@ -217,7 +217,7 @@ class _CoreSearch:
 
     def _keep(self, trial: ScheduleTrial, outcome: TrialOutcome) -> None:
         """Put the best schedule of a trial into the database, and write it."""
-        call = again(trial.call)
+        call = call_of_record(trial.call)
         candidates = legal(call, trial.core)
         # Chosen by some launches, and compared with the default by the others.
         best = min(range(len(candidates)), key=outcome.ms.__getitem__)
@@ -330,7 +330,7 @@ def _check_calls(calls_file: CallsFile, at: str) -> None:
     """Raise InputError for calls that cannot be read. at: the bundle."""
     for asked in _all_calls(calls_file):
         try:
-            again(asked.call)
+            call_of_record(asked.call)
         except (KeyError, TypeError, ValueError, IndexError) as e:
             what = f"{CALLS_FILE} is damaged: {asked.signature}: {e!r}"
             raise InputError(what, at=at, hint="compile the model again") from e

@@ -33,7 +33,7 @@ from edgec.report.tuning import to_text
 from edgec.schedule import variant
 from edgec.schedule.cores import Core, cores_of
 from edgec.schedule.database import Database
-from edgec.schedule.records import again
+from edgec.schedule.records import call_of_record
 from edgec.schedule.variant import Schedule, Variant, legal
 from tests import builds
 
@@ -141,7 +141,9 @@ def test_a_compile_follows_the_database_bit_for_bit(tmp_path: Path) -> None:
     other told once.
     """
     path = bundle("pi4")
-    calls = {key: again(c["call"]) for key, c in asked(path)["cortex_a72"].items()}
+    calls = {
+        key: call_of_record(c["call"]) for key, c in asked(path)["cortex_a72"].items()
+    }
     core = cores_of(Board.load("pi4"), Board.load("pi4").targets[0])[-1]
     database = Database()
     ways = {key: legal(call, core) for key, call in calls.items()}

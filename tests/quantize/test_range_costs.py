@@ -139,7 +139,7 @@ def test_histograms_give_functions_their_power() -> None:
     h.add(x)
     costs = CostModel(graph, graph.users(), {}, set()).costs(y, h)
     (cost,) = costs.of_functions
-    assert costs.own is None
+    assert costs.of_value is None
     assert cost((-0.01, 1.0)) < 0.01 * cost((-10.0, 1.0))
     assert cost((-10.0, 0.5)) > cost((-10.0, 1.0))
 

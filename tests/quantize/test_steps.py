@@ -117,17 +117,17 @@ def test_windows_by_size_stand_for_all(name: str) -> None:
     every = p.windows(x, 10**6, np.random.default_rng(0))
     power = float(np.square(every).sum())
     got = [
-        p.weighed(x, max(2, len(every) // 4), np.random.default_rng(i))
+        p.weighted_windows(x, max(2, len(every) // 4), np.random.default_rng(i))
         for i in range(400)
     ]
     assert np.mean(
         [w @ np.square(some).sum((1, 2)) for some, w in got]
     ) == pytest.approx(power, rel=0.15)
     assert np.mean([some.max() == 500.0 for some, _ in got]) > 0.5
-    whole, ones = p.weighed(x, 10**6, np.random.default_rng(0))
+    whole, ones = p.weighted_windows(x, 10**6, np.random.default_rng(0))
     np.testing.assert_array_equal(whole, every)
     assert set(ones) == {1}
-    even, w = p.weighed(np.zeros_like(x), 2, np.random.default_rng(0))
+    even, w = p.weighted_windows(np.zeros_like(x), 2, np.random.default_rng(0))
     assert w.sum() == pytest.approx(len(every))
     assert not even.any()
 

@@ -18,7 +18,7 @@ from edgec.ops.conv import CONV2D
 from edgec.report.tuning import WORTH_SHOWING
 from edgec.schedule.cores import Core, core
 from edgec.schedule.database import SHIPPED, Database, TunedSchedule
-from edgec.schedule.records import again, record, signature
+from edgec.schedule.records import call_of_record, record, signature
 from edgec.schedule.variant import Rules, choice, legal, preferred, tuned
 from tests.harness import sample_graph
 
@@ -58,7 +58,7 @@ def found(call: KernelCall, at: int) -> tuple[Core, TunedSchedule]:
 def test_every_call_comes_back_with_its_signature() -> None:
     seen = 0
     for call in calls():
-        back = again(json.loads(json.dumps(record(call))))
+        back = call_of_record(json.loads(json.dumps(record(call))))
         assert signature(back) == signature(call), call
         assert back.kernel == call.kernel
         seen += 1
@@ -72,7 +72,7 @@ def test_calls_made_again_can_be_computed_in_as_many_ways() -> None:
         for c in calls()
         if c.kernel in CONV2D and len(ways := legal(c, A72)) > 1
     ]
-    same = [len(legal(again(record(c)), A72)) == n for c, n in some]
+    same = [len(legal(call_of_record(record(c)), A72)) == n for c, n in some]
     assert len(same) > 10
     assert np.mean(same) > 0.9
 
@@ -80,15 +80,15 @@ def test_calls_made_again_can_be_computed_in_as_many_ways() -> None:
 def test_constants_are_like_those_that_were_there() -> None:
     call = convolution()
     was = call.struct(RequantParams)
-    back = again(record(call)).struct(RequantParams)
+    back = call_of_record(record(call)).struct(RequantParams)
     for a, b in (
         (was.multiplier.array, back.multiplier.array),
         (was.shift.array, back.shift.array),
     ):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         assert set(b.tolist()) <= set(a.tolist())
-    assert json.dumps(record(again(record(call)))) == json.dumps(
-        record(again(record(call)))
+    assert json.dumps(record(call_of_record(record(call)))) == json.dumps(
+        record(call_of_record(record(call)))
     ), "always the same"
 
 

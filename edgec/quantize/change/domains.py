@@ -24,7 +24,7 @@ def activations(op: Op) -> list[Value]:
 
 
 def int8_ops(
-    graph: Graph, ranges: Mapping[Value, Range], left: Collection[Op] = ()
+    graph: Graph, ranges: Mapping[Value, Range], in_float: Collection[Op] = ()
 ) -> set[Op]:
     """Return the operations that compute in int8.
 
@@ -33,19 +33,29 @@ def int8_ops(
     all consumers are. At the end of the graph, where nothing else is computed from it,
     it does not force unlike ranges (boxes and scores) into one scale.
 
-    left: the operations that must stay float.
+    in_float: the operations that must stay float.
     """
     # Rules about neighbours come after the ops that have rules of their own, and islands
     # are dropped once all are known.
-    able = [op for op in graph.ops if op not in left and _has_int8_form(op)]
+    able = [op for op in graph.ops if op not in in_float and _has_int8_form(op)]
     chosen = {op for op in able if op.spec.quant is not QuantRule.SAME}
     neutral = [op for op in able if op.spec.quant is QuantRule.SAME]
-    mixing = {op for op in _tail(graph, neutral) if _has_unlike_ranges(op, ranges)}
-    _follow(graph, [op for op in neutral if op not in mixing], chosen)
+    _follow(graph, _without_mixing(graph, neutral, ranges), chosen)
     _drop_idle_islands(graph, chosen)
     _drop_functions_of_floats(graph, chosen)
 
     return chosen
+
+
+def _without_mixing(
+    graph: Graph, neutral: list[Op], ranges: Mapping[Value, Range]
+) -> list[Op]:
+    """Return the neutral operations without those that would mix unlike ranges."""
+    # Only at the end of the graph, where no int8 operation reads the result.
+    tail = _tail(graph, neutral)
+    mixing = {op for op in tail if _has_unlike_ranges(op, ranges)}
+
+    return [op for op in neutral if op not in mixing]
 
 
 def _drop_idle_islands(graph: Graph, chosen: set[Op]) -> None:
@@ -87,14 +97,7 @@ def _is_function_of_one_element(op: Op) -> bool:
 
 def _has_int8_form(op: Op) -> bool:
     """Return whether the operation can compute in int8 on inputs of these types."""
-    acts = activations(op)
-    if op.spec.quant is QuantRule.FLOAT or all(v.const is not None for v in acts):
-        return False
-
-    if any(v.type.dtype != "float32" for v in acts):
-        return False
-
-    if any(v.type.is_quantized for v in op.outputs):
+    if op.spec.quant is QuantRule.FLOAT or not _computes_floats(op):
         return False
 
     types = []
@@ -114,6 +117,16 @@ def _has_int8_form(op: Op) -> bool:
         return False
 
     return True
+
+
+def _computes_floats(op: Op) -> bool:
+    """Return whether an operation computes float32 activations at run time."""
+    acts = activations(op)
+    if all(v.const is not None for v in acts):
+        return False
+    if any(v.type.dtype != "float32" for v in acts):
+        return False
+    return not any(v.type.is_quantized for v in op.outputs)
 
 
 def _tail(graph: Graph, neutral: list[Op]) -> set[Op]:

@@ -27,17 +27,7 @@ def functions(
     users: the users of each value.
     outputs: the outputs of the graph.
     """
-    # Everything that is computed from `v` and scalars alone, breadth first.
-    known = {v}
-    ops: list[Op] = []
-    waiting = [v]
-    while waiting:
-        for op in users.get(waiting.pop(), []):
-            if op not in ops and _is_function_of(op, known):
-                ops.append(op)
-                known.add(op.output)
-                waiting.append(op.output)
-
+    ops = _pointwise_ops(v, users)
     # A result that only other ops of the function read is no result of the function.
     last_ops = []
     for op in ops:
@@ -45,9 +35,25 @@ def functions(
         if op.output in outputs or has_other_user:
             last_ops.append(op)
 
-    return [_function(v, op, ops) for op in last_ops], {
-        op for op in ops if v in op.inputs
-    }
+    covered = {op for op in ops if v in op.inputs}
+
+    return [_function(v, op, ops) for op in last_ops], covered
+
+
+def _pointwise_ops(v: Value, users: Mapping[Value, Sequence[Op]]) -> list[Op]:
+    """Return the ops that compute from `v` and scalars alone, as they are reached."""
+    known = {v}
+    ops: list[Op] = []
+    waiting = [v]
+    while waiting:
+        for op in users.get(waiting.pop(), []):
+            # A sum of two functions of `v` is reached once both are known.
+            if op not in ops and _is_function_of(op, known):
+                ops.append(op)
+                known.add(op.output)
+                waiting.append(op.output)
+
+    return ops
 
 
 def _is_function_of(op: Op, known: set[Value]) -> bool:

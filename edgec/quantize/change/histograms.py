@@ -70,7 +70,10 @@ class Histogram:
 
 
 def histograms(state: QuantizationState) -> dict[Value, Histogram]:
-    """Return the histogram of every float value over all samples."""
+    """Return the histogram of every float value over all samples.
+
+    They are made once for all candidates with this float graph.
+    """
 
     def make() -> dict[Value, Histogram]:
         # The first pass over the samples gives the ends of the bins.
@@ -79,6 +82,7 @@ def histograms(state: QuantizationState) -> dict[Value, Histogram]:
         def of_sample(i: int) -> tuple[dict[Value, Array], Observe]:
             counts: dict[Value, Array] = {}
 
+            # Constants have no place in the observed ranges.
             def observe(v: Value, array: Array) -> None:
                 if v in by_value:
                     counts[v] = by_value[v].counted(array)

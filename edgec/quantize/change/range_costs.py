@@ -35,20 +35,20 @@ class RangeCosts:
         of_products: of linear layers that read it, on windows.
         of_rows: of softmaxes that read it, on rows.
         of_functions: of the functions of the value alone, element by element.
-        own: of the value itself, if anything else reads it.
+        of_value: of the value itself, if anything else reads it.
     """
 
     of_products: Sequence[RangeCost]
     of_rows: Sequence[RangeCost]
     of_functions: Sequence[RangeCost]
-    own: RangeCost | None
+    of_value: RangeCost | None
 
     def __iter__(self) -> Iterator[RangeCost]:
         yield from self.of_products
         yield from self.of_rows
         yield from self.of_functions
-        if self.own is not None:
-            yield self.own
+        if self.of_value is not None:
+            yield self.of_value
 
 
 @dataclass(frozen=True)
@@ -126,18 +126,7 @@ class CostModel:
         """Return the costs of one value's consumers. h: its histogram."""
         consumers = self.users.get(v, [])
         layers = [op for op in consumers if op in self.windows and op.inputs[0] is v]
-        # A softmax sees whole rows; other layers are products of weights.
-        of_products: list[RangeCost] = []
-        of_rows: list[RangeCost] = []
-        for op in layers:
-            function = softmax(op)
-            if function is None:
-                layer = LinearLayer(op)
-                of_products.append(
-                    _product_cost(layer, self.windows[op], self.clipping)
-                )
-            else:
-                of_rows.append(_row_cost(function, self.windows[op]))
+        of_products, of_rows = self._layer_costs(layers)
 
         element_functions, covered = functions(v, self.users, self.graph.outputs)
         of_functions = [_function_cost(f, h, self.clipping) for f in element_functions]
@@ -145,9 +134,27 @@ class CostModel:
         accounted = covered | self.same | {*layers}
         others = [op for op in consumers if op not in accounted]
         needs_own = others or v in self.graph.outputs
-        own = _own_cost(h, self.clipping) if needs_own else None
+        of_value = _value_cost(h, self.clipping) if needs_own else None
 
-        return RangeCosts(of_products, of_rows, of_functions, own)
+        return RangeCosts(of_products, of_rows, of_functions, of_value)
+
+    def _layer_costs(
+        self, layers: Sequence[Op]
+    ) -> tuple[list[RangeCost], list[RangeCost]]:
+        """Return the costs of linear layers, and those of softmaxes."""
+        of_products: list[RangeCost] = []
+        of_rows: list[RangeCost] = []
+        for op in layers:
+            windows = self.windows[op]
+            function = softmax(op)
+            # A softmax sees whole rows; other layers are products of weights.
+            if function is None:
+                layer = LinearLayer(op)
+                of_products.append(_product_cost(layer, windows, self.clipping))
+            else:
+                of_rows.append(_row_cost(function, windows))
+
+        return of_products, of_rows
 
 
 def _rounded(x: Array, r: Range) -> Array:
@@ -237,7 +244,7 @@ def _function_cost(function: Function, h: Histogram, clipping: float) -> RangeCo
     return cost
 
 
-def _own_cost(h: Histogram, clipping: float) -> RangeCost:
+def _value_cost(h: Histogram, clipping: float) -> RangeCost:
     """Return the cost for consumers that see the value itself."""
     power = float((h.counts * h.centres**2).sum() / max(1, h.counts.sum())) or 1.0
     return lambda r: noise(h, r, clipping) / power

@@ -122,7 +122,8 @@ class Recipe:
             )
 
         try:
-            return cls.of(from_toml(path, dict[str, Any], _DOCS), path.stem)
+            decoded = from_toml(path, dict[str, Any], _DOCS)
+            return cls.of(decoded, path.stem)
         except (OSError, ValueError) as e:
             raise InputError(f"the recipe cannot be read: {e}", str(path), _DOCS) from e
 

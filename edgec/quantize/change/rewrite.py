@@ -70,14 +70,14 @@ def rewrite(
     graph: Graph,
     ranges: Mapping[Value, Range],
     rounded: RoundedParameters | None = None,
-    left: Collection[Op] = (),
+    in_float: Collection[Op] = (),
 ) -> Int8Model:
     """Return the int8 form of a float graph with known ranges of its values.
 
-    left: the ops that stay float.
+    in_float: the ops that stay float.
     """
     # Which ops become int8 decides which values must share a scale.
-    chosen = int8_ops(graph, ranges, left)
+    chosen = int8_ops(graph, ranges, in_float)
     scales = activation_scales(graph, chosen, ranges)
     rewriter = _Rewriter(graph, chosen, scales, rounded or RoundedParameters())
     result = rewriter.run()
@@ -127,6 +127,7 @@ def renew(op: Op, twin: Op, rounded: RoundedParameters) -> None:
 
     op: the float op.
     twin: its int8 form, which is changed.
+    rounded: new constants; the ranges are as they were.
     """
     at = _positions(op)
     constants = integers(op, twin.inputs[at["act"]].type.scale, rounded)
@@ -278,6 +279,8 @@ class _Rewriter:
         """Replace weight and bias by their integer forms.
 
         Constants that several ops read are shared, unless they were rounded for one op.
+
+        inputs: those of the int8 op, which are changed.
         """
         at = _positions(op)
         constants = integers(op, inputs[at["act"]].type.scale, self.rounded)
@@ -312,7 +315,7 @@ class _Rewriter:
     def _declared(self, v: Value) -> Value:
         """Return the form as declared.
 
-        It is dequantized if only the int8 form exists.
+        It is dequantized if only the int8 form exists, once for all readers.
         """
         if v in self.declared:
             return self.declared[v]

@@ -126,7 +126,10 @@ class _Grouping:
         self.put(results, home)
 
     def _merged(self, groups: Sequence[_Group]) -> _Group:
-        """Merge groups, and return the merged one; its range is not widened yet."""
+        """Merge groups, and return the merged one.
+
+        Its range is not widened yet; without any group it is a new one.
+        """
         distinct = [*dict.fromkeys(groups)]
         # The largest group takes in the others, so that no value moves often.
         home = max(distinct, key=lambda g: len(g.members), default=_Group((0.0, 0.0)))
@@ -141,11 +144,7 @@ class _Grouping:
 
         After a change, the ops that read the group are looked at again.
         """
-        consumers: dict[_Group, list[int]] = {}
-        for i, op in enumerate(ops):
-            for v in activations(op):
-                if v.const is None:
-                    consumers.setdefault(self.of[v], []).append(i)
+        consumers = self._consumers(ops)
 
         # A heap, since the first op in the graph's order is next: a floor that rises
         # early settles the ops behind it in one round.
@@ -161,6 +160,16 @@ class _Grouping:
             for k in sorted(affected - queued):
                 queued.add(k)
                 heappush(waiting, k)
+
+    def _consumers(self, ops: Sequence[Op]) -> dict[_Group, list[int]]:
+        """Return the numbers of the ops that read each group."""
+        consumers: dict[_Group, list[int]] = {}
+        for i, op in enumerate(ops):
+            for v in activations(op):
+                if v.const is None:
+                    consumers.setdefault(self.of[v], []).append(i)
+
+        return consumers
 
     def raise_floor(self, op: Op) -> bool:
         """Keep an output of almost no range from a scale far below its inputs' scales.

@@ -1,5 +1,7 @@
-"""Values that may be moved, each channel by a constant: one op adds it, and those that
-read the value take it away.
+"""Finds values whose channels may be shifted by constants.
+
+The bias of the producer adds the constants, and the biases of the consumers take away
+what they become there (the formula is in `steps/centre.py`).
 """
 
 from __future__ import annotations
@@ -7,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgec.ir import Graph, Value
+from edgec.ir import Graph, Op, Value
 from edgec.quantize.change.products import LinearLayer, linear_layers
 
 
 @dataclass(frozen=True)
 class Shiftable:
-    """What is around such a value. maker: adds to its bias. readers: take from theirs
-    what becomes of it there, for all windows the same: nothing lies between, and no
-    window has padding, which nobody moves.
+    """The layers around a value that may be shifted.
+
+    Attributes:
+        maker: the layer that writes it; nothing lies between its bias and the value.
+        readers: the layers that read it. None has padding: the border of an image is
+            not shifted, so that not all windows would change alike.
     """
 
     maker: LinearLayer
@@ -23,31 +28,40 @@ class Shiftable:
 
 
 def shiftable_values(graph: Graph) -> dict[Value, Shiftable]:
-    """Of a graph: in networks of separable convolutions most of what depthwise ones
-    write.
+    """Return the values of a graph that may be shifted.
+
+    In networks of separable convolutions they are most of the depthwise results.
     """
-    layers = {
-        op: p
-        for op, p in linear_layers(graph.ops).items()
-        if all(v.const is not None for v in op.inputs[1:])
-    }
+    layers = _constant_layers(graph)
     users = graph.users()
-    found = dict[Value, Shiftable]()
+    shiftable: dict[Value, Shiftable] = {}
     for op, maker in layers.items():
         v = op.output
-        readers = [
-            layers[u]
-            for u in users.get(v, ())
-            if u in layers and _reads_whole(layers[u])
-        ]
-        plain = getattr(op.spec, "act", "none") == "none" and v not in graph.outputs
-        if plain and readers and len(readers) == len(users[v]):
-            found[v] = Shiftable(maker, readers)
-    return found
+        # An activation, or a reader outside of the graph, sees the shifted value.
+        if getattr(op.spec, "act", "none") != "none" or v in graph.outputs:
+            continue
+        ops = users.get(v, ())
+        readers = [layers[u] for u in ops if u in layers and _reads_alike(layers[u])]
+        if readers and len(readers) == len(ops):
+            shiftable[v] = Shiftable(maker, readers)
+
+    return shiftable
 
 
-def _reads_whole(p: LinearLayer) -> bool:
-    """Whether each window holds channels of the input alone."""
-    if p.op.inputs[1].type.rank == 2:
-        return p.op.inputs[0].type.shape[-1] == p.depth
-    return p.op.spec.border() is None
+def _constant_layers(graph: Graph) -> dict[Op, LinearLayer]:
+    """Return the layers of a graph whose weights and biases are constants."""
+    layers = {}
+    for op, layer in linear_layers(graph.ops).items():
+        if all(v.const is not None for v in op.inputs[1:]):
+            layers[op] = layer
+
+    return layers
+
+
+def _reads_alike(layer: LinearLayer) -> bool:
+    """Return whether every window of a layer holds each channel of the input alike."""
+    op = layer.op
+    if op.inputs[1].type.rank == 2:
+        # A fully connected layer may read several pixels as one row.
+        return op.inputs[0].type.shape[-1] == layer.depth
+    return op.spec.border() is None

@@ -39,10 +39,10 @@ class Simulation:
 
     def graph(self, int8: Collection[Op]) -> Graph:
         """Return the quantized graph with all ops but these in float."""
-        left = [op for op in self._state.graph.ops if op not in int8]
+        floats = [op for op in self._state.graph.ops if op not in int8]
 
         # Weights and biases of the other operations stay as the steps rounded them.
-        partly = replace(self._state, precision=dict.fromkeys(left, FLOAT))
+        partly = replace(self._state, precision=dict.fromkeys(floats, FLOAT))
         return partly.int8().graph
 
     def run(self, int8: Collection[Op]) -> Run:

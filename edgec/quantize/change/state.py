@@ -142,7 +142,10 @@ class QuantizationState:
         return result
 
     def cached(self, name: Hashable, make: Callable[[], T]) -> T:
-        """Return the result of `make` for this graph, made once for all candidates."""
+        """Return the result of `make` for this graph, made once for all candidates.
+
+        name: tells results of one graph apart.
+        """
         key = (id(self.graph), name)
         if key not in self._cache:
             # The graph is kept beside it: no other graph can get its id then.

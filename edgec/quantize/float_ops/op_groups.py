@@ -60,34 +60,56 @@ def op_groups(graph: Graph, ops: Collection[Op]) -> list[OpGroup]:
     product. Operations that no product reads are groups of their own. The parts of split
     channels stay together.
     """
-    producer = graph.producers()
-    tail = _without_later_products(graph)
-
-    # The number of each operation's group, and of each name before channels were split.
-    groups: list[list[Op]] = []
-    number: dict[Op, int] = {}
-    number_of_name: dict[str, int] = {}
+    grouping = _OpGrouping(graph)
     for op in graph.ops:
-        if op not in ops:
-            continue
+        if op in ops:
+            grouping.add(op)
+
+    return [OpGroup(tuple(group)) for group in grouping.groups]
+
+
+class _OpGrouping:
+    """The groups of a graph, built in the order of its operations.
+
+    Attributes:
+        groups: the operations of each group.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.groups: list[list[Op]] = []
+        self._producer = graph.producers()
+        self._tail = _without_later_products(graph)
+        # The number of each operation's group, and of each name before channels were
+        # split.
+        self._number: dict[Op, int] = {}
+        self._number_of_name: dict[str, int] = {}
+
+    def add(self, op: Op) -> None:
+        """Put an operation into a group."""
+        number = self._home(op)
+        if number == len(self.groups):
+            self.groups.append([])
+        self.groups[number].append(op)
+        self._number[op] = number
+        self._number_of_name[whole(op.outputs[0].name)] = number
+
+    def _home(self, op: Op) -> int:
+        """Return the number of an operation's group, which may be new."""
         name = op.outputs[0].name
         original = whole(name)
-        before = [producer.get(v) for v in activations(op)]
-        joined = [number[p] for p in before if p is not None and p in number]
-        begins = not joined or bool(op.spec.macs(op)) or op in tail
-        if original != name and original in number_of_name:
-            # Another part of the same split channels has a group.
-            home = number_of_name[original]
-        elif begins:
-            home = len(groups)
-            groups.append([])
-        else:
-            home = joined[0]
-        number_of_name[original] = home
-        number[op] = home
-        groups[home].append(op)
+        # Another part of the same split channels may have a group.
+        if original != name and original in self._number_of_name:
+            return self._number_of_name[original]
 
-    return [OpGroup(tuple(group)) for group in groups]
+        if op.spec.macs(op) or op in self._tail:
+            return len(self.groups)
+
+        for v in activations(op):
+            producer = self._producer.get(v)
+            if producer in self._number:
+                return self._number[producer]
+
+        return len(self.groups)
 
 
 def _without_later_products(graph: Graph) -> set[Op]:
@@ -120,11 +142,11 @@ def neighbour_runs(
                 yield run
 
 
-def _lengths(most: int) -> Iterator[int]:
-    """Yield 1, 2, 3, 4, 6, 8, 12, 16, … below `most`."""
+def _lengths(limit: int) -> Iterator[int]:
+    """Yield 1, 2, 3, 4, 6, 8, 12, 16, … below `limit`."""
     length = 1
     step = 1
-    while length < most:
+    while length < limit:
         yield length
         if length >= CONSECUTIVE_LENGTHS * step:
             step *= 2

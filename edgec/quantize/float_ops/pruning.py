@@ -149,14 +149,14 @@ def prune(
     return Pruned(graph, before, most, None, len(held))
 
 
-def _largest(most: int, is_allowed: Callable[[int], bool]) -> int:
-    """Return about the largest number up to `most` that is allowed, by bisection."""
+def _largest(limit: int, is_allowed: Callable[[int], bool]) -> int:
+    """Return about the largest number up to `limit` that is allowed, by bisection."""
     # 0 is allowed, and one more than there are channels is not.
     low = 0
-    high = most + 1
+    high = limit + 1
     while high - low > max(1, low * COUNT_TOLERANCE):
         middle = (low + high) // 2
-        if middle <= most and is_allowed(middle):
+        if middle <= limit and is_allowed(middle):
             low = middle
         else:
             high = middle

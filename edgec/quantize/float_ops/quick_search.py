@@ -129,15 +129,15 @@ class _QuickSearch:
         gains = self._gains()
         best = None
         best_price = self.now
-        most = 0.0
+        best_value = 0.0
         for run in self._likely(gains):
             price = self._price(run)
             time_share = max(price.ms / self.now.ms - 1, LEAST_TIME_SHARE)
             value = gains[run] / time_share
-            if self.budget.affords(price) and value > most:
+            if self.budget.affords(price) and value > best_value:
                 best = run
                 best_price = price
-                most = value
+                best_value = value
         if best is None:
             return False
         self.floats.append(best)
@@ -145,7 +145,10 @@ class _QuickSearch:
         return True
 
     def _likely(self, gains: Mapping[OpGroup, float]) -> list[OpGroup]:
-        """Return the runs with the largest gains for their work; these are priced."""
+        """Return the runs with the largest gains for their work; these are priced.
+
+        gains: of every run, in dB.
+        """
         # Work stands for time: a price takes as long as a compile's placement.
         least_work = self.candidates.work * LEAST_TIME_SHARE
 

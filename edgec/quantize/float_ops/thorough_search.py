@@ -13,7 +13,7 @@ from there. Where the goal is reached, runs that it does not need become int8 ag
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -176,7 +176,7 @@ class ThoroughSearch:
             is_last = attempt == MAX_ROUNDS
             runs = promising(candidates, floats, 0.0 if is_last else missing)
             best = None
-            most = 0.0
+            best_value = 0.0
             for run in runs:
                 remaining = int8 - {*run.ops}
                 price = self._price(candidates, remaining)
@@ -190,9 +190,9 @@ class ThoroughSearch:
                 # More than is missing is worth nothing.
                 time_share = self._time_share(candidates, run, price, rows[-1])
                 value = min(gain, missing) / time_share
-                if value > most:
+                if value > best_value:
                     best = run
-                    most = value
+                    best_value = value
             if best is not None:
                 return best
 
@@ -224,9 +224,9 @@ class ThoroughSearch:
         It is `UNKNOWN_GAIN_DB` where the goal is about classes, or there is none.
         """
         lacks = [self.goal.needed_db(a) - decibels(a) for a in row.outputs.values()]
-        most = max(lacks, default=0.0)
+        largest = max(lacks, default=0.0)
 
-        return most if 0 < most < math.inf else UNKNOWN_GAIN_DB
+        return largest if 0 < largest < math.inf else UNKNOWN_GAIN_DB
 
     def returned(
         self, candidates: FloatCandidates, rows: Sequence[PlanRow]
@@ -289,6 +289,8 @@ class ThoroughSearch:
     ) -> list[OpGroup]:
         """Return the runs in float whose noise alone leaves the goal in reach.
 
+        now: the model with `floats` in float, and the operations `int8` in int8.
+
         The noise of the model is taken to grow as the sum of the groups' noise does.
         """
         count = len(now.outputs)
@@ -344,13 +346,24 @@ def promising(
     # The gain of a run is estimated as if the noise of groups added up.
     whole = np.maximum(candidates.alone_sum(present), TINY_NOISE)
     before = decibels_of(whole)
-    cheapest: dict[float, OpGroup] = {}
+    gains: dict[OpGroup, float] = {}
     for groups in neighbour_runs(candidates.groups, present):
         run = OpGroup.of(groups)
-        if run in candidates.refused:
-            continue
-        after = decibels_of(whole - candidates.alone_sum(groups))
-        gain = float(np.mean(-before + after))
+        if run not in candidates.refused:
+            after = decibels_of(whole - candidates.alone_sum(groups))
+            gains[run] = float(np.mean(-before + after))
+
+    return _cheapest_by_part(gains, missing)
+
+
+def _cheapest_by_part(gains: Mapping[OpGroup, float], missing: float) -> list[OpGroup]:
+    """Return the run of least work for each of `PROMISED_PARTS`, without repetitions.
+
+    gains: the estimated gain of each run, in dB.
+    missing: the dB of which the parts are.
+    """
+    cheapest: dict[float, OpGroup] = {}
+    for run, gain in gains.items():
         for part in PROMISED_PARTS:
             is_cheaper = part not in cheapest or run.work < cheapest[part].work
             if gain >= part * missing and is_cheaper:

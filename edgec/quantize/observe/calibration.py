@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -94,6 +94,7 @@ class CachedSamples(Sequence[Sample]):
         cache: _SampleCache | None = None,
     ) -> None:
         self.of = of
+        # Subsets share the cache of the whole.
         self._cache = cache if cache is not None else _SampleCache()
         self.numbers = range(len(of)) if numbers is None else numbers
 
@@ -122,7 +123,10 @@ class _SampleCache:
         self._bytes = 0
 
     def get(self, of: Sequence[Sample], i: int) -> Sample:
-        """Return sample `i` of `of`, read if it is not in the cache."""
+        """Return sample `i` of `of`, read if it is not in the cache.
+
+        of: all samples, not some of them: numbers count among all.
+        """
         if i in self._samples:
             return self._samples[i]
 
@@ -309,6 +313,7 @@ def _numbered(
                     _expected(inputs),
                 )
             parts = _split_array(arrays[key], v, key, path)
+            # An array of several samples contradicts its name.
             if len(parts) != 1:
                 what = (
                     f"array {key} holds {len(parts)} samples, "
@@ -345,14 +350,16 @@ def _named(
     _check_equal_counts(inputs, columns, path)
 
     # Sample k consists of the k-th part of every array.
-    samples: list[Sample] = []
-    for row in zip(*columns, strict=True):
-        sample: dict[str, Array] = {}
-        for part in row:
-            sample.update(part)
-        samples.append(sample)
+    return [_joined(row) for row in zip(*columns, strict=True)]
 
-    return samples
+
+def _joined(parts: Iterable[Mapping[str, Array]]) -> Sample:
+    """Return one sample of several inputs, each a part by its name."""
+    sample: dict[str, Array] = {}
+    for part in parts:
+        sample.update(part)
+
+    return sample
 
 
 def _check_equal_counts(

@@ -100,6 +100,7 @@ def _int8_ops(parts: Mapping[str, Graph]) -> list[tuple[str, Op]]:
 def _noise(part: str, op: Op, floats: Mapping[str, Array], result: Array) -> LayerNoise:
     """Return the noise of an int8 operation.
 
+    part: the name of the graph that holds it.
     floats: the float values of what the operation reads and writes, by name.
     result: the int8 result of the whole quantized model.
     """

@@ -82,14 +82,14 @@ def living(graph: Graph) -> int:
     last_use = {v: i for i, op in enumerate(graph.ops) for v in op.inputs}
     last_use |= dict.fromkeys(graph.outputs, len(graph.ops))
     alive = sum(v.type.nbytes for v in graph.inputs)
-    most = alive
+    peak = alive
     for i, op in enumerate(graph.ops):
         # Results live beside the inputs that they are computed from.
         alive += sum(v.type.nbytes for v in op.outputs)
-        most = max(most, alive)
+        peak = max(peak, alive)
         # A result that nothing reads dies at once.
         for v in {*op.inputs, *op.outputs}:
             if v.const is None and last_use.get(v, i) == i:
                 alive -= v.type.nbytes
 
-    return most
+    return peak

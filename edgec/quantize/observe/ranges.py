@@ -101,7 +101,10 @@ def constant_range(array: Array) -> Range:
 
 
 def _extremes(array: Array, default: Range) -> Range:
-    """Return the smallest and the largest finite element; `default` without any."""
+    """Return the smallest and the largest finite element.
+
+    default: the range of an array without any.
+    """
     elements = finite(array)
     if not elements.size:
         return default

@@ -196,12 +196,11 @@ def apply_recipe(
     del scored
     guard = recipe.guard
     if plan is not None:
-        # The recipe in the report makes the same model again, without a plan.
         kept = candidate
-        candidate = leave_in_float(candidate, plan.floats)
+        candidate = leave_in_float(kept, plan.floats)
         guard = None if guard is None else leave_in_float(guard, plan.floats)
-        changed = [candidate if c is kept else c for c in recipe.candidates]
-        recipe = replace(recipe, candidates=tuple(changed))
+        # The recipe in the report makes the same model again, without a plan.
+        recipe = _replaced(recipe, kept, candidate)
 
     say("quantize")
     quantized = pipeline.of(candidate)
@@ -267,6 +266,12 @@ def _select(
         worth_db=recipe.worth_db,
     )
     return selected, scored
+
+
+def _replaced(recipe: Recipe, old: Candidate, new: Candidate) -> Recipe:
+    """Return a recipe with another candidate in place of one."""
+    candidates = tuple(new if c is old else c for c in recipe.candidates)
+    return replace(recipe, candidates=candidates)
 
 
 def _prices(
@@ -351,6 +356,7 @@ def _mean_db(score: Score) -> float:
 def compared(recipe: Recipe, scores: Sequence[Score]) -> tuple[Tried, ...]:
     """Return the figures of a recipe's candidates; the way may be refused.
 
+    recipe: the recipe whose limit of losses counts.
     scores: the score of each candidate, on the same samples.
     """
     pairs = zip(recipe.candidates, scores, strict=True)

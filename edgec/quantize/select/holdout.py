@@ -101,9 +101,9 @@ class Holdout:
             ("outputs", held), lambda: [*_outputs(base.float_run(), samples)]
         )
 
-        made = pipeline.of(candidate)
-        runs = made.passes * len(samples)
-        run = self.state.runners.int8(made.int8().graph, runs)
+        quantized = pipeline.of(candidate)
+        runs = quantized.passes * len(samples)
+        run = self.state.runners.int8(quantized.int8().graph, runs)
 
         return Score.of(zip(wanted, _outputs(run, samples), strict=True))
 

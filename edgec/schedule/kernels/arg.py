@@ -22,6 +22,8 @@ def _on_vectors(kernel: Kernel) -> Kernel:
 def _arg_of_rows(call: KernelCall) -> KernelCall | None:
     """Return the call that finds the maximum of adjacent channels."""
     p = call.struct(ArgParams)
+
+    # The kernel knows maxima of adjacent bytes alone.
     is_maximum = p.sign >= 0
     if p.inner != 1 or not is_maximum or p.n not in ROW_BYTES:
         return None

@@ -67,6 +67,8 @@ def _narrow_layer(call: KernelCall) -> FloatLayer | None:
 def _is_worthwhile(c: GemmF32Shape, core: Core) -> bool:
     """Return whether vectors of products are so much fuller than those of results."""
     lanes = core.vector // 4
+
+    # Vectors of one row and one input channel, rounded up to whole ones.
     product_vectors = -(-c.kw * c.oc // lanes) * c.iw
     direct_vectors = c.kw * -(-c.oc // lanes) * c.ow
     return c.kh * c.ic >= MIN_DEPTH and MIN_GAIN * product_vectors <= direct_vectors
@@ -108,9 +110,13 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     lanes = core.vector // 4
     cols = schedule["cols"]
     column = _column(c, cols)
-    fields = {name: value for name, value in schedule.items() if name != "cols"}
+    fields = dict(schedule)
+    del fields["cols"]
     blocking = Blocking(**fields)
-    product_floats = -(-(column.ow * column.oc + lanes) // 16) * 16
+
+    # The last vector of the products reaches behind them; what follows is aligned.
+    products = column.ow * column.oc + lanes
+    product_floats = -(-products // 16) * 16
     patch_floats = c.kh * max(blocking.tile, blocking.block) * c.ic
 
     # [kh, kw, ic, oc] becomes [kh, 1, ic, kw * oc].

@@ -12,7 +12,7 @@ Without sdot the products of two taps are summed in 16 bits, which bounds the we
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -275,10 +275,14 @@ def depthwise_call(
         packed_slide.append(loops.pack_slide(block.weights - block.lift))
         lifts.append(block.lift)
 
+    # Tables of starts and requantization are in the order of computation.
     starts = [block.start for block in blocks.all]
     tables = np.stack([block.tables for block in blocks.all])
     spread = _input_channels(s, [block.start for block in blocks.other])
-    sizes = {name: value for name, value in vars(s).items() if name != "group_ic"}
+
+    # The struct has no groups: each channel is one.
+    sizes = asdict(s)
+    del sizes["group_ic"]
     p = DepthwiseS8Params(
         **sizes,
         columns=columns,
@@ -350,6 +354,7 @@ def _taps(
     for i, block in enumerate(blocks):
         missing[i, :, : block.weights.shape[1]] = block.weights
 
+    # A tap is repeated for all blocks where one of them needs it.
     largest = np.abs(missing).max((0, 2))
     times = np.maximum(1, -(-largest // 127))
     taps = np.repeat(np.arange(s.kh * s.kw), times)

@@ -88,10 +88,15 @@ def _weights(p: Params) -> tuple[Array, Array]:
 def _copy(call: KernelCall) -> KernelCall | None:
     """Return a copy, for a result of the same size whose pixels stay where they are."""
     p = _params(call)
-    keeps_rows = p.ih == p.oh and np.array_equal(p.y0.array, np.arange(p.oh))
-    keeps_columns = p.iw == p.ow and np.array_equal(p.x0.array, np.arange(p.ow))
-    is_blended = any(weights.any() for weights in _weights(p))
-    if not (keeps_rows and keeps_columns) or is_blended:
+    has_same_size = (p.ih, p.iw) == (p.oh, p.ow)
+    keeps_rows = np.array_equal(p.y0.array, np.arange(p.oh))
+    keeps_columns = np.array_equal(p.x0.array, np.arange(p.ow))
+    if not (has_same_size and keeps_rows and keeps_columns):
+        return None
+
+    # A weight other than 0 would blend in a neighbour.
+    row_weights, column_weights = _weights(p)
+    if row_weights.any() or column_weights.any():
         return None
 
     itemsize = 4 if call.kernel == _F32 else 1
@@ -108,17 +113,22 @@ def _dyadic(call: KernelCall) -> KernelCall | None:
     p = _params(call)
     bits = MAX_DYADIC_BITS[call.kernel]
     row_weights, column_weights = _weights(p)
-    rows = np.where(p.y0.array != p.y1.array, row_weights * (1 << bits), 0)
-    columns = np.where(p.x0.array != p.x1.array, column_weights * (1 << bits), 0)
+
+    # A pixel that is blended with itself may have any weight, for example none.
+    has_two_rows = p.y0.array != p.y1.array
+    has_two_columns = p.x0.array != p.x1.array
+    rows = np.where(has_two_rows, row_weights * (1 << bits), 0)
+    columns = np.where(has_two_columns, column_weights * (1 << bits), 0)
     if not _fits(p) or not _are_parts(rows, bits) or not _are_parts(columns, bits):
         return None
 
+    # Inexact blends are rounded once more when they are blended in the other direction,
+    # which may turn a tie.
     has_inexact_rows = ((row_weights * EXACT_PARTS) % 1).any()
     has_inexact_columns = ((column_weights * EXACT_PARTS) % 1).any()
-    is_inexact = (has_inexact_rows and columns.any()) or (
-        has_inexact_columns and rows.any()
-    )
-    if call.kernel == _U8 and is_inexact:
+    turns_rows = has_inexact_rows and columns.any()
+    turns_columns = has_inexact_columns and rows.any()
+    if call.kernel == _U8 and (turns_rows or turns_columns):
         return None
 
     params = ResizeDyadicParams(
@@ -166,6 +176,8 @@ def _variants() -> list[Variant]:
     """Return all variants, those that do least first."""
     kernels = (_F32, _S8, _U8)
     variants: list[Variant] = []
+
+    # The first that takes a call is chosen: a copy, then few bits, then any weights.
     for of in kernels:
         variants += simd(of, COPY, _copy)
     for of, kernel in _DYADIC.items():

@@ -28,6 +28,8 @@ def _softmax(call: KernelCall) -> KernelCall:
 def _mean(call: KernelCall) -> KernelCall | None:
     """Return the call that keeps the innermost axis, a vector of channels at a time."""
     p = call.struct(ReduceParams)
+
+    # The channels that are kept must lie side by side, a vector of them at least.
     if p.keep[2] < MIN_CHANNELS or p.keep_stride[2] != 1:
         return None
 
@@ -38,6 +40,8 @@ def _instance_norm(call: KernelCall) -> KernelCall | None:
     """Return the call with the clamps and the addition that follow."""
     x, scale, bias, y, memory, p = call.operands
     assert isinstance(y, Pointer)
+
+    # The kernel has no PReLU and no function at the end, and writes whole tensors.
     done = following(Epilogue(y), call.then)
     if done is None or not done.is_clamps_and_sum:
         return None

@@ -4,18 +4,23 @@
 #include "ek_fixed_point.h"
 
 /* y = EXPR of the elements u and v. EK_BINARY takes T to Y; EK_BINARY_P has trailing parameters. */
-#define EK_BINARY_BODY(T, Y, EXPR)                                                                         \
-    EK_FOR_ND(nd->dim, i, j, k, l, m) {                                                                    \
-        const T *pa = a + EK_AT_ND(nd->a, i, j, k, l, m), *pb = b + EK_AT_ND(nd->b, i, j, k, l, m);        \
-        for (int o = 0; o < nd->dim[5]; o++) {                                                             \
-            const T u = pa[(ptrdiff_t)o * nd->a[5]], v = pb[(ptrdiff_t)o * nd->b[5]];                      \
-            *y++ = (Y)(EXPR);                                                                              \
-        }                                                                                                  \
+#define EK_BINARY_BODY(T, Y, EXPR)                                                    \
+    EK_FOR_ND(nd->dim, i, j, k, l, m) {                                               \
+        const T *pa = a + EK_AT_ND(nd->a, i, j, k, l, m),                             \
+                *pb = b + EK_AT_ND(nd->b, i, j, k, l, m);                             \
+        for (int o = 0; o < nd->dim[5]; o++) {                                        \
+            const T u = pa[(ptrdiff_t)o * nd->a[5]], v = pb[(ptrdiff_t)o * nd->b[5]]; \
+            *y++ = (Y)(EXPR);                                                         \
+        }                                                                             \
     }
-#define EK_BINARY(NAME, T, Y, EXPR)                                                                        \
-    EK_KERNEL void NAME(const T *a, const T *b, Y *y, const ek_nd_t *nd) { EK_BINARY_BODY(T, Y, EXPR) }
-#define EK_BINARY_P(NAME, T, PARAMS, EXPR)                                                                 \
-    EK_KERNEL void NAME(const T *a, const T *b, T *y, const ek_nd_t *nd, PARAMS) { EK_BINARY_BODY(T, T, EXPR) }
+#define EK_BINARY(NAME, T, Y, EXPR)                                        \
+    EK_KERNEL void NAME(const T *a, const T *b, Y *y, const ek_nd_t *nd) { \
+        EK_BINARY_BODY(T, Y, EXPR)                                         \
+    }
+#define EK_BINARY_P(NAME, T, PARAMS, EXPR)                                         \
+    EK_KERNEL void NAME(const T *a, const T *b, T *y, const ek_nd_t *nd, PARAMS) { \
+        EK_BINARY_BODY(T, T, EXPR)                                                 \
+    }
 
 #define EK_ACT(v) EK_CLAMP(v, act->low, act->high)
 EK_BINARY_P(ek_add_f32, float, const ek_act_f32_t *act, EK_ACT(u + v))
@@ -34,9 +39,10 @@ EK_KERNEL float ek_floor_mod_one(float u, float v) {
 }
 EK_BINARY(ek_floor_mod_f32, float, float, ek_floor_mod_one(u, v))
 EK_BINARY(ek_fmod_f32, float, float, fmodf(u, v))
-EK_BINARY(ek_prelu_f32, float, float, u >= 0.0f ? u : u *v)
+EK_BINARY(ek_prelu_f32, float, float, u >= 0.0f ? u : u * v)
 
-/* Plain integers wrap as two's complement does; a division by 0 gives 0. By -1 is apart: processors trap the least one. */
+/* Plain integers wrap as two's complement does; a division by 0 gives 0. By -1 is apart: processors
+ * trap the least one. */
 #define EK_DIV(U, u, v) ((v) == 0 ? 0 : (v) == -1 ? (U)0 - (U)(u) : (U)((u) / (v)))
 #define EK_FLOOR_DIV(U, u, v) (EK_DIV(U, u, v) - EK_UNEVEN(u, v))
 #define EK_FLOOR_MOD(u, v) ((v) == 0 || (v) == -1 ? 0 : (u) % (v) + (EK_UNEVEN(u, v) ? (v) : 0))
@@ -49,7 +55,8 @@ EK_KERNEL double ek_pow_within(double u, double v, int bits, int is_signed) {
     const double r = trunc(pow(u, v)), high = ldexp(1.0, bits - is_signed);
     return r >= (is_signed ? -high : 0.0) && r < high ? r : 0.0;
 }
-#define EK_BINARY_POW(NAME, T, W, SIGNED) EK_BINARY(NAME, T, T, ek_pow_within((double)u, (double)v, 8 * sizeof(T), SIGNED))
+#define EK_BINARY_POW(NAME, T, W, SIGNED) \
+    EK_BINARY(NAME, T, T, ek_pow_within((double)u, (double)v, 8 * sizeof(T), SIGNED))
 #define EK_SQUARED_DIFFERENCE(W, u, v) ((W)(u) - (W)(v)) * ((W)(u) - (W)(v))
 EK_OF_INTEGERS(ek_add, EK_BINARY_WRAP, +)
 EK_OF_INTEGERS(ek_sub, EK_BINARY_WRAP, -)
@@ -89,7 +96,8 @@ EK_KERNEL int8_t ek_add_one(int8_t u, int8_t v, int sign, const ek_add_t *q) {
 EK_BINARY_P(ek_add_s8, int8_t, const ek_add_t *q, ek_add_one(u, v, 1, q))
 EK_BINARY_P(ek_sub_s8, int8_t, const ek_add_t *q, ek_add_one(u, v, -1, q))
 
-/* onnxruntime's law of both: of elements moved by `shift`, in float32 steps, each product exact until it is added. */
+/* onnxruntime's law of both: of elements moved by `shift`, in float32 steps, each product exact
+ * until it is added. */
 typedef struct {
     float a, b, rest;
     int32_t shift, low, high;
@@ -113,7 +121,8 @@ EK_KERNEL int8_t ek_mul_one(int8_t u, int8_t v, const ek_mul_t *q) {
 }
 EK_BINARY_P(ek_mul_s8, int8_t, const ek_mul_t *q, ek_mul_one(u, v, q))
 
-/* onnxruntime's law: in float, the zero point added before it is rounded, of results moved by `shift`. */
+/* onnxruntime's law: in float, the zero point added before it is rounded, of results moved by
+ * `shift`. */
 typedef struct {
     int32_t a_zero, b_zero, y_zero, low, high;
     float scale;
@@ -121,7 +130,8 @@ typedef struct {
 } ek_real_mul_t;
 
 EK_KERNEL int8_t ek_real_mul_one(int8_t u, int8_t v, const ek_real_mul_t *q) {
-    const float r = (float)((u - q->a_zero) * (v - q->b_zero)) * q->scale + (float)(q->y_zero + q->shift);
+    const float r =
+        (float)((u - q->a_zero) * (v - q->b_zero)) * q->scale + (float)(q->y_zero + q->shift);
     return (int8_t)(ek_round_even(r, q->low + q->shift, q->high + q->shift) - q->shift);
 }
 EK_BINARY_P(ek_mul_even_s8, int8_t, const ek_real_mul_t *q, ek_real_mul_one(u, v, q))
@@ -140,7 +150,8 @@ EK_BINARY_P(ek_squared_difference_s8, int8_t, const ek_add_t *q, ek_squared_diff
 /* a_mul is that of x, y_mul that of alpha * x. */
 EK_KERNEL int8_t ek_prelu_one(int8_t u, int8_t v, const ek_add_t *q) {
     const int32_t x = u - q->a_zero;
-    int32_t r = x >= 0 ? ek_multiply(x, q->a_mul, q->a_shift) : ek_multiply(x * (v - q->b_zero), q->y_mul, q->y_shift);
+    int32_t r = x >= 0 ? ek_multiply(x, q->a_mul, q->a_shift)
+                       : ek_multiply(x * (v - q->b_zero), q->y_mul, q->y_shift);
     r += q->y_zero;
     return (int8_t)EK_CLAMP(r, q->low, q->high);
 }

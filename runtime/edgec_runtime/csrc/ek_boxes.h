@@ -1,5 +1,5 @@
-/* Boxes out of what a network says of anchors or of grid cells: thresholds, decoding, and suppression of those that
- * overlap.  The same as tasks/detection.py computes. */
+/* Boxes out of what a network says of anchors or of grid cells: thresholds, decoding, and
+ * suppression of those that overlap.  The same as tasks/detection.py computes. */
 #ifndef EK_BOXES_H
 #define EK_BOXES_H
 #include "ek_base.h"
@@ -8,12 +8,14 @@ enum { EK_XYWH, EK_XYXY, EK_YXYX, EK_YXHW };
 enum { EK_ONE_CLASS, EK_ALL_CLASSES, EK_WEIGHTED, EK_KEEP_ALL };
 enum { EK_AS_IS, EK_SIGMOID, EK_SOFTMAX };
 
-/* Element (row, column) of the boxes is at row * box_row + column * box_next, of the scores likewise.  anchored: boxes
- * count from anchors; objectness, class_column, angle_column: a column or -1; first: the first class that is one;
- * several: a row is a box of each class that is sure enough. */
+/* Element (row, column) of the boxes is at row * box_row + column * box_next, of the scores
+ * likewise.  anchored: boxes count from anchors; objectness, class_column, angle_column: a column
+ * or -1; first: the first class that is one; several: a row is a box of each class that is sure
+ * enough. */
 typedef struct {
     int rows, box_row, box_next, score_row, score_next;
-    int order, anchored, exponential, box_column, score_column, classes, first, objectness, activation;
+    int order, anchored, exponential, box_column, score_column, classes, first, objectness,
+        activation;
     int class_column, several;
     int points, point_column, point_numbers, angle_column;
     float scales[4], width, height; /* pixels of the input in one unit of x and of y */
@@ -26,15 +28,19 @@ typedef struct {
     int row, class_;
 } ek_candidate_t;
 
-EK_KERNEL float ek_boxes_sure(ek_boxes_t b, float x) { return b.activation == EK_SIGMOID ? 1 / (1 + expf(-x)) : x; }
+EK_KERNEL float ek_boxes_sure(ek_boxes_t b, float x) {
+    return b.activation == EK_SIGMOID ? 1 / (1 + expf(-x)) : x;
+}
 
 /* The probability of a class of a row. */
 EK_KERNEL float ek_boxes_score(ek_boxes_t b, const float *row, int class_) {
     const float x = row[(b.score_column + class_) * b.score_next];
     if (b.activation != EK_SOFTMAX) return ek_boxes_sure(b, x);
     float most = -INFINITY, sum = 0;
-    for (int c = 0; c < b.classes; c++) most = EK_MAX(most, row[(b.score_column + c) * b.score_next]);
-    for (int c = 0; c < b.classes; c++) sum += expf(row[(b.score_column + c) * b.score_next] - most);
+    for (int c = 0; c < b.classes; c++)
+        most = EK_MAX(most, row[(b.score_column + c) * b.score_next]);
+    for (int c = 0; c < b.classes; c++)
+        sum += expf(row[(b.score_column + c) * b.score_next] - most);
     return expf(x - most) / sum;
 }
 
@@ -56,7 +62,8 @@ EK_KERNEL int ek_boxes_given(ek_boxes_t b, const float *row) {
 }
 
 /* The candidates of a row, to the end of those that there are; returns their new number. */
-EK_KERNEL int ek_boxes_candidates(ek_boxes_t b, const float *scores, int i, ek_candidate_t *candidates, int n) {
+EK_KERNEL int ek_boxes_candidates(ek_boxes_t b, const float *scores, int i,
+                                  ek_candidate_t *candidates, int n) {
     const float *row = scores + (size_t)i * b.score_row;
     const float sure = b.objectness < 0 ? 1 : ek_boxes_sure(b, row[b.objectness * b.score_next]);
     if (!(sure >= b.threshold)) return n; /* a probability makes it no larger */
@@ -104,7 +111,8 @@ EK_SHARED void ek_boxes_sort(ek_candidate_t *c, int n) {
 /* x1, y1, x2, y2, score, class, row and points of a candidate. */
 enum { EK_ROW_COLUMNS = 7 };
 
-EK_KERNEL void ek_boxes_decode(ek_boxes_t b, const float *boxes, const float *anchors, ek_candidate_t c, float *out) {
+EK_KERNEL void ek_boxes_decode(ek_boxes_t b, const float *boxes, const float *anchors,
+                               ek_candidate_t c, float *out) {
     const float *row = boxes + (size_t)c.row * b.box_row, *a = anchors + (size_t)c.row * 4;
     const int turned = b.order == EK_YXYX || b.order == EK_YXHW;
     float v[4];
@@ -132,31 +140,37 @@ EK_KERNEL void ek_boxes_decode(ek_boxes_t b, const float *boxes, const float *an
 
 /* Intersection over union. */
 EK_KERNEL float ek_boxes_overlap(const float *a, const float *b) {
-    const float w = EK_MIN(a[2], b[2]) - EK_MAX(a[0], b[0]), h = EK_MIN(a[3], b[3]) - EK_MAX(a[1], b[1]);
+    const float w = EK_MIN(a[2], b[2]) - EK_MAX(a[0], b[0]),
+                h = EK_MIN(a[3], b[3]) - EK_MAX(a[1], b[1]);
     const float inside = EK_MAX(w, 0) * EK_MAX(h, 0);
     const float all = (b[2] - b[0]) * (b[3] - b[1]) + (a[2] - a[0]) * (a[3] - a[1]) - inside;
     return all > 0 ? inside / all : 0;
 }
 
-/* A box that is turned as a normal distribution: its mean, the variances of x and of y, and their covariance. */
+/* A box that is turned as a normal distribution: its mean, the variances of x and of y, and their
+ * covariance. */
 typedef struct {
     float x, y, xx, yy, xy;
 } ek_normal_t;
 
 EK_KERNEL ek_normal_t ek_boxes_normal(ek_boxes_t b, const float *boxes, const float *found) {
     const float angle = boxes[(size_t)found[6] * b.box_row + b.angle_column * b.box_next];
-    const float w = found[2] - found[0], h = found[3] - found[1], wide = w * w / 12, high = h * h / 12;
+    const float w = found[2] - found[0], h = found[3] - found[1], wide = w * w / 12,
+                high = h * h / 12;
     const float cosine = cosf(angle), sine = sinf(angle);
     return (ek_normal_t){(found[0] + found[2]) / 2, (found[1] + found[3]) / 2,
-                         wide * cosine * cosine + high * sine * sine, wide * sine * sine + high * cosine * cosine,
+                         wide * cosine * cosine + high * sine * sine,
+                         wide * sine * sine + high * cosine * cosine,
                          (wide - high) * cosine * sine};
 }
 
 /* 1 less the Hellinger distance (tasks/overlap.py says where that is from). */
 EK_KERNEL float ek_boxes_turned_overlap(ek_normal_t m, ek_normal_t n) {
-    const float tiny = 1e-7f, a = m.xx + n.xx, b = m.yy + n.yy, c = m.xy + n.xy, determinant = a * b - c * c;
+    const float tiny = 1e-7f, a = m.xx + n.xx, b = m.yy + n.yy, c = m.xy + n.xy,
+                determinant = a * b - c * c;
     const float dx = n.x - m.x, dy = m.y - n.y;
-    const float apart = (a * dy * dy + b * dx * dx) / (determinant + tiny) / 4 + c * dx * dy / (determinant + tiny) / 2;
+    const float apart = (a * dy * dy + b * dx * dx) / (determinant + tiny) / 4 +
+                        c * dx * dy / (determinant + tiny) / 2;
     const float own = EK_MAX(m.xx * m.yy - m.xy * m.xy, 0) * EK_MAX(n.xx * n.yy - n.xy * n.xy, 0);
     const float shape = logf(determinant / (4 * sqrtf(own) + tiny) + tiny) / 2;
     const float distance = EK_MIN(EK_MAX(apart + shape, tiny), 100);
@@ -167,22 +181,26 @@ EK_KERNEL float ek_boxes_turned_overlap(ek_normal_t m, ek_normal_t n) {
 EK_KERNEL int ek_boxes_width(ek_boxes_t b) { return EK_ROW_COLUMNS + 2 * b.points; }
 
 /* Of n boxes in order of their scores, those that are left, to the front; gone: n bytes. */
-EK_KERNEL int ek_boxes_suppress(ek_boxes_t b, const float *boxes, float *found, uint8_t *gone, int n) {
+EK_KERNEL int ek_boxes_suppress(ek_boxes_t b, const float *boxes, float *found, uint8_t *gone,
+                                int n) {
     const int wide = ek_boxes_width(b);
     int left = 0;
     memset(gone, 0, (size_t)n);
     for (int i = 0; i < n && left < b.limit; i++) {
         if (gone[i]) continue;
-        float one[EK_ROW_COLUMNS + 2 * 64], mean[EK_ROW_COLUMNS + 2 * 64], weight = found[(size_t)i * wide + 4];
+        float one[EK_ROW_COLUMNS + 2 * 64], mean[EK_ROW_COLUMNS + 2 * 64],
+            weight = found[(size_t)i * wide + 4];
         memcpy(one, found + (size_t)i * wide, (size_t)wide * 4);
         for (int k = 0; k < wide; k++) mean[k] = one[k] * weight;
-        const ek_normal_t normal = b.angle_column < 0 ? (ek_normal_t){0} : ek_boxes_normal(b, boxes, one);
+        const ek_normal_t normal =
+            b.angle_column < 0 ? (ek_normal_t){0} : ek_boxes_normal(b, boxes, one);
         for (int j = i + 1; j < n && b.suppression != EK_KEEP_ALL; j++) {
             const float *other = found + (size_t)j * wide;
             if (gone[j] || (b.suppression == EK_ONE_CLASS && other[5] != one[5])) continue;
-            const float common = b.angle_column < 0
-                                     ? ek_boxes_overlap(one, other)
-                                     : ek_boxes_turned_overlap(normal, ek_boxes_normal(b, boxes, other));
+            const float common =
+                b.angle_column < 0
+                    ? ek_boxes_overlap(one, other)
+                    : ek_boxes_turned_overlap(normal, ek_boxes_normal(b, boxes, other));
             if (!(common > b.iou)) continue;
             gone[j] = 1;
             weight += other[4];
@@ -195,10 +213,12 @@ EK_KERNEL int ek_boxes_suppress(ek_boxes_t b, const float *boxes, float *found, 
     return left;
 }
 
-/* How many boxes there are, the best first, in `found`, which has room for as many as there are rows, or pairs of a row
- * and a class where a row may be several.  candidates and gone: scratch for as many. */
-EK_KERNEL int ek_boxes_f32(ek_boxes_t b, const float *boxes, const float *scores, const float *anchors,
-                           ek_candidate_t *candidates, uint8_t *gone, float *found) {
+/* How many boxes there are, the best first, in `found`, which has room for as many as there are
+ * rows, or pairs of a row and a class where a row may be several.  candidates and gone: scratch for
+ * as many. */
+EK_KERNEL int ek_boxes_f32(ek_boxes_t b, const float *boxes, const float *scores,
+                           const float *anchors, ek_candidate_t *candidates, uint8_t *gone,
+                           float *found) {
     int n = 0;
     for (int i = 0; i < b.rows; i++) n = ek_boxes_candidates(b, scores, i, candidates, n);
     ek_boxes_sort(candidates, n);

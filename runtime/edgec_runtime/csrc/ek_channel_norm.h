@@ -7,7 +7,8 @@ typedef struct {
     int rows, n;
     float eps;
     int32_t zero;
-    int bits; /* of the output's factor 128 = 2^7: how many go into the operand; the rest into the shift */
+    int bits; /* of the output's factor 128 = 2^7: how many go into the operand; the rest into the
+                 shift */
 } ek_l2_norm_t;
 
 EK_KERNEL void ek_l2_norm_f32(const float *x, float *y, const ek_l2_norm_t *p) {
@@ -21,7 +22,8 @@ EK_KERNEL void ek_l2_norm_f32(const float *x, float *y, const ek_l2_norm_t *p) {
 
 EK_KERNEL int32_t ek_saturate(int64_t v) { return (int32_t)EK_CLAMP(v, INT32_MIN, INT32_MAX); }
 
-/* Multiplier and shift of 1 / sqrt(value): five Newton steps with three integer bits, as TFLite does. */
+/* Multiplier and shift of 1 / sqrt(value): five Newton steps with three integer bits, as TFLite
+ * does. */
 EK_KERNEL int32_t ek_inverse_sqrt(int32_t value, int *shift) {
     *shift = 0;
     if (value <= 1) return INT32_MAX;
@@ -34,7 +36,8 @@ EK_KERNEL int32_t ek_inverse_sqrt(int32_t value, int *shift) {
     int32_t x = 1 << 28;
     for (int i = 0; i < 5; i++) {
         const int32_t cube = ek_saturate((int64_t)ek_high_mul(ek_high_mul(x, x), x) * 64);
-        x = ek_saturate(((int64_t)ek_high_mul(x, (1 << 28) + (1 << 27)) - ek_high_mul(half, cube)) * 8);
+        x = ek_saturate(((int64_t)ek_high_mul(x, (1 << 28) + (1 << 27)) - ek_high_mul(half, cube)) *
+                        8);
     }
     x = ek_high_mul(x, 1518500250); /* sqrt(2) / 2 */
     if (right < 0) return x << -right;
@@ -49,7 +52,8 @@ EK_KERNEL void ek_l2_norm_s8(const int8_t *x, int8_t *y, const ek_l2_norm_t *p) 
         int shift;
         const int32_t multiplier = ek_inverse_sqrt(sum, &shift);
         for (int i = 0; i < p->n; i++) {
-            const int32_t v = ek_multiply((x[i] - p->zero) * (1 << p->bits), multiplier, shift + 7 - p->bits);
+            const int32_t v =
+                ek_multiply((x[i] - p->zero) * (1 << p->bits), multiplier, shift + 7 - p->bits);
             y[i] = (int8_t)EK_CLAMP(v, -128, 127);
         }
     }
@@ -66,7 +70,8 @@ EK_KERNEL void ek_lrn_f32(const float *x, float *y, const ek_lrn_t *p) {
             const int from = EK_MAX(0, i - p->before), to = EK_MIN(p->c, i + p->after + 1);
             double sum = 0; /* squares of large floats are none */
             for (int j = from; j < to; j++) sum += (double)x[j] * (double)x[j];
-            y[i] = (float)((double)x[i] / pow((double)p->bias + (double)p->alpha * sum, (double)p->beta));
+            y[i] = (float)((double)x[i] /
+                           pow((double)p->bias + (double)p->alpha * sum, (double)p->beta));
         }
 }
 

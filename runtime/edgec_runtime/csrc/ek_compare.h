@@ -16,7 +16,7 @@ EK_BINARY(ek_greater_f32, float, uint8_t, u > v)
 EK_OF_INTEGERS(ek_greater, EK_BINARY_BOOL, u > v)
 EK_BINARY(ek_greater_equal_f32, float, uint8_t, u >= v)
 EK_OF_INTEGERS(ek_greater_equal, EK_BINARY_BOOL, u >= v)
-EK_BINARY(ek_logical_and_u8, uint8_t, uint8_t, u && v)
+EK_BINARY(ek_logical_and_u8, uint8_t, uint8_t, u &&v)
 EK_BINARY(ek_logical_or_u8, uint8_t, uint8_t, u || v)
 EK_BINARY(ek_logical_xor_u8, uint8_t, uint8_t, !u != !v)
 
@@ -29,16 +29,17 @@ typedef struct {
     int dim[6], c[6], a[6], b[6];
 } ek_where_t;
 
-#define EK_WHERE(NAME, T)                                                                                    \
-    EK_KERNEL void NAME(const uint8_t *c, const T *a, const T *b, T *y, const ek_where_t *nd) {              \
-        EK_FOR_ND(nd->dim, i, j, k, l, m) {                                                                  \
-            const uint8_t *pc = c + EK_AT_ND(nd->c, i, j, k, l, m);                                          \
-            const T *pa = a + EK_AT_ND(nd->a, i, j, k, l, m), *pb = b + EK_AT_ND(nd->b, i, j, k, l, m);      \
-            for (int o = 0; o < nd->dim[5]; o++) {                                                           \
-                const T u = pa[(ptrdiff_t)o * nd->a[5]], v = pb[(ptrdiff_t)o * nd->b[5]];                    \
-                *y++ = pc[(ptrdiff_t)o * nd->c[5]] ? u : v;                                                  \
-            }                                                                                                \
-        }                                                                                                    \
+#define EK_WHERE(NAME, T)                                                                       \
+    EK_KERNEL void NAME(const uint8_t *c, const T *a, const T *b, T *y, const ek_where_t *nd) { \
+        EK_FOR_ND(nd->dim, i, j, k, l, m) {                                                     \
+            const uint8_t *pc = c + EK_AT_ND(nd->c, i, j, k, l, m);                             \
+            const T *pa = a + EK_AT_ND(nd->a, i, j, k, l, m),                                   \
+                    *pb = b + EK_AT_ND(nd->b, i, j, k, l, m);                                   \
+            for (int o = 0; o < nd->dim[5]; o++) {                                              \
+                const T u = pa[(ptrdiff_t)o * nd->a[5]], v = pb[(ptrdiff_t)o * nd->b[5]];       \
+                *y++ = pc[(ptrdiff_t)o * nd->c[5]] ? u : v;                                     \
+            }                                                                                   \
+        }                                                                                       \
     }
 #define EK_WHERE_INT(NAME, T, W, UNUSED) EK_WHERE(NAME, T)
 EK_WHERE(ek_where_f32, float)

@@ -8,13 +8,15 @@ EK_KERNEL void ek_concat(const void *x, void *y, size_t rows, size_t row, size_t
     for (size_t i = 0; i < rows; i++) memcpy((char *)y + i * pitch, (const char *)x + i * row, row);
 }
 
-/* From the scale of one input to the output's, on uint8 integers, in float as TFLite's uint8 kernel does. */
+/* From the scale of one input to the output's, on uint8 integers, in float as TFLite's uint8 kernel
+ * does. */
 typedef struct {
     float scale, bias;
     int32_t zero;
 } ek_concat_t;
 
-EK_KERNEL void ek_concat_rescale(const int8_t *x, int8_t *y, int rows, int row, int pitch, const ek_concat_t *q) {
+EK_KERNEL void ek_concat_rescale(const int8_t *x, int8_t *y, int rows, int row, int pitch,
+                                 const ek_concat_t *q) {
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < row; j++) {
             float real = roundf((float)(x[i * row + j] + 128) * q->scale + q->bias);

@@ -1,4 +1,5 @@
-/* What the processor that runs this can do, where one program has code for several (Intel's manual, CPUID and XGETBV). */
+/* What the processor that runs this can do, where one program has code for several (Intel's manual,
+ * CPUID and XGETBV). */
 #ifndef EK_CPU_H
 #define EK_CPU_H
 #include <cpuid.h>
@@ -8,7 +9,8 @@ static int ek_cpu_asked_vnni(void) {
     unsigned a, b, c, d, low, high;
     const unsigned wanted = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return 0;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & wanted) != wanted || !(c >> 11 & 1)) return 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & wanted) != wanted || !(c >> 11 & 1))
+        return 0;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (low & 0xe6) == 0xe6;
 }

@@ -1,5 +1,6 @@
-/* Floats below 1.2e-38 count as 0 while a segment runs: an x86 takes some 150 cycles for a product with one, and networks
- * whose channels died are full of them. The cores of Arm boards do not mind. */
+/* Floats below 1.2e-38 count as 0 while a segment runs: an x86 takes some 150 cycles for a product
+ * with one, and networks whose channels died are full of them. The cores of Arm boards do not mind.
+ */
 #ifndef EK_DENORMALS_H
 #define EK_DENORMALS_H
 

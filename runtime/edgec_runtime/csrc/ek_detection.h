@@ -4,14 +4,18 @@
 #include "ek_base.h"
 
 typedef struct {
-    int boxes, classes, background, most; /* classes: of a row of scores, the first `background` of which are none */
+    int boxes, classes, background,
+        most; /* classes: of a row of scores, the first `background` of which are none */
     float y_scale, x_scale, h_scale, w_scale, score, overlap;
 } ek_detection_t;
 
 /* top, left, bottom, right of a box. */
-EK_KERNEL void ek_detection_box(const float *box, const float *anchor, float *y, const ek_detection_t *p) {
-    const float cy = box[0] / p->y_scale * anchor[2] + anchor[0], cx = box[1] / p->x_scale * anchor[3] + anchor[1];
-    const float h = 0.5f * expf(box[2] / p->h_scale) * anchor[2], w = 0.5f * expf(box[3] / p->w_scale) * anchor[3];
+EK_KERNEL void ek_detection_box(const float *box, const float *anchor, float *y,
+                                const ek_detection_t *p) {
+    const float cy = box[0] / p->y_scale * anchor[2] + anchor[0],
+                cx = box[1] / p->x_scale * anchor[3] + anchor[1];
+    const float h = 0.5f * expf(box[2] / p->h_scale) * anchor[2],
+                w = 0.5f * expf(box[3] / p->w_scale) * anchor[3];
     y[0] = cy - h, y[1] = cx - w, y[2] = cy + h, y[3] = cx + w;
 }
 
@@ -25,9 +29,11 @@ EK_KERNEL float ek_detection_overlap(const float *a, const float *b) {
     return h * w / (of_a + of_b - h * w);
 }
 
-/* The boxes by their best class, best first: each the next that overlaps none before it. Outputs without one are 0. */
-EK_KERNEL void ek_detection_f32(const float *boxes, const float *scores, const float *anchors, float *found,
-                                float *classes, float *values, float *count, const ek_detection_t *p) {
+/* The boxes by their best class, best first: each the next that overlaps none before it. Outputs
+ * without one are 0. */
+EK_KERNEL void ek_detection_f32(const float *boxes, const float *scores, const float *anchors,
+                                float *found, float *classes, float *values, float *count,
+                                const ek_detection_t *p) {
     float last = INFINITY;
     int last_at = -1, n = 0;
     for (int i = 0; i < p->most; i++) {
@@ -42,14 +48,18 @@ EK_KERNEL void ek_detection_f32(const float *boxes, const float *scores, const f
             int own = 0;
             for (int c = 1; c < p->classes - p->background; c++) own = row[c] > row[own] ? c : own;
             const float s = row[own];
-            if (!(s >= p->score) || s > last || (s == last && i <= last_at) || (best_at >= 0 && s <= best)) continue;
+            if (!(s >= p->score) || s > last || (s == last && i <= last_at) ||
+                (best_at >= 0 && s <= best))
+                continue;
             ek_detection_box(boxes + 4 * (ptrdiff_t)i, anchors + 4 * (ptrdiff_t)i, box, p);
             int free = 1;
-            for (int d = 0; d < n && free; d++) free = !(ek_detection_overlap(found + 4 * d, box) > p->overlap);
+            for (int d = 0; d < n && free; d++)
+                free = !(ek_detection_overlap(found + 4 * d, box) > p->overlap);
             if (free) best = s, best_at = i, best_class = own;
         }
         if (best_at < 0) break;
-        ek_detection_box(boxes + 4 * (ptrdiff_t)best_at, anchors + 4 * (ptrdiff_t)best_at, found + 4 * n, p);
+        ek_detection_box(boxes + 4 * (ptrdiff_t)best_at, anchors + 4 * (ptrdiff_t)best_at,
+                         found + 4 * n, p);
         classes[n] = (float)best_class, values[n] = best, last = best, last_at = best_at, n++;
     }
     count[0] = (float)n;
@@ -65,9 +75,10 @@ EK_KERNEL void ek_suppression_box(const float *x, float *y) {
     for (int k = 0; k < 2; k++) y[k] = EK_MIN(x[k], x[k + 2]), y[k + 2] = EK_MAX(x[k], x[k + 2]);
 }
 
-/* Boxes by their scores, best first: each the next that overlaps none before it. Outputs without one are 0. */
-EK_KERNEL void ek_suppression_f32(const float *boxes, const float *scores, int32_t *places, float *values, int32_t *count,
-                                  const ek_suppression_t *p) {
+/* Boxes by their scores, best first: each the next that overlaps none before it. Outputs without
+ * one are 0. */
+EK_KERNEL void ek_suppression_f32(const float *boxes, const float *scores, int32_t *places,
+                                  float *values, int32_t *count, const ek_suppression_t *p) {
     float last = INFINITY, box[4], other[4];
     int last_at = -1, n = 0;
     for (int i = 0; i < p->most; i++) places[i] = 0, values[i] = 0;
@@ -75,7 +86,9 @@ EK_KERNEL void ek_suppression_f32(const float *boxes, const float *scores, int32
         int best_at = -1;
         for (int i = 0; i < p->boxes; i++) {
             const float s = scores[i];
-            if (!(s > p->score) || s > last || (s == last && i <= last_at) || (best_at >= 0 && s <= scores[best_at])) continue;
+            if (!(s > p->score) || s > last || (s == last && i <= last_at) ||
+                (best_at >= 0 && s <= scores[best_at]))
+                continue;
             best_at = i;
         }
         if (best_at < 0) break;

@@ -1,11 +1,12 @@
-/* int8 depthwise convolution on vector units: what all instruction sets share, the walk over rows and borders.
+/* int8 depthwise convolution on vector units: what all instruction sets share, the walk over rows
+ * and borders.
  *
- * Channels are cut into blocks of EK_DW (the last block may overlap the one before it). A block is computed by one of
- * three loops, chosen when its weights were packed:
- *   slide  windows 3x3 that slide over a row with stride 1 or 2, their columns kept in registers;
- *   plain  any window, its taps found through pointers;
- *   any    as plain, and fewer channels than EK_DW, depth multipliers, and shifts to the left.
- * Weights have their zero point subtracted; of a channel with one that int8 does not hold the loop slide takes something
+ * Channels are cut into blocks of EK_DW (the last block may overlap the one before it). A block is
+ * computed by one of three loops, chosen when its weights were packed: slide  windows 3x3 that
+ * slide over a row with stride 1 or 2, their columns kept in registers; plain  any window, its taps
+ * found through pointers; any    as plain, and fewer channels than EK_DW, depth multipliers, and
+ * shifts to the left. Weights have their zero point subtracted; of a channel with one that int8
+ * does not hold the loop slide takes something
  * (`lift`) from all, other loops split it over two taps at the same place.
  * x_zero * sum(w) is in the bias, and a tap outside the image points to a row of zero points. */
 #ifndef EK_DWCONV2D_S8_H
@@ -20,29 +21,31 @@ typedef struct {
     int pt, pl;                    /* padding at the top and left */
     int columns;                   /* output columns that are computed before the next block's */
     int slide, plain, any;         /* blocks by loop, in this order */
-    int taps;                      /* taps of the loops plain and any, with those repeated or of weight 0 */
-    const int32_t *at;      /* [blocks]: first output channel */
-    const int32_t *scale;   /* [blocks, 4, EK_DW]: bias, multiplier, addend, shift (of ek_half_neon); loop any: bias,
-                               multiplier, shift (of ek_multiply) */
-    const int8_t *w;        /* [slide, ...]: as the loop reads them */
-    const int8_t *lift;     /* [slide, EK_DW]: what is to be added to all weights of a channel, which int8 (or the sums
-                               of the loop) would not hold */
-    const int8_t *w_taps;   /* [plain + any, ...] */
-    const int32_t *tap;     /* [taps]: row and column in the window, 16 bits each */
-    const uint8_t *spread;  /* [any, EK_DW]: input channel of each output channel, from that of the block's first */
+    int taps;              /* taps of the loops plain and any, with those repeated or of weight 0 */
+    const int32_t *at;     /* [blocks]: first output channel */
+    const int32_t *scale;  /* [blocks, 4, EK_DW]: bias, multiplier, addend, shift (of ek_half_neon);
+                              loop any: bias,  multiplier, shift (of ek_multiply) */
+    const int8_t *w;       /* [slide, ...]: as the loop reads them */
+    const int8_t *lift;    /* [slide, EK_DW]: what is to be added to all weights of a channel, which
+                              int8 (or the sums    of the loop) would not hold */
+    const int8_t *w_taps;  /* [plain + any, ...] */
+    const int32_t *tap;    /* [taps]: row and column in the window, 16 bits each */
+    const uint8_t *spread; /* [any, EK_DW]: input channel of each output channel, from that of the
+                              block's first */
     int32_t x_zero, y_zero, low, high;
 } ek_dw_s8_t;
 
-/* A run of windows 3x3 in one row of the result, or in two rows at once. Column j is ix + j * step; window i has the
- * columns i, i + 1, i + 2 with stride 1 and 2i, 2i + 1, 2i + 2 with stride 2. */
+/* A run of windows 3x3 in one row of the result, or in two rows at once. Column j is ix + j * step;
+ * window i has the columns i, i + 1, i + 2 with stride 1 and 2i, 2i + 1, 2i + 2 with stride 2. */
 typedef struct {
-    const int8_t *row[4];  /* first pixel of each row of the image, or zero points */
-    ptrdiff_t pixel[4];    /* bytes from pixel to pixel: 0 for zero points */
-    const int8_t *zero;    /* a pixel of zero points */
-    int ix, iw, step;      /* the first column, which may lie outside; columns of the image; from column to column */
-    int n, two;            /* windows; whether the second row is wanted */
-    int8_t *y, *y2;        /* results */
-    ptrdiff_t next;        /* bytes from result to result */
+    const int8_t *row[4]; /* first pixel of each row of the image, or zero points */
+    ptrdiff_t pixel[4];   /* bytes from pixel to pixel: 0 for zero points */
+    const int8_t *zero;   /* a pixel of zero points */
+    int ix, iw, step; /* the first column, which may lie outside; columns of the image; from column
+                         to column */
+    int n, two;       /* windows; whether the second row is wanted */
+    int8_t *y, *y2;   /* results */
+    ptrdiff_t next;   /* bytes from result to result */
 } ek_dw_strip_t;
 
 /* Where the first channel of column j of row i is. */
@@ -51,18 +54,20 @@ EK_KERNEL const int8_t *ek_dw_column(const ek_dw_strip_t *s, int i, int j) {
     return ix >= 0 && ix < s->iw ? s->row[i] + ix * s->pixel[i] : s->zero;
 }
 
-/* Reads the lines of the strip in the order of memory, one after the other, as prefetchers like it. The loops that
- * follow read eight channels of each pixel of all rows, then the next eight. */
+/* Reads the lines of the strip in the order of memory, one after the other, as prefetchers like it.
+ * The loops that follow read eight channels of each pixel of all rows, then the next eight. */
 EK_SHARED void ek_dw_touch(const int8_t *from, ptrdiff_t bytes) {
     const volatile int8_t *x = from;
     ptrdiff_t i = 0;
-    for (; i + 192 < bytes; i += 256) (void)x[i], (void)x[i + 64], (void)x[i + 128], (void)x[i + 192];
-    EK_NO_UNROLL for (; i < bytes; i += 64) (void)x[i];
+    for (; i + 192 < bytes; i += 256)
+        (void)x[i], (void)x[i + 64], (void)x[i + 128], (void)x[i + 192];
+    EK_NO_UNROLL for (; i < bytes; i += 64)(void) x[i];
 }
 
 typedef void ek_dw_slide_t(const ek_dw_s8_t *p, const ek_dw_strip_t *s);
 /* n pixels: taps[t] + i * advance is the first channel of tap t of pixel i. */
-typedef void ek_dw_taps_t(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, int8_t *y, int n);
+typedef void ek_dw_taps_t(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
+                          int8_t *y, int n);
 
 /* The part-th of `parts` shares of `units`. */
 EK_KERNEL void ek_dw_share(int units, int part, int parts, int *from, int *to) {
@@ -71,8 +76,8 @@ EK_KERNEL void ek_dw_share(int units, int part, int parts, int *from, int *to) {
 }
 
 /* The rows y0, and y0 + dh where `rows` is 2, of the result, for the blocks of the slide loop. */
-EK_KERNEL void ek_dw_slide_rows(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, int y0, int rows, const int8_t *zero,
-                                ek_dw_slide_t *slide) {
+EK_KERNEL void ek_dw_slide_rows(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, int y0, int rows,
+                                const int8_t *zero, ek_dw_slide_t *slide) {
     ek_dw_strip_t s;
     EK_NO_UNROLL for (int i = 0; i < rows + 2; i++) {
         const int iy = y0 * p->sh - p->pt + i * p->dh, inside = iy >= 0 && iy < p->ih;
@@ -90,9 +95,10 @@ EK_KERNEL void ek_dw_slide_rows(const int8_t *x, int8_t *y, const ek_dw_s8_t *p,
             s.n = EK_MIN(p->columns, count - from);
             s.y = y + ((ptrdiff_t)y0 * p->ow + ox) * p->oc;
             s.y2 = s.y + (ptrdiff_t)p->dh * p->ow * p->oc;
-            const int first = EK_MAX(s.ix, 0), past = EK_MIN(s.ix + ((s.n - 1) * p->sw + 2) * p->dw + 1, p->iw);
-            EK_NO_UNROLL for (int i = 0; i < rows + 2; i++)
-                if (s.pixel[i]) ek_dw_touch(s.row[i] + (ptrdiff_t)first * p->ic, (ptrdiff_t)(past - first) * p->ic);
+            const int first = EK_MAX(s.ix, 0),
+                      past = EK_MIN(s.ix + ((s.n - 1) * p->sw + 2) * p->dw + 1, p->iw);
+            EK_NO_UNROLL for (int i = 0; i < rows + 2; i++) if (s.pixel[i])
+                ek_dw_touch(s.row[i] + (ptrdiff_t)first * p->ic, (ptrdiff_t)(past - first) * p->ic);
             if (p->dw == 1) {
                 ek_dw_touch(s.y, (ptrdiff_t)s.n * p->oc);
                 if (s.two) ek_dw_touch(s.y2, (ptrdiff_t)s.n * p->oc);
@@ -114,8 +120,9 @@ EK_KERNEL void ek_dw_point(const int8_t *x, const ek_dw_s8_t *p, int oy, int ox,
 }
 
 /* The row oy of the result for the blocks of the loops plain and any. */
-EK_KERNEL void ek_dw_taps_row(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, int oy, const int8_t *zero,
-                              const int8_t **taps, ek_dw_taps_t *plain, ek_dw_taps_t *any) {
+EK_KERNEL void ek_dw_taps_row(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, int oy,
+                              const int8_t *zero, const int8_t **taps, ek_dw_taps_t *plain,
+                              ek_dw_taps_t *any) {
     const int iy = oy * p->sh - p->pt, past = p->iw - 1 - (p->kw - 1) * p->dw + p->pl;
     int x0 = (p->pl + p->sw - 1) / p->sw, x1 = past < 0 ? 0 : EK_MIN(past / p->sw + 1, p->ow);
     if (iy < 0 || iy + (p->kh - 1) * p->dh >= p->ih) x1 = 0;
@@ -128,10 +135,11 @@ EK_KERNEL void ek_dw_taps_row(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, i
     }
 }
 
-/* A part of the result. scratch: its own, `taps` pointers, then a pixel of zero points. `rows`: of the result that the
- * slide loop computes at once; slide: NULL where there is none. */
-EK_SHARED void ek_dw_walk(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void *scratch, int part, int parts, int rows,
-                          ek_dw_slide_t *slide, ek_dw_taps_t *plain, ek_dw_taps_t *any) {
+/* A part of the result. scratch: its own, `taps` pointers, then a pixel of zero points. `rows`: of
+ * the result that the slide loop computes at once; slide: NULL where there is none. */
+EK_SHARED void ek_dw_walk(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void *scratch, int part,
+                          int parts, int rows, ek_dw_slide_t *slide, ek_dw_taps_t *plain,
+                          ek_dw_taps_t *any) {
     const int unit = slide ? rows * p->dh : 1, units = (p->oh + unit - 1) / unit;
     const int8_t **taps = scratch;
     int8_t *zero = (int8_t *)(taps + p->taps);

@@ -1,6 +1,6 @@
 /* Integer arithmetic of TFLite's reference kernels; edgec/ops/fixed_point.py is the same in numpy.
- * Source of the semantics: tensorflow/lite/kernels/internal/common.h and gemmlowp/fixedpoint. And how onnxruntime
- * brings sums to 8 bits: in float32, ties to even (ek_even). */
+ * Source of the semantics: tensorflow/lite/kernels/internal/common.h and gemmlowp/fixedpoint. And
+ * how onnxruntime brings sums to 8 bits: in float32, ties to even (ek_even). */
 #ifndef EK_FIXED_POINT_H
 #define EK_FIXED_POINT_H
 #include "ek_base.h"
@@ -41,8 +41,8 @@ typedef struct {
     const float *scale;
 } ek_even_t;
 
-/* The nearest integer, ties to even, of what is clamped to low..high; these are small. Adding 1.5 * 2^23 leaves the
- * integer in the last bits. */
+/* The nearest integer, ties to even, of what is clamped to low..high; these are small. Adding 1.5 *
+ * 2^23 leaves the integer in the last bits. */
 EK_KERNEL int32_t ek_round_even(float v, int32_t low, int32_t high) {
     const float r = EK_CLAMP(v, (float)low, (float)high) + 12582912.0f;
     int32_t bits;

@@ -1,7 +1,9 @@
-/* A camera's frame made into an input: converted, cropped, resized, ordered and scaled in one pass over its rows.
+/* A camera's frame made into an input: converted, cropped, resized, ordered and scaled in one pass
+ * over its rows.
  *
- * The same integers as resample.py and photo.py compute: weights are parts of 1 << 14, a column of rows is summed to
- * 1/64 levels, then rows of those to levels, which a table makes into elements. */
+ * The same integers as resample.py and photo.py compute: weights are parts of 1 << 14, a column of
+ * rows is summed to 1/64 levels, then rows of those to levels, which a table makes into elements.
+ */
 #ifndef EK_FRAME_H
 #define EK_FRAME_H
 #include "ek_base.h"
@@ -26,7 +28,8 @@ typedef struct {
     const int16_t *weights;
 } ek_taps_t;
 
-/* What the input is: elements of `size` bytes; gray: luma in all channels; bgr: blue first; planes: channels first. */
+/* What the input is: elements of `size` bytes; gray: luma in all channels; bgr: blue first; planes:
+ * channels first. */
 typedef struct {
     int height, width, channels, size, gray, bgr, planes, batch;
     uint8_t fill[3]; /* levels, red first */
@@ -53,14 +56,16 @@ EK_SHARED void ek_frame_yuyv(const uint8_t *restrict p, int n, uint32_t *restric
         out[2 * i + 1] = ek_frame_pixel(p[4 * i + 2], p[4 * i + 1], p[4 * i + 3]);
     }
 }
-EK_SHARED void ek_frame_nv12(const uint8_t *restrict y, const uint8_t *restrict uv, int n, uint32_t *restrict out) {
+EK_SHARED void ek_frame_nv12(const uint8_t *restrict y, const uint8_t *restrict uv, int n,
+                             uint32_t *restrict out) {
     for (int i = 0; i < n; i++) {
         out[2 * i] = ek_frame_pixel(y[2 * i], uv[2 * i], uv[2 * i + 1]);
         out[2 * i + 1] = ek_frame_pixel(y[2 * i + 1], uv[2 * i], uv[2 * i + 1]);
     }
 }
 
-/* Columns from + [0, n) of a row, four bytes each, at the result; `from` and n are even where two share a colour. */
+/* Columns from + [0, n) of a row, four bytes each, at the result; `from` and n are even where two
+ * share a colour. */
 EK_SHARED void ek_frame_row(const ek_frame_t *f, int row, int from, int n, uint32_t *out) {
     const uint8_t *p = f->planes[0] + row * f->strides[0];
     if (f->format == EK_YUYV)
@@ -71,8 +76,10 @@ EK_SHARED void ek_frame_row(const ek_frame_t *f, int row, int from, int n, uint3
         for (int i = 0; i < n; i++) out[i] = p[from + i] * 0x10101u;
 }
 
-/* to[i] = the sum of rows[t][i] * weights[t], in 1/64 levels; n >= EK_FRAME_BLOCK: the last block may overlap. */
-EK_KERNEL void ek_frame_block(const uint8_t *const *rows, const int16_t *weights, int most, int at, int16_t *to) {
+/* to[i] = the sum of rows[t][i] * weights[t], in 1/64 levels; n >= EK_FRAME_BLOCK: the last block
+ * may overlap. */
+EK_KERNEL void ek_frame_block(const uint8_t *const *rows, const int16_t *weights, int most, int at,
+                              int16_t *to) {
     enum { PARTS = EK_FRAME_BLOCK / 16 };
     ek_frame_vi sum[PARTS] = {{0}};
     for (int t = 0; t < most; t++)
@@ -86,7 +93,8 @@ EK_KERNEL void ek_frame_block(const uint8_t *const *rows, const int16_t *weights
         memcpy(to + at + 16 * i, &y, sizeof y);
     }
 }
-EK_SHARED void ek_frame_down(const uint8_t *const *rows, const int16_t *weights, int most, int n, int16_t *to) {
+EK_SHARED void ek_frame_down(const uint8_t *const *rows, const int16_t *weights, int most, int n,
+                             int16_t *to) {
     if (n < EK_FRAME_BLOCK) {
         for (int i = 0; i < n; i++) {
             int32_t sum = 128;
@@ -95,38 +103,44 @@ EK_SHARED void ek_frame_down(const uint8_t *const *rows, const int16_t *weights,
         }
         return;
     }
-    for (int i = 0; i + EK_FRAME_BLOCK < n; i += EK_FRAME_BLOCK) ek_frame_block(rows, weights, most, i, to);
+    for (int i = 0; i + EK_FRAME_BLOCK < n; i += EK_FRAME_BLOCK)
+        ek_frame_block(rows, weights, most, i, to);
     ek_frame_block(rows, weights, most, n - EK_FRAME_BLOCK, to);
 }
 
 /* The sum and two taps more, where that is one instruction. */
 #if defined(__SSSE3__)
 enum { EK_FRAME_PAIRS = 1 };
-EK_KERNEL ek_frame_4i ek_frame_two(const int16_t *x, const int16_t *weights, int each, ek_frame_4i sum) {
+EK_KERNEL ek_frame_4i ek_frame_two(const int16_t *x, const int16_t *weights, int each,
+                                   ek_frame_4i sum) {
     const __m128i by_three = _mm_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, 4, 5, 10, 11);
     const __m128i by_four = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
     int32_t pair;
     memcpy(&pair, weights, sizeof pair);
-    const __m128i both = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)x), each == 3 ? by_three : by_four);
+    const __m128i both =
+        _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)x), each == 3 ? by_three : by_four);
     return sum + (ek_frame_4i)_mm_madd_epi16(both, _mm_set1_epi32(pair));
 }
 #else
 enum { EK_FRAME_PAIRS = 0 };
-EK_KERNEL ek_frame_4i ek_frame_two(const int16_t *x, const int16_t *weights, int each, ek_frame_4i sum) {
+EK_KERNEL ek_frame_4i ek_frame_two(const int16_t *x, const int16_t *weights, int each,
+                                   ek_frame_4i sum) {
     (void)x, (void)weights, (void)each;
     return sum;
 }
 #endif
 
-/* Levels, four bytes for each result, of a row of 1/64 levels with `each` a column; reads two elements too many. */
-EK_KERNEL void ek_frame_columns(const int16_t *row, const ek_taps_t *taps, int left, int each, int most,
-                                uint8_t *levels) {
+/* Levels, four bytes for each result, of a row of 1/64 levels with `each` a column; reads two
+ * elements too many. */
+EK_KERNEL void ek_frame_columns(const int16_t *row, const ek_taps_t *taps, int left, int each,
+                                int most, uint8_t *levels) {
     const int16_t *w = taps->weights;
     for (int i = 0; i < taps->count; i++, w += most) {
         const int16_t *x = row + (ptrdiff_t)each * (taps->first[i] - left);
         ek_frame_4i sum = {1 << 19, 1 << 19, 1 << 19, 1 << 19};
         int t = 0;
-        for (; EK_FRAME_PAIRS && t + 1 < most; t += 2) sum = ek_frame_two(x + each * t, w + t, each, sum);
+        for (; EK_FRAME_PAIRS && t + 1 < most; t += 2)
+            sum = ek_frame_two(x + each * t, w + t, each, sum);
         for (; t < most; t++) {
             ek_frame_4h one;
             memcpy(&one, x + each * t, sizeof one);
@@ -139,42 +153,51 @@ EK_KERNEL void ek_frame_columns(const int16_t *row, const ek_taps_t *taps, int l
         memcpy(levels + 4 * i, &level, sizeof level);
     }
 }
-EK_SHARED void ek_frame_across(const int16_t *row, const ek_taps_t *taps, int left, int each, uint8_t *levels) {
-#define EK_FRAME_MOST(N)                                                    \
-    case N:                                                                 \
-        if (each == 3)                                                      \
-            ek_frame_columns(row, taps, left, 3, N, levels);                \
-        else                                                                \
-            ek_frame_columns(row, taps, left, 4, N, levels);                \
+EK_SHARED void ek_frame_across(const int16_t *row, const ek_taps_t *taps, int left, int each,
+                               uint8_t *levels) {
+#define EK_FRAME_MOST(N)                                     \
+    case N:                                                  \
+        if (each == 3)                                       \
+            ek_frame_columns(row, taps, left, 3, N, levels); \
+        else                                                 \
+            ek_frame_columns(row, taps, left, 4, N, levels); \
         return;
     switch (taps->most) { /* loops of few steps are written out */
-        EK_FRAME_MOST(1) EK_FRAME_MOST(2) EK_FRAME_MOST(3) EK_FRAME_MOST(4) EK_FRAME_MOST(5) EK_FRAME_MOST(6)
-        EK_FRAME_MOST(7) EK_FRAME_MOST(8) EK_FRAME_MOST(10) EK_FRAME_MOST(12)
+        EK_FRAME_MOST(1)
+        EK_FRAME_MOST(2)
+        EK_FRAME_MOST(3)
+        EK_FRAME_MOST(4)
+        EK_FRAME_MOST(5)
+        EK_FRAME_MOST(6) EK_FRAME_MOST(7) EK_FRAME_MOST(8) EK_FRAME_MOST(10) EK_FRAME_MOST(12)
     }
     ek_frame_columns(row, taps, left, each, taps->most, levels);
 }
 
-/* n pixels from column `x` on of row `y` of an input, from their levels (four bytes each, blue first if `turned`). */
-#define EK_FRAME_WRITE(NAME, T)                                                                                      \
-    EK_KERNEL void NAME(ek_input_t in, const void *table, const uint8_t *restrict levels, int turned, int x, int y,    \
-                        int n, int step, void *restrict out) {                                                       \
-        const T *values = table;                                                                                     \
-        const size_t plane = in.planes ? (size_t)in.height * in.width : 1, next = in.planes ? 1 : (size_t)in.channels; \
-        T *restrict to = (T *)out + ((size_t)y * in.width + x) * next;                                                 \
-        for (int i = 0; i < n; i++, to += next, levels += step) {                                                    \
-            uint8_t rgb[3] = {levels[turned ? 2 : 0], levels[1], levels[turned ? 0 : 2]};                              \
-            if (in.gray) rgb[0] = rgb[1] = rgb[2] = (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16;  \
-            for (int c = 0; c < in.channels; c++) {                                                                  \
-                const int from = in.bgr ? 2 - c : c; /* red first, as the table is */                                \
-                to[plane * c] = values[256 * from + rgb[from]];                                                      \
-            }                                                                                                        \
-        }                                                                                                            \
+/* n pixels from column `x` on of row `y` of an input, from their levels (four bytes each, blue
+ * first if `turned`). */
+#define EK_FRAME_WRITE(NAME, T)                                                           \
+    EK_KERNEL void NAME(ek_input_t in, const void *table, const uint8_t *restrict levels, \
+                        int turned, int x, int y, int n, int step, void *restrict out) {  \
+        const T *values = table;                                                          \
+        const size_t plane = in.planes ? (size_t)in.height * in.width : 1,                \
+                     next = in.planes ? 1 : (size_t)in.channels;                          \
+        T *restrict to = (T *)out + ((size_t)y * in.width + x) * next;                    \
+        for (int i = 0; i < n; i++, to += next, levels += step) {                         \
+            uint8_t rgb[3] = {levels[turned ? 2 : 0], levels[1], levels[turned ? 0 : 2]}; \
+            if (in.gray)                                                                  \
+                rgb[0] = rgb[1] = rgb[2] =                                                \
+                    (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16;     \
+            for (int c = 0; c < in.channels; c++) {                                       \
+                const int from = in.bgr ? 2 - c : c; /* red first, as the table is */     \
+                to[plane * c] = values[256 * from + rgb[from]];                           \
+            }                                                                             \
+        }                                                                                 \
     }
 EK_FRAME_WRITE(ek_frame_write_1, uint8_t)
 EK_FRAME_WRITE(ek_frame_write_4, uint32_t)
 
-EK_KERNEL void ek_frame_write(ek_input_t in, const void *table, const uint8_t *levels, int turned, int x, int y, int n,
-                              int step, void *out) {
+EK_KERNEL void ek_frame_write(ek_input_t in, const void *table, const uint8_t *levels, int turned,
+                              int x, int y, int n, int step, void *out) {
     if (n <= 0) return;
     if (in.size == 1)
         ek_frame_write_1(in, table, levels, turned, x, y, n, step, out);
@@ -182,14 +205,18 @@ EK_KERNEL void ek_frame_write(ek_input_t in, const void *table, const uint8_t *l
         ek_frame_write_4(in, table, levels, turned, x, y, n, step, out);
 }
 
-/* The whole input, at `left`, `top` of which the part of the frame that the taps say is put.  scratch, aligned to 64:
- * down->most + 2 rows of four bytes for each column that is used and 64 beside, and four bytes for each of the result's.
- * Not 0: what the caller gave cannot be. */
-EK_KERNEL int ek_frame_input(ek_input_t in, const void *table, const ek_frame_t *f, const ek_taps_t *down,
-                             const ek_taps_t *across, int left, int top, uint8_t *scratch, void *out) {
-    const int first = across->first[0], used = across->first[across->count - 1] + across->most - first;
-    const int plain = f->format == EK_RGB || f->format == EK_BGR || f->format == EK_RGBA, turned = f->format == EK_BGR;
-    const int each = plain && f->format != EK_RGBA ? 3 : 4, even = first & ~1, right = left + across->count;
+/* The whole input, at `left`, `top` of which the part of the frame that the taps say is put.
+ * scratch, aligned to 64: down->most + 2 rows of four bytes for each column that is used and 64
+ * beside, and four bytes for each of the result's. Not 0: what the caller gave cannot be. */
+EK_KERNEL int ek_frame_input(ek_input_t in, const void *table, const ek_frame_t *f,
+                             const ek_taps_t *down, const ek_taps_t *across, int left, int top,
+                             uint8_t *scratch, void *out) {
+    const int first = across->first[0],
+              used = across->first[across->count - 1] + across->most - first;
+    const int plain = f->format == EK_RGB || f->format == EK_BGR || f->format == EK_RGBA,
+              turned = f->format == EK_BGR;
+    const int each = plain && f->format != EK_RGBA ? 3 : 4, even = first & ~1,
+              right = left + across->count;
     if (down->most > EK_FRAME_ROWS || right > in.width || top + down->count > in.height) return 1;
     const size_t row = (4 * (size_t)used + 64) & ~(size_t)63;
     int16_t *sums = (int16_t *)(scratch + row * (size_t)down->most);
@@ -205,9 +232,11 @@ EK_KERNEL int ek_frame_input(ek_input_t in, const void *table, const ek_frame_t 
         for (int t = 0; t < down->most; t++) {
             const int r = down->first[i] + t, slot = r % down->most;
             uint8_t *own = scratch + row * (size_t)slot;
-            rows[t] = plain ? f->planes[0] + r * f->strides[0] + each * (size_t)first : own + 4 * (first - even);
+            rows[t] = plain ? f->planes[0] + r * f->strides[0] + each * (size_t)first
+                            : own + 4 * (first - even);
             if (plain || have[slot] == r) continue;
-            ek_frame_row(f, r, even, EK_MIN((first + used - even + 1) & ~1, f->width - even), (uint32_t *)own);
+            ek_frame_row(f, r, even, EK_MIN((first + used - even + 1) & ~1, f->width - even),
+                         (uint32_t *)own);
             have[slot] = r;
         }
         const int16_t *weights = down->weights + (size_t)i * down->most;

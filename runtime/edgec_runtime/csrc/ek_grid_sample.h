@@ -13,16 +13,19 @@ typedef struct {
 
 /* Folded back at the centres or the outer edges of the border pixels, as often as needed. */
 EK_KERNEL float ek_grid_reflect(float v, int size, int align) {
-    const float low = align ? 0 : -0.5f, high = align ? (float)(size - 1) : (float)size - 0.5f, span = high - low;
+    const float low = align ? 0 : -0.5f, high = align ? (float)(size - 1) : (float)size - 0.5f,
+                span = high - low;
     if (!(span > 0)) return 0;
     if (v >= low && v <= high) return v;
-    const float beyond = v < low ? low - v : v - high, turns = truncf(beyond / span), rest = beyond - turns * span;
+    const float beyond = v < low ? low - v : v - high, turns = truncf(beyond / span),
+                rest = beyond - turns * span;
     const int up = (v < low) == (fmodf(turns, 2) == 0);
     return up ? low + rest : high - rest;
 }
 
 /* Indices and weights of the taps along one axis, `v` being in -1..1. */
-EK_KERNEL void ek_grid_axis(float v, int size, const ek_grid_sample_t *p, int *index, float *weight) {
+EK_KERNEL void ek_grid_axis(float v, int size, const ek_grid_sample_t *p, int *index,
+                            float *weight) {
     const float n = (float)size;
     float place = p->align ? (v + 1) * 0.5f * (n - 1) : ((v + 1) * n - 1) * 0.5f;
     if (p->taps == 1) place = rintf(place); /* half to even */
@@ -37,12 +40,14 @@ EK_KERNEL void ek_grid_axis(float v, int size, const ek_grid_sample_t *p, int *i
                     : d <= 1    ? ((a + 2) * d - (a + 3)) * d * d + 1
                                 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
         if (p->padding == EK_GRID_ZEROS && (at < 0 || at >= size)) weight[i] = 0;
-        const int kept = p->padding == EK_GRID_REFLECTION ? (int)ek_grid_reflect((float)at, size, p->align) : at;
+        const int kept =
+            p->padding == EK_GRID_REFLECTION ? (int)ek_grid_reflect((float)at, size, p->align) : at;
         index[i] = EK_CLAMP(kept, 0, size - 1);
     }
 }
 
-EK_KERNEL void ek_grid_sample_f32(const float *x, const float *grid, float *y, const ek_grid_sample_t *p) {
+EK_KERNEL void ek_grid_sample_f32(const float *x, const float *grid, float *y,
+                                  const ek_grid_sample_t *p) {
     const int c = p->c, row = p->iw * c;
     for (int b = 0; b < p->n; b++, x += (ptrdiff_t)p->ih * row)
         for (int i = 0; i < p->pixels; i++, grid += 2, y += c) {

@@ -4,27 +4,30 @@
 #include "ek_fixed_point.h"
 
 /* y[rows,o] = x[rows,k] * w[o,k] transposed + bias[o] */
-EK_KERNEL void ek_fully_connected_f32(const float *x, const float *w, const float *bias, float *y, int rows, int k,
-                                      int o, const ek_act_f32_t *act) {
+EK_KERNEL void ek_fully_connected_f32(const float *x, const float *w, const float *bias, float *y,
+                                      int rows, int k, int o, const ek_act_f32_t *act) {
     for (int r = 0; r < rows; r++, x += k)
         for (int j = 0; j < o; j++) {
             const float *row = w + (ptrdiff_t)j * k;
-            float sums[8] = {0}; /* several partial sums: shorter chains, and closer to the exact sum */
+            float sums[8] = {
+                0}; /* several partial sums: shorter chains, and closer to the exact sum */
             for (int i = 0; i < k; i++) sums[i % 8] += x[i] * row[i];
-            float sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+            float sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
+                        ((sums[4] + sums[5]) + (sums[6] + sums[7]));
             sum += bias[j];
             *y++ = EK_CLAMP(sum, act->low, act->high);
         }
 }
 
-/* What one unit of the sum is worth in units of the output, for each output: one rounding, ties away from zero. */
+/* What one unit of the sum is worth in units of the output, for each output: one rounding, ties
+ * away from zero. */
 typedef struct {
     int32_t x_zero, w_zero, y_zero, low, high;
     const double *scale;
 } ek_scale_f64_t;
 
-EK_KERNEL void ek_fully_connected_s8(const int8_t *x, const int8_t *w, const int32_t *bias, int8_t *y, int rows, int k,
-                                     int o, const ek_scale_f64_t *q) {
+EK_KERNEL void ek_fully_connected_s8(const int8_t *x, const int8_t *w, const int32_t *bias,
+                                     int8_t *y, int rows, int k, int o, const ek_scale_f64_t *q) {
     for (int r = 0; r < rows; r++, x += k)
         for (int j = 0; j < o; j++) {
             const int8_t *row = w + (ptrdiff_t)j * k;
@@ -35,8 +38,8 @@ EK_KERNEL void ek_fully_connected_s8(const int8_t *x, const int8_t *w, const int
         }
 }
 
-EK_KERNEL void ek_fully_connected_even_s8(const int8_t *x, const int8_t *w, const int32_t *bias, int8_t *y, int rows,
-                                          int k, int o, const ek_even_t *q) {
+EK_KERNEL void ek_fully_connected_even_s8(const int8_t *x, const int8_t *w, const int32_t *bias,
+                                          int8_t *y, int rows, int k, int o, const ek_even_t *q) {
     for (int r = 0; r < rows; r++, x += k)
         for (int j = 0; j < o; j++) {
             const int8_t *row = w + (ptrdiff_t)j * k;
@@ -52,7 +55,8 @@ typedef struct {
     int ar, ac, br, bc;     /* elements between rows and between columns of both */
 } ek_batch_matmul_t;
 
-EK_KERNEL void ek_batch_matmul_f32(const float *a, const float *b, float *y, const ek_batch_matmul_t *p) {
+EK_KERNEL void ek_batch_matmul_f32(const float *a, const float *b, float *y,
+                                   const ek_batch_matmul_t *p) {
     const int count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];
     for (int g = 0; g < count; g++) {
         const float *pa = a, *pb = b;
@@ -64,7 +68,8 @@ EK_KERNEL void ek_batch_matmul_f32(const float *a, const float *b, float *y, con
             for (int j = 0; j < p->n; j++) y[j] = 0.0f;
             for (int l = 0; l < p->k; l++) {
                 const float v = pa[(ptrdiff_t)i * p->ar + (ptrdiff_t)l * p->ac];
-                for (int j = 0; j < p->n; j++) y[j] += v * pb[(ptrdiff_t)l * p->br + (ptrdiff_t)j * p->bc];
+                for (int j = 0; j < p->n; j++)
+                    y[j] += v * pb[(ptrdiff_t)l * p->br + (ptrdiff_t)j * p->bc];
             }
         }
     }

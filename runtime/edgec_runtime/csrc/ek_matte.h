@@ -1,11 +1,13 @@
-/* A small mask made into a matte of a frame's size whose edges are the frame's: the fast guided filter (He and Sun,
- * 2015) with the frame's luma as guide; and two pictures blended by it.  The same as effects.py computes. */
+/* A small mask made into a matte of a frame's size whose edges are the frame's: the fast guided
+ * filter (He and Sun, 2015) with the frame's luma as guide; and two pictures blended by it.  The
+ * same as effects.py computes. */
 #ifndef EK_MATTE_H
 #define EK_MATTE_H
 #include "ek_base.h"
 
 /* Of each element the mean of those at most r away, within the picture.  sums: w floats. */
-EK_SHARED void ek_matte_mean(const float *x, int w, int h, int r, float *sums, float *across, float *out) {
+EK_SHARED void ek_matte_mean(const float *x, int w, int h, int r, float *sums, float *across,
+                             float *out) {
     for (int y = 0; y < h; y++) {
         const float *row = x + (size_t)y * w;
         float sum = 0;
@@ -29,11 +31,13 @@ EK_SHARED void ek_matte_mean(const float *x, int w, int h, int r, float *sums, f
     }
 }
 
-/* mask = a * guide + b, as well as it can within r.  guide is in 0...1; all are w x h; scratch: 5 of that, and w. */
-EK_SHARED void ek_matte_fit(const float *guide, const float *mask, int w, int h, int r, float eps, float *a, float *b,
-                            float *scratch) {
+/* mask = a * guide + b, as well as it can within r.  guide is in 0...1; all are w x h; scratch: 5
+ * of that, and w. */
+EK_SHARED void ek_matte_fit(const float *guide, const float *mask, int w, int h, int r, float eps,
+                            float *a, float *b, float *scratch) {
     const size_t n = (size_t)w * h;
-    float *mean = scratch, *level = mean + n, *square = level + n, *product = square + n, *across = product + n;
+    float *mean = scratch, *level = mean + n, *square = level + n, *product = square + n,
+          *across = product + n;
     float *sums = across + n;
     for (size_t i = 0; i < n; i++) square[i] = guide[i] * guide[i], product[i] = guide[i] * mask[i];
     ek_matte_mean(guide, w, h, r, sums, across, mean);
@@ -58,10 +62,10 @@ EK_KERNEL void ek_matte_wide(const float *row, int w, int n, float *out) {
     }
 }
 
-/* alpha, 0...255, of a frame of n x m pixels, red first: its luma by a and b (w x h), between their elements.  scratch:
- * 4 rows of n. */
-EK_SHARED void ek_matte_apply(const float *a, const float *b, int w, int h, const uint8_t *frame, int64_t stride, int n,
-                              int m, float *scratch, uint8_t *alpha) {
+/* alpha, 0...255, of a frame of n x m pixels, red first: its luma by a and b (w x h), between their
+ * elements.  scratch: 4 rows of n. */
+EK_SHARED void ek_matte_apply(const float *a, const float *b, int w, int h, const uint8_t *frame,
+                              int64_t stride, int n, int m, float *scratch, uint8_t *alpha) {
     float *rows[4];
     int have[2] = {-1, -1};
     for (int k = 0; k < 4; k++) rows[k] = scratch + (size_t)n * k;
@@ -91,8 +95,8 @@ EK_SHARED void ek_matte_apply(const float *a, const float *b, int w, int h, cons
 }
 
 /* n pixels of three bytes: front where alpha is 255, back where it is 0. */
-EK_SHARED void ek_matte_blend(const uint8_t *restrict front, const uint8_t *restrict back, const uint8_t *restrict alpha,
-                              int n, uint8_t *restrict out) {
+EK_SHARED void ek_matte_blend(const uint8_t *restrict front, const uint8_t *restrict back,
+                              const uint8_t *restrict alpha, int n, uint8_t *restrict out) {
     for (int i = 0; i < n; i++) {
         const int32_t a = alpha[i];
         for (int c = 0; c < 3; c++) {

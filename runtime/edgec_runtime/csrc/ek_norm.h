@@ -4,7 +4,8 @@
 #include "ek_base.h"
 
 /* y = x * k + b for each channel. */
-EK_KERNEL void ek_scale_channels_f32(const float *x, const float *k, const float *b, float *y, int rows, int c) {
+EK_KERNEL void ek_scale_channels_f32(const float *x, const float *k, const float *b, float *y,
+                                     int rows, int c) {
     for (int i = 0; i < rows; i++, x += c, y += c)
         for (int j = 0; j < c; j++) y[j] = x[j] * k[j] + b[j];
 }
@@ -15,19 +16,24 @@ typedef struct {
     float eps;
 } ek_norm_t;
 
-enum { EK_NORM_RUN = 64 }; /* elements whose sum fits a float; the sums of runs are added in double */
+enum {
+    EK_NORM_RUN = 64
+}; /* elements whose sum fits a float; the sums of runs are added in double */
 
-/* Means and variances are those of the corrected two-pass algorithm (Chan, Golub and LeVeque, The American Statistician
- * 37, 1983): the first pass gives a centre, a float near the mean; with d = x - centre the second gives
+/* Means and variances are those of the corrected two-pass algorithm (Chan, Golub and LeVeque, The
+ * American Statistician 37, 1983): the first pass gives a centre, a float near the mean; with d = x
+ * - centre the second gives
  *
  *     mean = centre + shift,  shift = sum(d) / n,  variance = sum(d^2) / n - shift^2
  *
- * so that neither loses digits where the mean is much larger than the deviation, and the result is that of the exact
- * mean: (x - mean) * k = d * k - shift * k. Where floats overflow on the way, ek_norm_wide_f32 does all in double. */
+ * so that neither loses digits where the mean is much larger than the deviation, and the result is
+ * that of the exact mean: (x - mean) * k = d * k - shift * k. Where floats overflow on the way,
+ * ek_norm_wide_f32 does all in double. */
 
-/* The sums of channels from..to become the means of their groups, which all channels of a group then have.
- * square: null where only the sums are wanted. */
-EK_KERNEL void ek_norm_group_means(double *sum, double *square, int from, int to, const ek_norm_t *p) {
+/* The sums of channels from..to become the means of their groups, which all channels of a group
+ * then have. square: null where only the sums are wanted. */
+EK_KERNEL void ek_norm_group_means(double *sum, double *square, int from, int to,
+                                   const ek_norm_t *p) {
     const double n = (double)p->pixels * p->group;
     for (int g = from; g < to; g += p->group) {
         double total = 0, total_square = 0;
@@ -42,9 +48,10 @@ EK_KERNEL void ek_norm_group_means(double *sum, double *square, int from, int to
     }
 }
 
-/* For each channel of one image the mean, over the pixels and the channels of its group, of d and, unless null, of its
- * square. centre: null for zeros. */
-EK_KERNEL void ek_norm_sums(const float *x, const double *centre, double *sum, double *square, const ek_norm_t *p) {
+/* For each channel of one image the mean, over the pixels and the channels of its group, of d and,
+ * unless null, of its square. centre: null for zeros. */
+EK_KERNEL void ek_norm_sums(const float *x, const double *centre, double *sum, double *square,
+                            const ek_norm_t *p) {
     for (int first = 0; first < p->c; first += EK_LANES) {
         const int lanes = EK_MIN(EK_LANES, p->c - first);
         float from_centre[EK_LANES] = {0};
@@ -73,7 +80,8 @@ EK_KERNEL void ek_norm_sums(const float *x, const double *centre, double *sum, d
     ek_norm_group_means(sum, square, 0, p->c, p);
 }
 
-/* 1 / sqrt(variance + eps) from the means of d and of its square. Rounding may take a variance of zero below it. */
+/* 1 / sqrt(variance + eps) from the means of d and of its square. Rounding may take a variance of
+ * zero below it. */
 EK_KERNEL double ek_norm_factor(double shift, double square, float eps) {
     const double variance = square - shift * shift;
     return 1 / sqrt(EK_MAX(variance, 0.0) + eps);
@@ -86,8 +94,8 @@ EK_KERNEL bool ek_norm_overflows(const double *means, int from, int to) {
 }
 
 /* Channels from..to of one image, all in double: for what overflows in float. */
-EK_SHARED void ek_norm_wide_f32(const float *x, const float *scale, const float *bias, float *y, int from, int to,
-                                const ek_norm_t *p) {
+EK_SHARED void ek_norm_wide_f32(const float *x, const float *scale, const float *bias, float *y,
+                                int from, int to, const ek_norm_t *p) {
     const double n = (double)p->pixels * p->group;
     for (int g = from; g < to; g += p->group) {
         double mean = 0, square = 0;
@@ -109,8 +117,8 @@ EK_SHARED void ek_norm_wide_f32(const float *x, const float *scale, const float 
 }
 
 /* `memory` holds 3 * c doubles. */
-EK_KERNEL void ek_instance_norm_f32(const float *x, const float *scale, const float *bias, float *y, void *memory,
-                                    const ek_norm_t *p) {
+EK_KERNEL void ek_instance_norm_f32(const float *x, const float *scale, const float *bias, float *y,
+                                    void *memory, const ek_norm_t *p) {
     double *centre = memory, *shift = centre + p->c, *factor = shift + p->c;
     const ptrdiff_t image = (ptrdiff_t)p->pixels * p->c;
     for (int b = 0; b < p->n; b++, x += image, y += image) {
@@ -155,13 +163,15 @@ EK_KERNEL double ek_row_mean(const float *x, int n, float centre, double *square
 }
 
 /* One row, all in double: for what overflows in float. */
-EK_SHARED void ek_layer_norm_wide_f32(const float *x, const float *scale, const float *bias, float *y, int n, float eps) {
+EK_SHARED void ek_layer_norm_wide_f32(const float *x, const float *scale, const float *bias,
+                                      float *y, int n, float eps) {
     double mean = 0, square = 0;
     for (int i = 0; i < n; i++) mean += (double)x[i];
     mean /= n;
     for (int i = 0; i < n; i++) square += ((double)x[i] - mean) * ((double)x[i] - mean);
     const double k = ek_norm_factor(0, square / n, eps);
-    for (int i = 0; i < n; i++) y[i] = (float)(((double)x[i] - mean) * k * (double)scale[i] + (double)bias[i]);
+    for (int i = 0; i < n; i++)
+        y[i] = (float)(((double)x[i] - mean) * k * (double)scale[i] + (double)bias[i]);
 }
 
 EK_KERNEL void ek_layer_norm_f32(const float *x, const float *scale, const float *bias, float *y,

@@ -3,20 +3,21 @@
 #define EK_PAD_H
 #include "ek_base.h"
 
-/* The border's value; the inside's dimensions, the output's strides, where the inside begins; `size` elements in all. */
+/* The border's value; the inside's dimensions, the output's strides, where the inside begins;
+ * `size` elements in all. */
 typedef struct {
     double value;
     int size, dim[6], stride[6], offset;
 } ek_pad_t;
 
-#define EK_PAD(NAME, T)                                                         \
-    EK_KERNEL void NAME(const T *x, T *y, const ek_pad_t *p) {                  \
-        for (int i = 0; i < p->size; i++) y[i] = (T)p->value;                   \
-        EK_FOR_ND(p->dim, i, j, k, l, m) {                                      \
-            T *row = y + p->offset + EK_AT_ND(p->stride, i, j, k, l, m);        \
-            memcpy(row, x, (size_t)p->dim[5] * sizeof(T));                      \
-            x += p->dim[5];                                                     \
-        }                                                                       \
+#define EK_PAD(NAME, T)                                                  \
+    EK_KERNEL void NAME(const T *x, T *y, const ek_pad_t *p) {           \
+        for (int i = 0; i < p->size; i++) y[i] = (T)p->value;            \
+        EK_FOR_ND(p->dim, i, j, k, l, m) {                               \
+            T *row = y + p->offset + EK_AT_ND(p->stride, i, j, k, l, m); \
+            memcpy(row, x, (size_t)p->dim[5] * sizeof(T));               \
+            x += p->dim[5];                                              \
+        }                                                                \
     }
 EK_PAD(ek_pad_f32, float)
 EK_PAD(ek_pad_s8, int8_t)
@@ -41,15 +42,15 @@ EK_KERNEL int ek_fold(int i, int n, int mode) {
 }
 
 #define EK_AT_FOLD(d, at) (row * p->in[d] + ek_fold((at) - p->before[d], p->in[d], p->mode))
-#define EK_PAD_FOLD(NAME, T)                                                    \
-    EK_KERNEL void NAME(const T *x, T *y, const ek_pad_fold_t *p) {             \
-        EK_FOR_ND(p->out, i, j, k, l, m) {                                      \
-            ptrdiff_t row = 0;                                                  \
-            row = EK_AT_FOLD(0, i), row = EK_AT_FOLD(1, j);                     \
-            row = EK_AT_FOLD(2, k), row = EK_AT_FOLD(3, l);                     \
-            row = EK_AT_FOLD(4, m);                                             \
-            for (int o = 0; o < p->out[5]; o++) *y++ = x[EK_AT_FOLD(5, o)];     \
-        }                                                                       \
+#define EK_PAD_FOLD(NAME, T)                                                \
+    EK_KERNEL void NAME(const T *x, T *y, const ek_pad_fold_t *p) {         \
+        EK_FOR_ND(p->out, i, j, k, l, m) {                                  \
+            ptrdiff_t row = 0;                                              \
+            row = EK_AT_FOLD(0, i), row = EK_AT_FOLD(1, j);                 \
+            row = EK_AT_FOLD(2, k), row = EK_AT_FOLD(3, l);                 \
+            row = EK_AT_FOLD(4, m);                                         \
+            for (int o = 0; o < p->out[5]; o++) *y++ = x[EK_AT_FOLD(5, o)]; \
+        }                                                                   \
     }
 EK_PAD_FOLD(ek_pad_fold_f32, float)
 EK_PAD_FOLD(ek_pad_fold_s8, int8_t)

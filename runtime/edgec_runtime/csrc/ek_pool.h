@@ -4,40 +4,42 @@
 #include "ek_fixed_point.h"
 
 typedef struct {
-    int n, ih, iw, c, oh, ow;  /* image and result */
-    int kh, kw, sh, sw;        /* window and stride */
-    int pt, pl;                /* padding at the top and left; the rest follows from the sizes */
-    int count_pads, round_up;  /* averages: padding counts, too; ties upwards, not away from zero */
-    int pad;                   /* int8 averages: what counted padding is, the zero point */
-    float scale;               /* even averages: of an element, whose zero point is `pad` */
-    int32_t shift;             /* even averages: what was added to the elements in the file */
-    float low, high;           /* the clamp of the activation, exact for int8 too */
+    int n, ih, iw, c, oh, ow; /* image and result */
+    int kh, kw, sh, sw;       /* window and stride */
+    int pt, pl;               /* padding at the top and left; the rest follows from the sizes */
+    int count_pads, round_up; /* averages: padding counts, too; ties upwards, not away from zero */
+    int pad;                  /* int8 averages: what counted padding is, the zero point */
+    float scale;              /* even averages: of an element, whose zero point is `pad` */
+    int32_t shift;            /* even averages: what was added to the elements in the file */
+    float low, high;          /* the clamp of the activation, exact for int8 too */
 } ek_pool_t;
 
-/* For every output position and block of channels: acc[0..lanes) = INIT, UPDATE over the window, then y = STORE.
- * `inside` is the number of elements of the window inside the image, `count` the divisor of its mean. */
-#define EK_POOL(NAME, T, ACC, INIT, UPDATE, STORE)                                                                  \
-    EK_KERNEL void NAME(const T *x, T *y, const ek_pool_t *p) {                                                     \
-        for (int b = 0; b < p->n; b++, x += (ptrdiff_t)p->ih * p->iw * p->c)                                        \
-            for (int oy = 0; oy < p->oh; oy++)                                                                      \
-                for (int ox = 0; ox < p->ow; ox++, y += p->c) {                                                     \
-                    const int y0 = oy * p->sh - p->pt, x0 = ox * p->sw - p->pl;                                     \
-                    const int ya = EK_MAX(y0, 0), yb = EK_MIN(y0 + p->kh, p->ih);                                   \
-                    const int xa = EK_MAX(x0, 0), xb = EK_MIN(x0 + p->kw, p->iw);                                   \
-                    const int inside = (yb - ya) * (xb - xa), count = p->count_pads ? p->kh * p->kw : inside;       \
-                    for (int o = 0; o < p->c; o += EK_LANES) {                                                      \
-                        const int lanes = EK_MIN(EK_LANES, p->c - o);                                               \
-                        ACC acc[EK_LANES];                                                                          \
-                        for (int l = 0; l < EK_LANES; l++) acc[l] = (INIT);                                         \
-                        (void)count;                                                                                \
-                        for (int iy = ya; iy < yb; iy++)                                                            \
-                            for (int ix = xa; ix < xb; ix++) {                                                      \
-                                const T *px = x + ((ptrdiff_t)iy * p->iw + ix) * p->c + o;                          \
-                                for (int l = 0; l < lanes; l++) UPDATE(acc[l], px[l]);                              \
-                            }                                                                                       \
-                        for (int l = 0; l < lanes; l++) y[o + l] = (T)(STORE(acc[l], count, p));                    \
-                    }                                                                                               \
-                }                                                                                                   \
+/* For every output position and block of channels: acc[0..lanes) = INIT, UPDATE over the window,
+ * then y = STORE. `inside` is the number of elements of the window inside the image, `count` the
+ * divisor of its mean. */
+#define EK_POOL(NAME, T, ACC, INIT, UPDATE, STORE)                                               \
+    EK_KERNEL void NAME(const T *x, T *y, const ek_pool_t *p) {                                  \
+        for (int b = 0; b < p->n; b++, x += (ptrdiff_t)p->ih * p->iw * p->c)                     \
+            for (int oy = 0; oy < p->oh; oy++)                                                   \
+                for (int ox = 0; ox < p->ow; ox++, y += p->c) {                                  \
+                    const int y0 = oy * p->sh - p->pt, x0 = ox * p->sw - p->pl;                  \
+                    const int ya = EK_MAX(y0, 0), yb = EK_MIN(y0 + p->kh, p->ih);                \
+                    const int xa = EK_MAX(x0, 0), xb = EK_MIN(x0 + p->kw, p->iw);                \
+                    const int inside = (yb - ya) * (xb - xa),                                    \
+                              count = p->count_pads ? p->kh * p->kw : inside;                    \
+                    for (int o = 0; o < p->c; o += EK_LANES) {                                   \
+                        const int lanes = EK_MIN(EK_LANES, p->c - o);                            \
+                        ACC acc[EK_LANES];                                                       \
+                        for (int l = 0; l < EK_LANES; l++) acc[l] = (INIT);                      \
+                        (void)count;                                                             \
+                        for (int iy = ya; iy < yb; iy++)                                         \
+                            for (int ix = xa; ix < xb; ix++) {                                   \
+                                const T *px = x + ((ptrdiff_t)iy * p->iw + ix) * p->c + o;       \
+                                for (int l = 0; l < lanes; l++) UPDATE(acc[l], px[l]);           \
+                            }                                                                    \
+                        for (int l = 0; l < lanes; l++) y[o + l] = (T)(STORE(acc[l], count, p)); \
+                    }                                                                            \
+                }                                                                                \
     }
 
 /* sum / count to the nearest */
@@ -65,7 +67,8 @@ EK_KERNEL int32_t ek_pool_even(float sum, int count, const ek_pool_t *p) {
 EK_POOL(ek_max_pool2d_f32, float, float, -INFINITY, EK_POOL_MAX, EK_POOL_CLAMP_F32)
 EK_POOL(ek_max_pool2d_s8, int8_t, int8_t, INT8_MIN, EK_POOL_MAX, EK_POOL_CLAMP_S8)
 EK_POOL(ek_average_pool2d_f32, float, float, 0.0f, EK_POOL_ADD, EK_POOL_MEAN_F32)
-EK_POOL(ek_average_pool2d_s8, int8_t, int32_t, p->pad * (count - inside), EK_POOL_ADD, EK_POOL_MEAN_S8)
+EK_POOL(ek_average_pool2d_s8, int8_t, int32_t, p->pad *(count - inside), EK_POOL_ADD,
+        EK_POOL_MEAN_S8)
 EK_POOL(ek_average_pool2d_even_s8, int8_t, float, 0.0f, EK_POOL_ADD_REAL, EK_POOL_EVEN)
 
 #endif

@@ -3,7 +3,8 @@
 #define EK_REDUCE_H
 #include "ek_fixed_point.h"
 
-/* The axes that stay and those that go, each in up to three groups: sizes and element strides in the input. */
+/* The axes that stay and those that go, each in up to three groups: sizes and element strides in
+ * the input. */
 typedef struct {
     int keep[3], keep_stride[3], red[3], red_stride[3];
     int32_t x_zero, y_zero, mul, shift; /* int8 means: centred, times a multiplier */
@@ -12,25 +13,29 @@ typedef struct {
 
 EK_KERNEL int ek_reduce_count(const ek_reduce_t *p) { return p->red[0] * p->red[1] * p->red[2]; }
 
-/* For blocks of the innermost kept axis: acc[0..lanes) = INIT, UPDATE over the reduced axes, then y = STORE. */
-#define EK_REDUCE(NAME, T, ACC, INIT, UPDATE, STORE)                                                                \
-    EK_KERNEL void NAME(const T *x, T *y, const ek_reduce_t *p) {                                                   \
-        const int *ks = p->keep_stride, *rs = p->red_stride;                                                        \
-        for (int a = 0; a < p->keep[0]; a++)                                                                        \
-            for (int b = 0; b < p->keep[1]; b++)                                                                    \
-                for (int o = 0; o < p->keep[2]; o += EK_LANES) {                                                    \
-                    const int lanes = EK_MIN(EK_LANES, p->keep[2] - o);                                             \
-                    const T *base = x + (ptrdiff_t)a * ks[0] + (ptrdiff_t)b * ks[1] + (ptrdiff_t)o * ks[2];         \
-                    ACC acc[EK_LANES];                                                                              \
-                    for (int l = 0; l < EK_LANES; l++) acc[l] = (INIT);                                             \
-                    for (int i = 0; i < p->red[0]; i++)                                                             \
-                        for (int j = 0; j < p->red[1]; j++)                                                         \
-                            for (int k = 0; k < p->red[2]; k++) {                                                   \
-                                const T *px = base + (ptrdiff_t)i * rs[0] + (ptrdiff_t)j * rs[1] + (ptrdiff_t)k * rs[2]; \
-                                for (int l = 0; l < lanes; l++) UPDATE(acc[l], px[(ptrdiff_t)l * ks[2]]);           \
-                            }                                                                                       \
-                    for (int l = 0; l < lanes; l++) *y++ = (T)(STORE(acc[l], p));                                   \
-                }                                                                                                   \
+/* For blocks of the innermost kept axis: acc[0..lanes) = INIT, UPDATE over the reduced axes, then y
+ * = STORE. */
+#define EK_REDUCE(NAME, T, ACC, INIT, UPDATE, STORE)                                               \
+    EK_KERNEL void NAME(const T *x, T *y, const ek_reduce_t *p) {                                  \
+        const int *ks = p->keep_stride, *rs = p->red_stride;                                       \
+        for (int a = 0; a < p->keep[0]; a++)                                                       \
+            for (int b = 0; b < p->keep[1]; b++)                                                   \
+                for (int o = 0; o < p->keep[2]; o += EK_LANES) {                                   \
+                    const int lanes = EK_MIN(EK_LANES, p->keep[2] - o);                            \
+                    const T *base =                                                                \
+                        x + (ptrdiff_t)a * ks[0] + (ptrdiff_t)b * ks[1] + (ptrdiff_t)o * ks[2];    \
+                    ACC acc[EK_LANES];                                                             \
+                    for (int l = 0; l < EK_LANES; l++) acc[l] = (INIT);                            \
+                    for (int i = 0; i < p->red[0]; i++)                                            \
+                        for (int j = 0; j < p->red[1]; j++)                                        \
+                            for (int k = 0; k < p->red[2]; k++) {                                  \
+                                const T *px = base + (ptrdiff_t)i * rs[0] + (ptrdiff_t)j * rs[1] + \
+                                              (ptrdiff_t)k * rs[2];                                \
+                                for (int l = 0; l < lanes; l++)                                    \
+                                    UPDATE(acc[l], px[(ptrdiff_t)l * ks[2]]);                      \
+                            }                                                                      \
+                    for (int l = 0; l < lanes; l++) *y++ = (T)(STORE(acc[l], p));                  \
+                }                                                                                  \
     }
 
 EK_KERNEL int8_t ek_reduce_scale(int32_t sum, const ek_reduce_t *p) {
@@ -67,9 +72,14 @@ EK_REDUCE(ek_reduce_min_f32, float, float, INFINITY, EK_REDUCE_MIN, EK_REDUCE_AS
 EK_REDUCE(ek_reduce_min_s8, int8_t, int8_t, INT8_MAX, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
 
 /* Plain integers wrap as two's complement does. */
-#define EK_REDUCE_WRAP(NAME, T, W, INIT, UPDATE) EK_REDUCE(NAME, T, W, INIT, UPDATE, EK_REDUCE_AS_IT_IS)
-#define EK_REDUCE_MOST(NAME, T, W, UNSIGNED) EK_REDUCE(NAME, T, T, UNSIGNED ? 0 : (T)((W)1 << (8 * sizeof(T) - 1)), EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
-#define EK_REDUCE_LEAST(NAME, T, W, UNSIGNED) EK_REDUCE(NAME, T, T, UNSIGNED ? (T)~(T)0 : (T)~((W)1 << (8 * sizeof(T) - 1)), EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
+#define EK_REDUCE_WRAP(NAME, T, W, INIT, UPDATE) \
+    EK_REDUCE(NAME, T, W, INIT, UPDATE, EK_REDUCE_AS_IT_IS)
+#define EK_REDUCE_MOST(NAME, T, W, UNSIGNED)                                              \
+    EK_REDUCE(NAME, T, T, UNSIGNED ? 0 : (T)((W)1 << (8 * sizeof(T) - 1)), EK_REDUCE_MAX, \
+              EK_REDUCE_AS_IT_IS)
+#define EK_REDUCE_LEAST(NAME, T, W, UNSIGNED)                                        \
+    EK_REDUCE(NAME, T, T, UNSIGNED ? (T) ~(T)0 : (T) ~((W)1 << (8 * sizeof(T) - 1)), \
+              EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
 EK_OF_INTEGERS(ek_sum, EK_REDUCE_WRAP, 0, EK_REDUCE_ADD)
 EK_OF_INTEGERS(ek_reduce_prod, EK_REDUCE_WRAP, 1, EK_REDUCE_MUL)
 EK_OF_SIGNED(ek_reduce_max, EK_REDUCE_MOST, 0)

@@ -34,7 +34,8 @@ typedef struct {
     const int32_t *y0, *y1, *fy, *x0, *x1, *fx;
 } ek_resize_bilinear_fixed_t;
 
-/* The same for int8 whose reals are blended: their zero point and scale, which are the result's, too. */
+/* The same for int8 whose reals are blended: their zero point and scale, which are the result's,
+ * too. */
 typedef struct {
     int n, ih, iw, c, oh, ow;
     const int32_t *y0, *y1;
@@ -45,20 +46,22 @@ typedef struct {
     float scale;
 } ek_resize_bilinear_even_t;
 
-/* For every output pixel the four pixels p00 p10 p01 p11 and the weights of the second row and column. */
-#define EK_RESIZE_BILINEAR(NAME, PARAMS, T, W, STATEMENT)                                                   \
-    EK_KERNEL void NAME(const T *x, T *y, const PARAMS *p) {                                                \
-        const int c = p->c, row = p->iw * c;                                                                \
-        for (int b = 0; b < p->n; b++, x += (ptrdiff_t)p->ih * row)                                         \
-            for (int i = 0; i < p->oh; i++) {                                                               \
-                const T *top = x + (ptrdiff_t)p->y0[i] * row, *bottom = x + (ptrdiff_t)p->y1[i] * row;      \
-                for (int j = 0; j < p->ow; j++, y += c) {                                                   \
-                    const T *p00 = top + p->x0[j] * c, *p01 = top + p->x1[j] * c;                           \
-                    const T *p10 = bottom + p->x0[j] * c, *p11 = bottom + p->x1[j] * c;                     \
-                    const W fy = p->fy[i], fx = p->fx[j];                                                   \
-                    for (int k = 0; k < c; k++) STATEMENT;                                                  \
-                }                                                                                           \
-            }                                                                                               \
+/* For every output pixel the four pixels p00 p10 p01 p11 and the weights of the second row and
+ * column. */
+#define EK_RESIZE_BILINEAR(NAME, PARAMS, T, W, STATEMENT)                               \
+    EK_KERNEL void NAME(const T *x, T *y, const PARAMS *p) {                            \
+        const int c = p->c, row = p->iw * c;                                            \
+        for (int b = 0; b < p->n; b++, x += (ptrdiff_t)p->ih * row)                     \
+            for (int i = 0; i < p->oh; i++) {                                           \
+                const T *top = x + (ptrdiff_t)p->y0[i] * row,                           \
+                        *bottom = x + (ptrdiff_t)p->y1[i] * row;                        \
+                for (int j = 0; j < p->ow; j++, y += c) {                               \
+                    const T *p00 = top + p->x0[j] * c, *p01 = top + p->x1[j] * c;       \
+                    const T *p10 = bottom + p->x0[j] * c, *p11 = bottom + p->x1[j] * c; \
+                    const W fy = p->fy[i], fx = p->fx[j];                               \
+                    for (int k = 0; k < c; k++) STATEMENT;                              \
+                }                                                                       \
+            }                                                                           \
     }
 
 /* The order of the sum is TFLite's, so that the uint8 kernel rounds as it does. */
@@ -78,7 +81,9 @@ EK_KERNEL int ek_bilinear_cut(int v00, int v10, int v01, int v11, int fy, int fx
     return (v00 * gy * gx + v10 * fy * gx + v01 * gy * fx + v11 * fy * fx) / (1 << 20);
 }
 
-EK_KERNEL float ek_real(int8_t v, const ek_resize_bilinear_even_t *p) { return (float)(v - p->zero) * p->scale; }
+EK_KERNEL float ek_real(int8_t v, const ek_resize_bilinear_even_t *p) {
+    return (float)(v - p->zero) * p->scale;
+}
 
 /* Reals in the order of onnxruntime's sum, to the nearest, ties to even. */
 EK_KERNEL int8_t ek_bilinear_even(float v00, float v10, float v01, float v11, float fy, float fx,
@@ -95,16 +100,21 @@ EK_RESIZE_BILINEAR(ek_resize_bilinear_f32, ek_resize_bilinear_f32_t, float, floa
 EK_RESIZE_BILINEAR(ek_resize_bilinear_s8, ek_resize_bilinear_fixed_t, int8_t, int32_t,
                    y[k] = ek_bilinear_fixed(p00[k], p10[k], p01[k], p11[k], fy, fx))
 EK_RESIZE_BILINEAR(ek_resize_bilinear_u8, ek_resize_bilinear_f32_t, int8_t, float,
-                   y[k] = (int8_t)((int32_t)(ek_bilinear(ek_unsigned(p00[k]), ek_unsigned(p10[k]), ek_unsigned(p01[k]),
-                                                         ek_unsigned(p11[k]), fy, fx) + 0.5f) - 128))
+                   y[k] = (int8_t)((int32_t)(ek_bilinear(ek_unsigned(p00[k]), ek_unsigned(p10[k]),
+                                                         ek_unsigned(p01[k]), ek_unsigned(p11[k]),
+                                                         fy, fx) +
+                                             0.5f) -
+                                   128))
 
 EK_RESIZE_BILINEAR(ek_resize_bilinear_even_s8, ek_resize_bilinear_even_t, int8_t, float,
-                   y[k] = ek_bilinear_even(ek_real(p00[k], p), ek_real(p10[k], p), ek_real(p01[k], p),
-                                           ek_real(p11[k], p), fy, fx, p))
+                   y[k] = ek_bilinear_even(ek_real(p00[k], p), ek_real(p10[k], p),
+                                           ek_real(p01[k], p), ek_real(p11[k], p), fy, fx, p))
 EK_RESIZE_BILINEAR(ek_resize_bilinear_cut_s8, ek_resize_bilinear_fixed_t, int8_t, int32_t,
                    y[k] = (int8_t)ek_bilinear_cut(p00[k], p10[k], p01[k], p11[k], fy, fx))
 EK_RESIZE_BILINEAR(ek_resize_bilinear_cut_u8, ek_resize_bilinear_fixed_t, int8_t, int32_t,
-                   y[k] = (int8_t)(ek_bilinear_cut(p00[k] + 128, p10[k] + 128, p01[k] + 128, p11[k] + 128, fy, fx) - 128))
+                   y[k] = (int8_t)(ek_bilinear_cut(p00[k] + 128, p10[k] + 128, p01[k] + 128,
+                                                   p11[k] + 128, fy, fx) -
+                                   128))
 
 /* Four rows and columns with their weights for each output row and column. */
 typedef struct {
@@ -125,7 +135,8 @@ EK_KERNEL void ek_resize_cubic_f32(const float *x, float *y, const ek_resize_cub
                     for (int s = 4 * i; s < 4 * i + 4; s++) {
                         const float *line = x + (ptrdiff_t)p->iy[s] * row + k;
                         float part = 0;
-                        for (int t = 4 * j; t < 4 * j + 4; t++) part += p->wx[t] * line[p->ix[t] * c];
+                        for (int t = 4 * j; t < 4 * j + 4; t++)
+                            part += p->wx[t] * line[p->ix[t] * c];
                         sum += p->wy[s] * part;
                     }
                     y[k] = sum;

@@ -32,11 +32,13 @@ EK_KERNEL int32_t ek_shift_left(int32_t x, int bits) {
     return (int32_t)EK_CLAMP(v, (int64_t)INT32_MIN, (int64_t)INT32_MAX);
 }
 
-/* 1 / (1 + a) for a in [0, 1), both with 31 fractional bits: three Newton steps from 48/17 - 32/17 * d. */
+/* 1 / (1 + a) for a in [0, 1), both with 31 fractional bits: three Newton steps from 48/17 - 32/17
+ * * d. */
 EK_KERNEL int32_t ek_reciprocal_of_one_plus(int32_t a) {
     const int32_t half = (int32_t)(((int64_t)a + INT32_MAX + 1) / 2);
     int32_t x = 1515870810 + ek_high_mul(half, -1010580540);
-    for (int i = 0; i < 3; i++) x += ek_shift_left(ek_high_mul(x, (1 << 29) - ek_high_mul(half, x)), 2);
+    for (int i = 0; i < 3; i++)
+        x += ek_shift_left(ek_high_mul(x, (1 << 29) - ek_high_mul(half, x)), 2);
     return ek_shift_left(x, 1);
 }
 
@@ -47,8 +49,9 @@ EK_KERNEL void ek_softmax_s8(const int8_t *x, int8_t *y, int rows, int n, const 
         uint64_t total = 0;
         for (int i = 1; i < n; i++) max = EK_MAX(max, x[i]);
         for (int i = 0; i < n; i++) total += (uint32_t)ek_divide_by_pot(exps[max - x[i]], 12);
-        uint32_t sum = (uint32_t)EK_MIN(total, (uint64_t)INT32_MAX); /* of 4096 equal elements and more */
-        for (; sum < 1u << 31; sum <<= 1) headroom++;                 /* the maximum alone gives 2^19 */
+        uint32_t sum =
+            (uint32_t)EK_MIN(total, (uint64_t)INT32_MAX); /* of 4096 equal elements and more */
+        for (; sum < 1u << 31; sum <<= 1) headroom++;     /* the maximum alone gives 2^19 */
         const int32_t scale = ek_reciprocal_of_one_plus((int32_t)(sum - (1u << 31)));
         const int shift = 12 - headroom + 31 - 8;
         for (int i = 0; i < n; i++) {

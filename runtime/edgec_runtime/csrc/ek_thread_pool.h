@@ -1,8 +1,10 @@
-/* ek_thread_pool.h - threads that share the larger ops of a model: POSIX threads, C11 atomics, no malloc, no globals.
+/* ek_thread_pool.h - threads that share the larger ops of a model: POSIX threads, C11 atomics, no
+ * malloc, no globals.
  *
- * model.c includes it where the code is for several threads. Every part but the first is offered to a thread of its
- * own; who takes it, that thread or the caller who is through with his, computes it. So a thread that the system does
- * not run costs nothing but its help. Whoever waits spins first, since ops follow each other closely, then sleeps. */
+ * model.c includes it where the code is for several threads. Every part but the first is offered to
+ * a thread of its own; who takes it, that thread or the caller who is through with his, computes
+ * it. So a thread that the system does not run costs nothing but its help. Whoever waits spins
+ * first, since ops follow each other closely, then sleeps. */
 #ifndef EK_THREAD_POOL_H
 #define EK_THREAD_POOL_H
 #include "ek_denormals.h"
@@ -14,14 +16,16 @@
 
 enum {
     EK_CACHE_LINE = 64,
-    EK_SPIN_NS = 100000, /* for so long, before sleeping: more than most ops that one thread computes take */
-    EK_SPINS = 64,       /* between two looks at the clock */
+    EK_SPIN_NS =
+        100000, /* for so long, before sleeping: more than most ops that one thread computes take */
+    EK_SPINS = 64,             /* between two looks at the clock */
     EK_STACK_BYTES = 512 << 10 /* of a thread: kernels take some 20 KB, musl would give 128 */
 };
 
 typedef struct ek_pool ek_pool;
 
-/* What becomes of a part. One value for each worker says all, so that few cache lines go from core to core. */
+/* What becomes of a part. One value for each worker says all, so that few cache lines go from core
+ * to core. */
 enum {
     EK_IDLE,    /* there is none; the worker spins */
     EK_ASLEEP,  /* there is none; the worker sleeps */
@@ -75,7 +79,8 @@ static void ek_await(ek_worker *w, int now, int sleeping) {
     while (ek_now_ns() - start < EK_SPIN_NS);
     pthread_mutex_lock(&w->pool->lock);
     if (atomic_compare_exchange_strong(&w->state, &now, sleeping))
-        while (atomic_load(&w->state) == sleeping) pthread_cond_wait(&w->pool->wake, &w->pool->lock);
+        while (atomic_load(&w->state) == sleeping)
+            pthread_cond_wait(&w->pool->wake, &w->pool->lock);
     pthread_mutex_unlock(&w->pool->lock);
 }
 
@@ -94,7 +99,8 @@ static void *ek_worker_main(void *worker) {
         int offered = EK_OFFERED;
         ek_await(w, EK_IDLE, EK_ASLEEP);
         if (atomic_load(&w->state) == EK_ENDS) return NULL;
-        if (!atomic_compare_exchange_strong(&w->state, &offered, EK_TAKEN)) continue; /* the caller was faster */
+        if (!atomic_compare_exchange_strong(&w->state, &offered, EK_TAKEN))
+            continue; /* the caller was faster */
         w->work(w->context, w->part, w->pool->base.parts);
         ek_tell(w, EK_IDLE);
     }
@@ -124,20 +130,22 @@ static void ek_pool_stop(ek_threads *threads) {
     pthread_mutex_destroy(&p->lock);
 }
 
-/* NULL where the system gives no threads. Signals go to the threads that the program has already. */
+/* NULL where the system gives no threads. Signals go to the threads that the program has already.
+ */
 static ek_threads *ek_pool_start(void *memory, int threads) {
     ek_pool *p = memory;
     sigset_t all, before;
     pthread_attr_t attr;
     if (threads < 1 || threads > EK_MAX_THREADS || (uintptr_t)memory % EK_CACHE_LINE) return NULL;
-    *p = (ek_pool){ .base = { threads, ek_pool_share } };
+    *p = (ek_pool){.base = {threads, ek_pool_share}};
     if (pthread_mutex_init(&p->lock, NULL)) return NULL;
     if (pthread_cond_init(&p->wake, NULL)) {
         pthread_mutex_destroy(&p->lock);
         return NULL;
     }
     const int described = !pthread_attr_init(&attr);
-    if (described) (void)pthread_attr_setstacksize(&attr, EK_STACK_BYTES); /* else the system's own */
+    if (described)
+        (void)pthread_attr_setstacksize(&attr, EK_STACK_BYTES); /* else the system's own */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int started = 1; started && p->workers < threads - 1;) {

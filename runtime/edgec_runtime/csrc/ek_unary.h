@@ -14,20 +14,20 @@ typedef struct {
 } ek_coef_t;
 
 /* y = EXPR of the element v. */
-#define EK_UNARY_T(NAME, T, EXPR)                             \
-    EK_KERNEL void NAME(const T *x, T *y, int n) {            \
-        for (int i = 0; i < n; i++) {                         \
-            const T v = x[i];                                 \
-            y[i] = (EXPR);                                    \
-        }                                                     \
+#define EK_UNARY_T(NAME, T, EXPR)                  \
+    EK_KERNEL void NAME(const T *x, T *y, int n) { \
+        for (int i = 0; i < n; i++) {              \
+            const T v = x[i];                      \
+            y[i] = (EXPR);                         \
+        }                                          \
     }
 #define EK_UNARY(NAME, EXPR) EK_UNARY_T(NAME, float, EXPR)
-#define EK_UNARY_K(NAME, EXPR)                                                    \
-    EK_KERNEL void NAME(const float *x, float *y, int n, const ek_coef_t *k) {    \
-        for (int i = 0; i < n; i++) {                                             \
-            const float v = x[i];                                                 \
-            y[i] = (EXPR);                                                        \
-        }                                                                         \
+#define EK_UNARY_K(NAME, EXPR)                                                 \
+    EK_KERNEL void NAME(const float *x, float *y, int n, const ek_coef_t *k) { \
+        for (int i = 0; i < n; i++) {                                          \
+            const float v = x[i];                                              \
+            y[i] = (EXPR);                                                     \
+        }                                                                      \
     }
 
 EK_KERNEL float ek_softplus(float v) { return log1pf(expf(-fabsf(v))) + EK_MAX(v, 0.0f); }
@@ -44,24 +44,25 @@ EK_UNARY(ek_sqrt_f32, sqrtf(v))
 EK_UNARY(ek_rsqrt_f32, 1.0f / sqrtf(v))
 EK_UNARY(ek_abs_f32, fabsf(v))
 EK_UNARY(ek_neg_f32, -v)
-EK_UNARY(ek_square_f32, v *v)
+EK_UNARY(ek_square_f32, v * v)
 EK_UNARY(ek_reciprocal_f32, 1.0f / v)
 EK_UNARY(ek_floor_f32, floorf(v))
 EK_UNARY(ek_ceil_f32, ceilf(v))
-EK_UNARY(ek_round_f32, rintf(v)) /* ties to even, the default rounding mode */
+/* Ties to even, the default rounding mode. */
+EK_UNARY(ek_round_f32, rintf(v))
 EK_UNARY(ek_sign_f32, (float)((v > 0.0f) - (v < 0.0f)))
 EK_UNARY(ek_sin_f32, sinf(v))
 EK_UNARY(ek_cos_f32, cosf(v))
 EK_UNARY(ek_erf_f32, erff(v))
 EK_UNARY(ek_softplus_f32, ek_softplus(v))
 EK_UNARY(ek_softsign_f32, v / (1.0f + fabsf(v)))
-EK_UNARY(ek_mish_f32, v *tanhf(ek_softplus(v)))
+EK_UNARY(ek_mish_f32, v * tanhf(ek_softplus(v)))
 
 EK_UNARY_K(ek_clamp_f32, EK_CLAMP(v, k->a, k->b))
 EK_UNARY_K(ek_leaky_relu_f32, v >= 0.0f ? v : v * k->a)
 EK_UNARY_K(ek_elu_f32, v >= 0.0f ? v : k->a * expm1f(v * k->b))
-EK_UNARY_K(ek_hard_sigmoid_f32, EK_CLAMP(k->a *v + k->b, 0.0f, 1.0f))
-EK_UNARY_K(ek_selu_f32, k->b *(v > 0.0f ? v : k->a * expm1f(v)))
+EK_UNARY_K(ek_hard_sigmoid_f32, EK_CLAMP(k->a * v + k->b, 0.0f, 1.0f))
+EK_UNARY_K(ek_selu_f32, k->b * (v > 0.0f ? v : k->a * expm1f(v)))
 EK_UNARY(ek_gelu_f32, 0.5f * v * (1.0f + erff(v * 0.70710678f)))
 EK_UNARY(ek_gelu_tanh_f32, 0.5f * v * (1.0f + tanhf(0.79788456f * (v + 0.044715f * v * v * v))))
 
@@ -74,9 +75,9 @@ typedef struct {
     uint64_t low, high;
 } ek_unsigned_bounds_t;
 
-#define EK_CLAMP_INT(NAME, T, W, BOUNDS)                                                   \
-    EK_KERNEL void NAME(const T *x, T *y, int n, const BOUNDS *b) {                        \
-        for (int i = 0; i < n; i++) y[i] = (T)EK_CLAMP(x[i], (T)b->low, (T)b->high);       \
+#define EK_CLAMP_INT(NAME, T, W, BOUNDS)                                             \
+    EK_KERNEL void NAME(const T *x, T *y, int n, const BOUNDS *b) {                  \
+        for (int i = 0; i < n; i++) y[i] = (T)EK_CLAMP(x[i], (T)b->low, (T)b->high); \
     }
 #define EK_UNARY_INT(NAME, T, W, EXPR) EK_UNARY_T(NAME, T, (T)(EXPR))
 #define EK_UNARY_OF_W(NAME, T, W, M) EK_UNARY_T(NAME, T, (T)M(W, v))
@@ -116,7 +117,8 @@ EK_KERNEL void ek_is_nan_f32(const float *x, uint8_t *y, int n) {
 
 /* k: whether +inf counts, and -inf. */
 EK_KERNEL void ek_is_inf_f32(const float *x, uint8_t *y, int n, const ek_coef_t *k) {
-    for (int i = 0; i < n; i++) y[i] = (k->a != 0.0f && x[i] == INFINITY) || (k->b != 0.0f && x[i] == -INFINITY);
+    for (int i = 0; i < n; i++)
+        y[i] = (k->a != 0.0f && x[i] == INFINITY) || (k->b != 0.0f && x[i] == -INFINITY);
 }
 
 #endif

@@ -150,7 +150,7 @@ class _WholeSteps:
         shift = self._shifts.get(layer.op.inputs[0])
         if shift is None:
             return np.zeros((layer.groups, layer.depth))
-        return layer.everywhere(shift)
+        return layer.uniform_window(shift)
 
     def to_whole_steps(self, op: Op, bias: Array, quant: Quant | None) -> Array:
         """Return the bias in whole steps of the result's scale.

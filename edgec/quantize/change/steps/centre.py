@@ -66,7 +66,7 @@ class Centre:
                 w = layer.op.inputs[1].const
                 assert w is not None
                 matrix = layer.matrix(w.astype(np.float64))
-                added = product(matrix, layer.everywhere(middles[v]))
+                added = product(matrix, layer.uniform_window(middles[v]))
                 _add_to_bias(graph, copies[layer.op], added)
 
         state.graph = graph

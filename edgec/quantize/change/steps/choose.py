@@ -95,6 +95,7 @@ class Choose:
         # Values with one scale have one range: their costs are added up.
         groups = scale_groups(state.graph, same)
         count = len(state.samples)
+
         ranges: dict[Value, Range] = {}
         for values in by_scale_group(by_value, groups):
             chosen = self._range(model, {v: by_value[v] for v in values}, count)
@@ -126,7 +127,11 @@ class Choose:
     def _tries(
         self, group: Mapping[Value, Histogram], costs: Mapping[Value, RangeCosts]
     ) -> list[Range]:
-        """Return the ranges that the methods propose for a group of values."""
+        """Return the ranges that the methods propose for a group of values.
+
+        group: the histograms of values that share a scale.
+        costs: the costs of their consumers.
+        """
         histograms_ = group.values()
         tries = []
         for name in self.methods:
@@ -180,7 +185,7 @@ class Choose:
                     rng = np.random.default_rng((state.seed, i, numbers[op]))
                     if op in layers:
                         count = -(-self._window_count(layers[op]) // samples)
-                        drawn[op] = layers[op].weighed(array, count, rng)
+                        drawn[op] = layers[op].weighted_windows(array, count, rng)
                     else:
                         drawn[op] = _rows(array, -(-SOFTMAX_ROWS // samples), rng)
 
@@ -215,6 +220,7 @@ def _rows(array: Array, count: int, rng: np.random.Generator) -> DrawnRows:
     """Return at most `count` rows of the last axis; each stands for one.
 
     array: the input of a softmax.
+    count: the most rows.
     """
     rows = array.reshape(-1, array.shape[-1])
     count = min(len(rows), count)

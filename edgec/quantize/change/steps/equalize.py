@@ -61,6 +61,7 @@ class Equalize:
 
     def run(self, state: QuantizationState) -> None:
         """Equalize all channels that may have a factor."""
+        # Constants are replaced in a copy: the state before the step is kept.
         graph = state.graph.copy()
         factors = ChannelFactors(graph)
         extremes = _extremes(state, graph, factors)
@@ -194,10 +195,10 @@ def reach(sizes: Array, room: float) -> Array:
 
     sizes: how far each channel reaches in each sample, [samples, C].
     """
-    most = sizes.max(0).astype(np.float64)
+    largest = sizes.max(0).astype(np.float64)
     mean = sizes.mean(0, dtype=np.float64)
-    unseen = most * (most / np.maximum(mean, TINY)) ** room
-    return np.asarray(np.minimum(unseen, most.max()))
+    unseen = largest * (largest / np.maximum(mean, TINY)) ** room
+    return np.asarray(np.minimum(unseen, largest.max()))
 
 
 def _multiply_outputs(graph: Graph, op: Op, factor: Array) -> None:

@@ -95,6 +95,7 @@ class Gptq:
         """
         by_value = consumers(batch)
         sums = {op: _MomentSums(layer) for op, layer in batch.items()}
+
         numbers = {op: i for i, op in enumerate(state.graph.ops)}
         samples = len(state.samples)
 
@@ -148,7 +149,10 @@ class _MomentSums:
             self._count += len(windows)
 
     def moments(self, centred: bool) -> Array:
-        """Return Σ x xᵀ, less n times the mean's square if `centred`, [G, D, D]."""
+        """Return Σ x xᵀ, [G, D, D].
+
+        centred: whether n times the square of the mean is subtracted.
+        """
         # The second moment about the mean: Σ x xᵀ - (Σ x)(Σ x)ᵀ / n.
         if centred:
             outer = self._first[:, :, None] * self._first[:, None, :]

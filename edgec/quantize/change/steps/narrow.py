@@ -97,15 +97,15 @@ class Narrow:
         state.ranges = ranges
 
     def _cuts(
-        self, r: Range, share: float, cost: Callable[[Range], float], most: int
+        self, r: Range, share: float, cost: Callable[[Range], float], limit: int
     ) -> list[Range]:
         """Return ever narrower ranges, each with less cost than the one before.
 
         share: the cost of `r`.
-        most: the most ranges.
+        limit: the most ranges.
         """
         ranges: list[Range] = []
-        for _ in range(most):
+        for _ in range(limit):
             r = (r[0] * self.cut, r[1] * self.cut)
             narrower = cost(r)
             if narrower > MAX_NOISE_RATIO * share:
@@ -161,6 +161,8 @@ class _OutputNoise:
 
         It is the root mean square over the samples of the noise's power, which counts
         samples with much noise more: unseen samples may have several times as much.
+
+        values: those that share a scale.
         """
         q = activation_quant(r)
         rounded_run = rounding(self._run, {v.name: q for v in values})

@@ -87,6 +87,7 @@ class Separate:
     def _groups(self, path: SplittablePath, widths: Mapping[str, Array]) -> Parts:
         """Return the channels of each group; all in one where more do not pay.
 
+        path: the values through which the channels go.
         widths: of each channel's range, by the name of the value.
         """
         width = widths[path.last.name]

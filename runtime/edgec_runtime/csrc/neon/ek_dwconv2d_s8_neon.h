@@ -1,33 +1,41 @@
-/* int8 depthwise convolution without dot product (Cortex-A53, A72): two products at a time in 16 bits.
- * Weights are packed so that no pair overflows: the magnitudes of the two sum to at most 255. */
+/* int8 depthwise convolution without dot product (Cortex-A53, A72): two products at a time in 16
+ * bits. Weights are packed so that no pair overflows: the magnitudes of the two sum to at most 255.
+ */
 #ifndef EK_DWCONV2D_S8_NEON_H
 #define EK_DWCONV2D_S8_NEON_H
 #include "../ek_dwconv2d_s8.h"
 #include "ek_requant_neon.h"
 
-/* Nine taps, weights [9][EK_DW]: a + b, c + d, e + f, g + h, i. lifted: the weights and `lift`, of which `all` are the
- * sums of the elements. */
-EK_KERNEL int16x8_t ek_dw_nine_neon(const int8x8_t *a, const int8x8_t *b, const int8x8_t *c, const int8x8_t *w,
-                                    int16x8_t all, int16x8_t lift, const int32_t *scale, const int32_t *scale4,
-                                    const int saturate, const int lifted) {
-    const int16x8_t h0 = vmlal_s8(vmull_s8(a[0], w[0]), b[0], w[1]), h1 = vmlal_s8(vmull_s8(c[0], w[2]), a[1], w[3]);
-    const int16x8_t h2 = vmlal_s8(vmull_s8(b[1], w[4]), c[1], w[5]), h3 = vmlal_s8(vmull_s8(a[2], w[6]), b[2], w[7]);
+/* Nine taps, weights [9][EK_DW]: a + b, c + d, e + f, g + h, i. lifted: the weights and `lift`, of
+ * which `all` are the sums of the elements. */
+EK_KERNEL int16x8_t ek_dw_nine_neon(const int8x8_t *a, const int8x8_t *b, const int8x8_t *c,
+                                    const int8x8_t *w, int16x8_t all, int16x8_t lift,
+                                    const int32_t *scale, const int32_t *scale4, const int saturate,
+                                    const int lifted) {
+    const int16x8_t h0 = vmlal_s8(vmull_s8(a[0], w[0]), b[0], w[1]),
+                    h1 = vmlal_s8(vmull_s8(c[0], w[2]), a[1], w[3]);
+    const int16x8_t h2 = vmlal_s8(vmull_s8(b[1], w[4]), c[1], w[5]),
+                    h3 = vmlal_s8(vmull_s8(a[2], w[6]), b[2], w[7]);
     const int16x8_t h4 = vmull_s8(c[2], w[8]);
     int32x4_t l0 = vaddl_s16(vget_low_s16(h0), vget_low_s16(h1)), l1 = vaddl_high_s16(h0, h1);
     const int32x4_t m0 = vaddl_s16(vget_low_s16(h2), vget_low_s16(h3)), m1 = vaddl_high_s16(h2, h3);
     int32x4_t n0 = vaddw_s16(vld1q_s32(scale), vget_low_s16(h4));
     int32x4_t n1 = vaddw_high_s16(vld1q_s32(scale4), h4);
-    if (lifted) n0 = vmlal_s16(n0, vget_low_s16(all), vget_low_s16(lift)), n1 = vmlal_high_s16(n1, all, lift);
+    if (lifted)
+        n0 = vmlal_s16(n0, vget_low_s16(all), vget_low_s16(lift)),
+        n1 = vmlal_high_s16(n1, all, lift);
     l0 = vaddq_s32(vaddq_s32(l0, m0), n0), l1 = vaddq_s32(vaddq_s32(l1, m1), n1);
     return ek_half_neon(l0, l1, scale + 8, scale4 + 8, saturate);
 }
 
 /* The sums of the three elements of a column. */
-EK_KERNEL int16x8_t ek_dw_three_neon(const int8x8_t *k) { return vaddw_s8(vaddl_s8(k[0], k[1]), k[2]); }
+EK_KERNEL int16x8_t ek_dw_three_neon(const int8x8_t *k) {
+    return vaddw_s8(vaddl_s8(k[0], k[1]), k[2]);
+}
 
-/* Windows 3x3, two at a time: with stride 1 of the columns k0 to k3, with stride 2 of k0 to k4. The last two columns
- * are the first ones of the next two windows. Without a branch in its body: an in-order core has two windows to choose
- * from. */
+/* Windows 3x3, two at a time: with stride 1 of the columns k0 to k3, with stride 2 of k0 to k4. The
+ * last two columns are the first ones of the next two windows. Without a branch in its body: an
+ * in-order core has two windows to choose from. */
 EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, const int stride,
                                 const int saturate, const int lifted) {
     enum { ROWS = 3 };
@@ -35,10 +43,11 @@ EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip,
     const int kept = stride == 1 ? 2 : 1, fresh = 2 * stride;
     const int8x16_t low = vdupq_n_s8((int8_t)p->low), high = vdupq_n_s8((int8_t)p->high);
     /* pairs of windows whose columns are all inside the image */
-    const int last = (s->iw - 1 - s->ix) / s->step - kept, pairs = EK_MAX(EK_MIN(s->n / 2, (last + 1) / fresh), 0);
+    const int last = (s->iw - 1 - s->ix) / s->step - kept,
+              pairs = EK_MAX(EK_MIN(s->n / 2, (last + 1) / fresh), 0);
     const int8_t *begin[5][ROWS]; /* the columns of the first two windows */
-    EK_UNROLL for (int j = 0; j < kept + fresh; j++)
-        EK_UNROLL for (int i = 0; i < ROWS; i++) begin[j][i] = ek_dw_column(s, i, j);
+    EK_UNROLL for (int j = 0; j < kept + fresh; j++) EK_UNROLL for (int i = 0; i < ROWS; i++)
+        begin[j][i] = ek_dw_column(s, i, j);
     EK_NO_UNROLL for (int b = 0; b < p->slide; b++) {
         const int32_t *scale = p->scale + b * 4 * EK_DW, *scale4 = EK_APART(scale + 4);
         const int at = p->at[b];
@@ -55,24 +64,25 @@ EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip,
             const int run = done < pairs ? pairs : 1;
             const int8_t *c[4][ROWS];
             ptrdiff_t o[ROWS] = {0, 0, 0};
-            EK_UNROLL for (int j = 0; j < fresh; j++)
-                EK_UNROLL for (int i = 0; i < ROWS; i++)
-                    c[j][i] = at + (done ? ek_dw_column(s, i, 2 * done * stride + kept + j) : begin[kept + j][i]);
+            EK_UNROLL for (int j = 0; j < fresh; j++) EK_UNROLL for (int i = 0; i < ROWS;
+                                                                     i++) c[j][i] =
+                at + (done ? ek_dw_column(s, i, 2 * done * stride + kept + j) : begin[kept + j][i]);
             int8_t *y1 = 2 * done + 1 < s->n ? y + s->next : unused;
             done += run;
             EK_NO_UNROLL for (int r = 0; r < run; r++) {
-                EK_UNROLL for (int j = 0; j < fresh; j++)
-                    EK_UNROLL for (int i = 0; i < ROWS; i++) k[kept + j][i] = vld1_s8(c[j][i] + o[i]);
+                EK_UNROLL for (int j = 0; j < fresh; j++) EK_UNROLL for (int i = 0; i < ROWS; i++)
+                    k[kept + j][i] = vld1_s8(c[j][i] + o[i]);
                 EK_UNROLL for (int i = 0; i < ROWS; i++) o[i] += fresh * s->step * s->pixel[i];
                 if (lifted) {
-                    EK_UNROLL for (int j = kept; j < kept + fresh; j++) sum[j] = ek_dw_three_neon(k[j]);
-                    EK_UNROLL for (int i = 0; i < 2; i++)
-                        all[i] = vaddq_s16(vaddq_s16(sum[i * stride], sum[i * stride + 1]), sum[i * stride + 2]);
+                    EK_UNROLL for (int j = kept; j < kept + fresh; j++) sum[j] =
+                        ek_dw_three_neon(k[j]);
+                    EK_UNROLL for (int i = 0; i < 2; i++) all[i] = vaddq_s16(
+                        vaddq_s16(sum[i * stride], sum[i * stride + 1]), sum[i * stride + 2]);
                 }
-                const int16x8_t v0 =
-                    ek_dw_nine_neon(k[0], k[1], k[2], w, all[0], lift, scale, scale4, saturate, lifted);
-                const int16x8_t v1 = ek_dw_nine_neon(k[stride], k[stride + 1], k[stride + 2], w, all[1], lift, scale,
+                const int16x8_t v0 = ek_dw_nine_neon(k[0], k[1], k[2], w, all[0], lift, scale,
                                                      scale4, saturate, lifted);
+                const int16x8_t v1 = ek_dw_nine_neon(k[stride], k[stride + 1], k[stride + 2], w,
+                                                     all[1], lift, scale, scale4, saturate, lifted);
                 int8x16_t v = ek_bytes_neon(v0, v1);
                 if (saturate != 1) v = vminq_s8(vmaxq_s8(v, low), high);
                 vst1_s8(y, vget_low_s8(v));
@@ -88,7 +98,8 @@ EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip,
 }
 
 /* One or two pixels. */
-EK_KERNEL void ek_dw_store_neon(const ek_dw_s8_t *p, int16x8_t a, int16x8_t b, int8_t *y, const int pixels) {
+EK_KERNEL void ek_dw_store_neon(const ek_dw_s8_t *p, int16x8_t a, int16x8_t b, int8_t *y,
+                                const int pixels) {
     const int8x16_t v = vmaxq_s8(ek_bytes_neon(a, b), vdupq_n_s8((int8_t)p->low));
     const int8x16_t r = vminq_s8(v, vdupq_n_s8((int8_t)p->high));
     vst1_s8(y, vget_low_s8(r));
@@ -96,41 +107,47 @@ EK_KERNEL void ek_dw_store_neon(const ek_dw_s8_t *p, int16x8_t a, int16x8_t b, i
 }
 
 /* Any number of taps, an even one; `pixels` next to each other share the loads of weights. */
-EK_KERNEL void ek_dw_pairs_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t x, ptrdiff_t advance,
-                                const int8_t *w, const int32_t *scale, int8_t *y, const int pixels,
-                                const int how) {
+EK_KERNEL void ek_dw_pairs_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t x,
+                                ptrdiff_t advance, const int8_t *w, const int32_t *scale, int8_t *y,
+                                const int pixels, const int how) {
     const int32_t *scale4 = EK_APART(scale + 4);
     int32x4_t a[2][2];
-    EK_UNROLL for (int i = 0; i < pixels; i++) a[i][0] = vld1q_s32(scale), a[i][1] = vld1q_s32(scale4);
+    EK_UNROLL for (int i = 0; i < pixels; i++) a[i][0] = vld1q_s32(scale),
+                                               a[i][1] = vld1q_s32(scale4);
     EK_NO_UNROLL for (int t = 0; t < p->taps; t += 2, w += 2 * EK_DW) {
         const int8x8_t w0 = vld1_s8(w), w1 = vld1_s8(w + EK_DW);
         const int8_t *t0 = taps[t] + x, *t1 = taps[t + 1] + x;
         EK_UNROLL for (int i = 0; i < pixels; i++) {
-            const int16x8_t h = vmlal_s8(vmull_s8(vld1_s8(t0 + i * advance), w0), vld1_s8(t1 + i * advance), w1);
+            const int16x8_t h =
+                vmlal_s8(vmull_s8(vld1_s8(t0 + i * advance), w0), vld1_s8(t1 + i * advance), w1);
             a[i][0] = vaddw_s16(a[i][0], vget_low_s16(h)), a[i][1] = vaddw_high_s16(a[i][1], h);
         }
     }
     int16x8_t half[2];
-    EK_UNROLL for (int i = 0; i < pixels; i++) half[i] = ek_half_neon(a[i][0], a[i][1], scale + 8, scale4 + 8, how);
+    EK_UNROLL for (int i = 0; i < pixels; i++) half[i] =
+        ek_half_neon(a[i][0], a[i][1], scale + 8, scale4 + 8, how);
     ek_dw_store_neon(p, half[0], half[pixels - 1], y, pixels);
 }
 
 /* how: as ek_half_neon. */
-EK_KERNEL void ek_dw_blocks_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, int8_t *y, int n,
-                                 const int how) {
+EK_KERNEL void ek_dw_blocks_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
+                                 int8_t *y, int n, const int how) {
     EK_NO_UNROLL for (int b = 0; b < p->plain; b++) {
         const int32_t *scale = p->scale + (p->slide + b) * 4 * EK_DW;
         const int8_t *w = p->w_taps + (ptrdiff_t)b * p->taps * EK_DW;
         const int at = p->at[p->slide + b];
         int i = 0;
-        EK_NO_UNROLL for (; i + 2 <= n; i += 2)
-            ek_dw_pairs_neon(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 2, how);
-        if (i < n) ek_dw_pairs_neon(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 1, how);
+        EK_NO_UNROLL for (; i + 2 <= n; i += 2) ek_dw_pairs_neon(
+            p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 2, how);
+        if (i < n)
+            ek_dw_pairs_neon(p, taps, at + i * advance, advance, w, scale,
+                             y + (ptrdiff_t)i * p->oc + at, 1, how);
     }
 }
-#define EK_DW_PLAIN_NEON(NAME, how)                                                                                 \
-    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, int8_t *y, int n) {    \
-        ek_dw_blocks_neon(p, taps, advance, y, n, how);                                                           \
+#define EK_DW_PLAIN_NEON(NAME, how)                                                        \
+    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, \
+                        int8_t *y, int n) {                                                \
+        ek_dw_blocks_neon(p, taps, advance, y, n, how);                                    \
     }
 EK_DW_PLAIN_NEON(ek_dw_plain_neon, 0)
 EK_DW_PLAIN_NEON(ek_dw_plain_even_neon, EK_EVEN)
@@ -154,8 +171,8 @@ EK_KERNEL void ek_store_some_neon(int8_t *y, int8x8_t v, int count) {
 }
 
 /* how: 0, or EK_EVEN. */
-EK_KERNEL void ek_dw_some_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, int8_t *y, int n,
-                               const int how) {
+EK_KERNEL void ek_dw_some_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
+                               int8_t *y, int n, const int how) {
     const int multiplier = p->oc / p->ic, load = EK_MIN(p->ic, EK_DW), store = EK_MIN(p->oc, EK_DW);
     const int before = p->slide + p->plain;
     EK_NO_UNROLL for (int b = 0; b < p->any; b++) {
@@ -186,39 +203,43 @@ EK_KERNEL void ek_dw_some_neon(const ek_dw_s8_t *p, const int8_t *const *taps, p
         }
     }
 }
-#define EK_DW_ANY_NEON(NAME, how)                                                                                   \
-    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, int8_t *y, int n) {    \
-        ek_dw_some_neon(p, taps, advance, y, n, how);                                                             \
+#define EK_DW_ANY_NEON(NAME, how)                                                          \
+    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, \
+                        int8_t *y, int n) {                                                \
+        ek_dw_some_neon(p, taps, advance, y, n, how);                                      \
     }
 EK_DW_ANY_NEON(ek_dw_any_neon, 0)
 EK_DW_ANY_NEON(ek_dw_any_even_neon, EK_EVEN)
 
 /* NAME: the whole. SLIDE: 3x3 windows of a stride; NULL for loops that no block is for. */
-#define EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN, ANY)                                                             \
-    EK_KERNEL void NAME(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void *scratch, int part, int parts) {    \
-        ek_dw_walk(x, y, p, scratch, part, parts, ROWS, SLIDE, PLAIN, ANY);                                       \
+#define EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN, ANY)                                             \
+    EK_KERNEL void NAME(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void *scratch, int part, \
+                        int parts) {                                                              \
+        ek_dw_walk(x, y, p, scratch, part, parts, ROWS, SLIDE, PLAIN, ANY);                       \
     }
-#define EK_DWCONV2D_S8_K3(NAME, SLIDE, ROWS, BODY, ...)                                                           \
-    EK_SHARED void SLIDE(const ek_dw_s8_t *p, const ek_dw_strip_t *s) { BODY(p, s, __VA_ARGS__); }                \
+#define EK_DWCONV2D_S8_K3(NAME, SLIDE, ROWS, BODY, ...)                                            \
+    EK_SHARED void SLIDE(const ek_dw_s8_t *p, const ek_dw_strip_t *s) { BODY(p, s, __VA_ARGS__); } \
     EK_DWCONV2D_S8(NAME, SLIDE, ROWS, NULL, NULL)
-#define EK_DWCONV2D_S8_LIFTED(NAME, SLIDE, ROWS, PLAIN, BODY, ...)                                                \
-    EK_SHARED void SLIDE(const ek_dw_s8_t *p, const ek_dw_strip_t *s) { BODY(p, s, __VA_ARGS__); }                \
+#define EK_DWCONV2D_S8_LIFTED(NAME, SLIDE, ROWS, PLAIN, BODY, ...)                                 \
+    EK_SHARED void SLIDE(const ek_dw_s8_t *p, const ek_dw_strip_t *s) { BODY(p, s, __VA_ARGS__); } \
     EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN, ek_dw_any_neon)
 
-/* Windows 3x3 with stride 1 (and any dilation) and 2, with results as they saturate; with lifted weights, and blocks of
- * other loops too; other windows. */
+/* Windows 3x3 with stride 1 (and any dilation) and 2, with results as they saturate; with lifted
+ * weights, and blocks of other loops too; other windows. */
 EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_neon, ek_dw_k3s1_neon, 1, ek_dw_slide_neon, 1, 0, 0)
 EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_neon, ek_dw_k3s2_neon, 1, ek_dw_slide_neon, 2, 0, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_neon, ek_dw_k3s1_saturate_neon, 1, ek_dw_slide_neon, 1, 1, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_neon, ek_dw_k3s2_saturate_neon, 1, ek_dw_slide_neon, 2, 1, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_neon, ek_dw_k3s1_saturate_neon, 1, ek_dw_slide_neon,
+                  1, 1, 0)
+EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_neon, ek_dw_k3s2_saturate_neon, 1, ek_dw_slide_neon,
+                  2, 1, 0)
 EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_lifted_neon, ek_dw_k3s1_lifted_neon, 1, ek_dw_plain_neon,
                       ek_dw_slide_neon, 1, 0, 1)
 EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_lifted_neon, ek_dw_k3s2_lifted_neon, 1, ek_dw_plain_neon,
                       ek_dw_slide_neon, 2, 0, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_saturate_lifted_neon, ek_dw_k3s1_saturate_lifted_neon, 1, ek_dw_plain_neon,
-                      ek_dw_slide_neon, 1, 1, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_saturate_lifted_neon, ek_dw_k3s2_saturate_lifted_neon, 1, ek_dw_plain_neon,
-                      ek_dw_slide_neon, 2, 1, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_saturate_lifted_neon, ek_dw_k3s1_saturate_lifted_neon, 1,
+                      ek_dw_plain_neon, ek_dw_slide_neon, 1, 1, 1)
+EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_saturate_lifted_neon, ek_dw_k3s2_saturate_lifted_neon, 1,
+                      ek_dw_plain_neon, ek_dw_slide_neon, 2, 1, 1)
 EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_even_neon, ek_dw_k3s1_even_neon, 1, ek_dw_plain_even_neon,
                       ek_dw_slide_neon, 1, EK_EVEN, 1)
 EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_even_neon, ek_dw_k3s2_even_neon, 1, ek_dw_plain_even_neon,

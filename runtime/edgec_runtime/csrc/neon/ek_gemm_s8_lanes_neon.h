@@ -1,9 +1,12 @@
-/* Tiles of ek_gemm_s8.h for Arm cores without the dot product and windows of one run of few elements: 8 windows times 8
- * channels, channels along the lanes. Elements are widened to 16 bits and multiplied, by lane, with weights of 16 bits
- * that have their zero point subtracted: there is nothing to prove of them, and no sum across lanes.
+/* Tiles of ek_gemm_s8.h for Arm cores without the dot product and windows of one run of few
+ * elements: 8 windows times 8 channels, channels along the lanes. Elements are widened to 16 bits
+ * and multiplied, by lane, with weights of 16 bits that have their zero point subtracted: there is
+ * nothing to prove of them, and no sum across lanes.
  *
- * Panel: bias, multiplier, addend, shift [8] each (ek_half_neon); weights [run][8]; 64 bytes that are loaded, not
- * used. */
+ * Panel: bias, multiplier, addend, shift [8] each (ek_half_neon); weights [run][8]; 64 bytes that
+ * are loaded, not used. */
+/* The macros below are pieces of assembly text, laid out as it issues. */
+/* clang-format off */
 #ifndef EK_GEMM_S8_LANES_NEON_H
 #define EK_GEMM_S8_LANES_NEON_H
 #include "ek_gemm_s8_neon.h"
@@ -116,3 +119,4 @@ EK_GEMM_S8(ek_gemm_s8_m8_lanes_neon, ek_gemm_s8_row_m8_lanes_neon, NULL, ek_gemm
 EK_GEMM_S8(ek_gemm_s8_m8x_lanes_neon, ek_gemm_s8_row_m8x_lanes_neon, NULL, ek_gemm_s8_lanes_tile_neon, EK_LANES_MR, 1)
 
 #endif
+/* clang-format on */

@@ -1,4 +1,7 @@
-/* Sums of the pieces of ek_gemm_s8_neon.h, two windows (or 1) times 8 channels: [window][channel], four lanes each. */
+/* Sums of the pieces of ek_gemm_s8_neon.h, two windows (or 1) times 8 channels: [window][channel],
+ * four lanes each. */
+/* The macros below are pieces of assembly text, laid out as it issues. */
+/* clang-format off */
 #ifndef EK_GEMM_S8_PIECES_NEON_H
 #define EK_GEMM_S8_PIECES_NEON_H
 #include "../ek_base.h"
@@ -247,3 +250,4 @@ EK_KERNEL void ek_gemm_s8_last_neon(int32x4_t s[2][8], const int8_t *w, const in
 #endif
 
 #endif
+/* clang-format on */

@@ -4,15 +4,22 @@
 #include "../ek_base.h"
 #include <arm_neon.h>
 
-/* The same pointer, of which the compiler knows nothing: loads beside it are not merged into pairs, which take
- * Cortex-A53 three times as long as two loads. */
-#define EK_APART(p) ({ const void *p_ = (p); __asm__("" : "+r"(p_)); p_; })
+/* The same pointer, of which the compiler knows nothing: loads beside it are not merged into pairs,
+ * which take Cortex-A53 three times as long as two loads. */
+#define EK_APART(p)             \
+    ({                          \
+        const void *p_ = (p);   \
+        __asm__("" : "+r"(p_)); \
+        p_;                     \
+    })
 
 #ifdef __ARM_FEATURE_QRDMX
-#define EK_UNZIP_NEON /* UZP2 has two pipes where SHRN has one; on older cores it takes three times as long as SHRN */
+#define EK_UNZIP_NEON /* UZP2 has two pipes where SHRN has one; on older cores it takes three \
+                         times as long as SHRN */
 #endif
 
-/* The upper halves. Compilers are kept from making UZP2, or a look-up of two narrowings, of what they see through. */
+/* The upper halves. Compilers are kept from making UZP2, or a look-up of two narrowings, of what
+ * they see through. */
 EK_KERNEL int16x8_t ek_upper_neon(int32x4_t a, int32x4_t b) {
 #ifdef EK_UNZIP_NEON
     return vuzp2q_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b));
@@ -25,23 +32,26 @@ EK_KERNEL int16x8_t ek_upper_neon(int32x4_t a, int32x4_t b) {
 #endif
 }
 
-/* Eight sums to int8 in the upper halves of the result. Rounds twice, ties away from zero, adds y_zero and saturates:
- * of x = round(sum * multiplier / 2^31) it takes (x + 2^(s-1) - (x < 0) + (y_zero << s)) >> s for 1 <= s <= 23. The table
- * is multiplier, addend = 2^(s-1) + (y_zero << s) and shift = 24 - s to the left, [8] each; the second halves of the
- * three are at table4. saturate: y_zero is -128, so that negative results saturate whatever their last bit; or EK_EVEN,
- * to round as ek_even: the table is scale (float) and y_zero. */
+/* Eight sums to int8 in the upper halves of the result. Rounds twice, ties away from zero, adds
+ * y_zero and saturates: of x = round(sum * multiplier / 2^31) it takes (x + 2^(s-1) - (x < 0) +
+ * (y_zero << s)) >> s for 1 <= s <= 23. The table is multiplier, addend = 2^(s-1) + (y_zero << s)
+ * and shift = 24 - s to the left, [8] each; the second halves of the three are at table4. saturate:
+ * y_zero is -128, so that negative results saturate whatever their last bit; or EK_EVEN, to round
+ * as ek_even: the table is scale (float) and y_zero. */
 enum { EK_EVEN = 2 };
-EK_KERNEL int16x8_t ek_half_neon(int32x4_t a, int32x4_t b, const int32_t *table, const int32_t *table4,
-                                 const int saturate) {
+EK_KERNEL int16x8_t ek_half_neon(int32x4_t a, int32x4_t b, const int32_t *table,
+                                 const int32_t *table4, const int saturate) {
     int32x4_t c = vld1q_s32(table + 8), d = vld1q_s32(table4 + 8);
     if (saturate == EK_EVEN) {
-        const float32x4_t m = vreinterpretq_f32_s32(vld1q_s32(table)), n = vreinterpretq_f32_s32(vld1q_s32(table4));
+        const float32x4_t m = vreinterpretq_f32_s32(vld1q_s32(table)),
+                          n = vreinterpretq_f32_s32(vld1q_s32(table4));
         c = vqaddq_s32(c, vcvtnq_s32_f32(vmulq_f32(vcvtq_f32_s32(a), m)));
         d = vqaddq_s32(d, vcvtnq_s32_f32(vmulq_f32(vcvtq_f32_s32(b), n)));
         c = vqshlq_n_s32(c, 24), d = vqshlq_n_s32(d, 24);
         return ek_upper_neon(c, d);
     }
-#ifdef __ARM_FEATURE_QRDMX /* only a sum of -1 is negative where x is not, and the result is 0 there */
+#ifdef __ARM_FEATURE_QRDMX /* only a sum of -1 is negative where x is not, and the result is 0 \
+                              there */
     if (!saturate) c = vsraq_n_s32(c, a, 31), d = vsraq_n_s32(d, b, 31);
     c = vqrdmlahq_s32(c, a, vld1q_s32(table)), d = vqrdmlahq_s32(d, b, vld1q_s32(table4));
 #else
@@ -64,7 +74,8 @@ EK_KERNEL int8x16_t ek_bytes_neon(int16x8_t a, int16x8_t b) {
 #endif
 }
 
-/* Any shift. A shift of 0 or to the left does not round: nothing is taken from it (its sign bit is clear). */
+/* Any shift. A shift of 0 or to the left does not round: nothing is taken from it (its sign bit is
+ * clear). */
 EK_KERNEL int32x4_t ek_multiply_neon(int32x4_t a, int32x4_t multiplier, int32x4_t shift) {
     a = vqrdmulhq_s32(vshlq_s32(a, vmaxq_s32(shift, vdupq_n_s32(0))), multiplier);
     const int32x4_t right = vminq_s32(shift, vdupq_n_s32(0));
@@ -83,19 +94,20 @@ typedef struct {
 } ek_even_end_neon_t;
 
 EK_KERNEL ek_even_end_neon_t ek_even_end_neon(int y_zero, int low, int high) {
-    return (ek_even_end_neon_t){vdupq_n_f32((float)(low - y_zero)), vdupq_n_f32((float)(high - y_zero)),
-                                vdupq_n_s16((int16_t)y_zero)};
+    return (ek_even_end_neon_t){vdupq_n_f32((float)(low - y_zero)),
+                                vdupq_n_f32((float)(high - y_zero)), vdupq_n_s16((int16_t)y_zero)};
 }
 
 /* As ek_round_even, in the low halves. */
 EK_KERNEL int16x8_t ek_even_neon(int32x4_t sum, const float *scale, const ek_even_end_neon_t *e) {
     const float32x4_t v = vmulq_f32(vcvtq_f32_s32(sum), vld1q_f32(scale));
-    return vreinterpretq_s16_f32(vaddq_f32(vminq_f32(vmaxq_f32(v, e->low), e->high), vdupq_n_f32(12582912.0f)));
+    return vreinterpretq_s16_f32(
+        vaddq_f32(vminq_f32(vmaxq_f32(v, e->low), e->high), vdupq_n_f32(12582912.0f)));
 }
 
 /* Eight sums, or fewer of them, to results as ek_even. */
-EK_KERNEL void ek_eight_even_neon(int32x4_t a, int32x4_t b, const float *scale, int8_t *y, int channels,
-                                  const ek_even_end_neon_t *e) {
+EK_KERNEL void ek_eight_even_neon(int32x4_t a, int32x4_t b, const float *scale, int8_t *y,
+                                  int channels, const ek_even_end_neon_t *e) {
     const int16x8_t v = vuzp1q_s16(ek_even_neon(a, scale, e), ek_even_neon(b, scale + 4, e));
     const int8x8_t result = vmovn_s16(vaddq_s16(v, e->zero));
     if (channels >= 8) {

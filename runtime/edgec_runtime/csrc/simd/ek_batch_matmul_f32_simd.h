@@ -1,14 +1,16 @@
-/* Products of two float matrices that are both computed: panels of the second are packed in scratch, as weights are. */
+/* Products of two float matrices that are both computed: panels of the second are packed in
+ * scratch, as weights are. */
 #ifndef EK_BATCH_MATMUL_F32_SIMD_H
 #define EK_BATCH_MATMUL_F32_SIMD_H
 #include "ek_matmul.h"
 #include "ek_tile_f32_simd.h"
 
-/* Rows [from, from + count) of a matrix of k columns, `rows` of them in scratch, those that are not there 0. */
-EK_SHARED void ek_matmul_rows_f32(const float *a, float *to, const ek_batch_matmul_t *p, int count, int rows) {
-    EK_ROLLED for (int r = 0; r < rows; r++, to += p->k)
-        EK_ROLLED for (int l = 0; l < p->k; l++)
-            to[l] = r < count ? a[(ptrdiff_t)r * p->ar + (ptrdiff_t)l * p->ac] : 0.0f;
+/* Rows [from, from + count) of a matrix of k columns, `rows` of them in scratch, those that are not
+ * there 0. */
+EK_SHARED void ek_matmul_rows_f32(const float *a, float *to, const ek_batch_matmul_t *p, int count,
+                                  int rows) {
+    EK_ROLLED for (int r = 0; r < rows; r++, to += p->k) EK_ROLLED for (int l = 0; l < p->k; l++)
+        to[l] = r < count ? a[(ptrdiff_t)r * p->ar + (ptrdiff_t)l * p->ac] : 0.0f;
 }
 
 /* Columns [j, j + EK_PANEL_F32) of a matrix of k rows. */
@@ -16,22 +18,31 @@ EK_SHARED void ek_matmul_panel_f32(const float *b, float *to, const ek_batch_mat
     const int count = EK_MIN(EK_PANEL_F32, p->n - j);
     EK_ROLLED for (int l = 0; l < p->k; l++, to += EK_PANEL_F32) {
         const float *from = b + (ptrdiff_t)l * p->br + (ptrdiff_t)j * p->bc;
-        EK_ROLLED for (int i = 0; i < EK_PANEL_F32; i++) to[i] = i < count ? from[(ptrdiff_t)i * p->bc] : 0.0f;
+        EK_ROLLED for (int i = 0; i < EK_PANEL_F32; i++) to[i] =
+            i < count ? from[(ptrdiff_t)i * p->bc] : 0.0f;
     }
 }
 
-/* rows: of the tile. panel: (rows + EK_PANEL_F32) * k floats, of this part alone. Threads share the panels. */
+/* rows: of the tile. panel: (rows + EK_PANEL_F32) * k floats, of this part alone. Threads share the
+ * panels. */
 EK_SHARED void ek_batch_matmul_f32_simd(const float *a, const float *b, float *y, float *panel,
-                                        const ek_batch_matmul_t *p, ek_tile_f32_fn *tile, int rows, int part,
-                                        int parts) {
+                                        const ek_batch_matmul_t *p, ek_tile_f32_fn *tile, int rows,
+                                        int part, int parts) {
     static const float zeros[EK_PANEL_F32];
     float *few = panel + p->k * EK_PANEL_F32;
-    const int panels = (p->n + EK_PANEL_F32 - 1) / EK_PANEL_F32, count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];
+    const int panels = (p->n + EK_PANEL_F32 - 1) / EK_PANEL_F32,
+              count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];
     const ek_share_t share = ek_share(count * panels, 1, part, parts);
-    ek_tile_f32_t t = {
-        .runs_y = 1, .runs_x = 1, .run = p->k, .yx = p->n, .bias = zeros, .low = -INFINITY, .high = INFINITY};
+    ek_tile_f32_t t = {.runs_y = 1,
+                       .runs_x = 1,
+                       .run = p->k,
+                       .yx = p->n,
+                       .bias = zeros,
+                       .low = -INFINITY,
+                       .high = INFINITY};
     EK_ROLLED for (int s = share.from; s < share.to; s++) {
-        const int j = s % panels * EK_PANEL_F32, cols = EK_MIN(EK_PANEL_F32, p->n - j), direct = p->ac == 1;
+        const int j = s % panels * EK_PANEL_F32, cols = EK_MIN(EK_PANEL_F32, p->n - j),
+                  direct = p->ac == 1;
         const float *pa = a, *pb = b;
         float *py = y + (ptrdiff_t)(s / panels) * p->m * p->n + j;
         EK_ROLLED for (int d = 3, rest = s / panels; d >= 0; rest /= p->dim[d], d--) {

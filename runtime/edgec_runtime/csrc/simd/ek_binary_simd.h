@@ -4,8 +4,8 @@
 #include "ek_binary.h"
 #include "ek_simd.h"
 
-/* The rows (of the innermost dimension) that one part computes: elements from..to of row `row`, with the offsets of
- * the row in both inputs. A single row is split within. */
+/* The rows (of the innermost dimension) that one part computes: elements from..to of row `row`,
+ * with the offsets of the row in both inputs. A single row is split within. */
 typedef struct {
     int row, end, from, to, at[5];
     ptrdiff_t a, b;
@@ -40,50 +40,52 @@ EK_KERNEL const void *ek_repeat(void *to, const void *row, int bytes, int times)
     return to;
 }
 
-/* For each row of elements: vectors of the inputs u and v, STATEMENT to make w of them. An input that stands still along
- * the row is one vector of its value, read again and again. The end of a row is a vector of its own, in buffers, so that
- * the loop has no branch and there is one of it. */
-#define EK_ROWS(NAME, T, VECTOR, LANES, OF, PARAMS, SETUP, STATEMENT)                                               \
-    EK_SHARED void NAME(const T *a, const T *b, T *y, const PARAMS *p, int part, int parts) {                       \
-        const ek_nd_t *nd = &p->nd;                                                                                 \
-        const int on_a = nd->a[5] ? (LANES) : 0, on_b = nd->b[5] ? (LANES) : 0;                                     \
-        T few_a[LANES] = {0}, few_b[LANES] = {0}, few_y[LANES];                                                     \
-        T repeated[EK_REPEATED];                                                                                    \
-        SETUP;                                                                                                      \
-        if (p->repeat > 1) b = ek_repeat(repeated, b, nd->dim[5] / p->repeat * (int)sizeof(T), p->repeat);          \
-        for (ek_walk_t r = ek_walk(nd, 64, part, parts); r.row < r.end; ek_walk_on(&r, nd)) {                       \
-            const T *pa = a + r.a + (on_a ? r.from : 0), *pb = b + r.b + (on_b ? r.from : 0);                       \
-            T *to = y + (ptrdiff_t)r.row * nd->dim[5] + r.from;                                                     \
-            if (!on_a) OF##_store(few_a, OF##_set(*pa)), pa = few_a;                                                \
-            if (!on_b) OF##_store(few_b, OF##_set(*pb)), pb = few_b;                                                \
-            for (int n = r.to - r.from; n > 0;) {                                                                   \
-                const int few = n < (LANES) ? n : 0;                                                                \
-                T *end = to;                                                                                        \
-                if (few) {                                                                                          \
-                    if (on_a) ek_copy_few(few_a, pa, n * (int)sizeof(T)), pa = few_a;                               \
-                    if (on_b) ek_copy_few(few_b, pb, n * (int)sizeof(T)), pb = few_b;                               \
-                    to = few_y, n = (LANES);                                                                        \
-                }                                                                                                   \
-                for (; n >= (LANES); n -= (LANES), pa += on_a, pb += on_b, to += (LANES)) {                         \
-                    const VECTOR u = OF##_load(pa), v = OF##_load(pb);                                              \
-                    VECTOR w;                                                                                       \
-                    STATEMENT;                                                                                      \
-                    OF##_store(to, w);                                                                              \
-                }                                                                                                   \
-                if (few) ek_copy_few(end, few_y, few * (int)sizeof(T));                                             \
-            }                                                                                                       \
-        }                                                                                                           \
+/* For each row of elements: vectors of the inputs u and v, STATEMENT to make w of them. An input
+ * that stands still along the row is one vector of its value, read again and again. The end of a
+ * row is a vector of its own, in buffers, so that the loop has no branch and there is one of it. */
+#define EK_ROWS(NAME, T, VECTOR, LANES, OF, PARAMS, SETUP, STATEMENT)                         \
+    EK_SHARED void NAME(const T *a, const T *b, T *y, const PARAMS *p, int part, int parts) { \
+        const ek_nd_t *nd = &p->nd;                                                           \
+        const int on_a = nd->a[5] ? (LANES) : 0, on_b = nd->b[5] ? (LANES) : 0;               \
+        T few_a[LANES] = {0}, few_b[LANES] = {0}, few_y[LANES];                               \
+        T repeated[EK_REPEATED];                                                              \
+        SETUP;                                                                                \
+        if (p->repeat > 1)                                                                    \
+            b = ek_repeat(repeated, b, nd->dim[5] / p->repeat * (int)sizeof(T), p->repeat);   \
+        for (ek_walk_t r = ek_walk(nd, 64, part, parts); r.row < r.end; ek_walk_on(&r, nd)) { \
+            const T *pa = a + r.a + (on_a ? r.from : 0), *pb = b + r.b + (on_b ? r.from : 0); \
+            T *to = y + (ptrdiff_t)r.row * nd->dim[5] + r.from;                               \
+            if (!on_a) OF##_store(few_a, OF##_set(*pa)), pa = few_a;                          \
+            if (!on_b) OF##_store(few_b, OF##_set(*pb)), pb = few_b;                          \
+            for (int n = r.to - r.from; n > 0;) {                                             \
+                const int few = n < (LANES) ? n : 0;                                          \
+                T *end = to;                                                                  \
+                if (few) {                                                                    \
+                    if (on_a) ek_copy_few(few_a, pa, n *(int)sizeof(T)), pa = few_a;          \
+                    if (on_b) ek_copy_few(few_b, pb, n *(int)sizeof(T)), pb = few_b;          \
+                    to = few_y, n = (LANES);                                                  \
+                }                                                                             \
+                for (; n >= (LANES); n -= (LANES), pa += on_a, pb += on_b, to += (LANES)) {   \
+                    const VECTOR u = OF##_load(pa), v = OF##_load(pb);                        \
+                    VECTOR w;                                                                 \
+                    STATEMENT;                                                                \
+                    OF##_store(to, w);                                                        \
+                }                                                                             \
+                if (few) ek_copy_few(end, few_y, few *(int)sizeof(T));                        \
+            }                                                                                 \
+        }                                                                                     \
     }
-#define EK_ROWS_S8(NAME, PARAMS, SETUP, EXPR)                                                                       \
-    EK_ROWS(NAME, int8_t, ek_vb, EK_VB, ek_vb, PARAMS,                                                              \
-            const ek_vb low = ek_vb_set(p->low); const ek_vb high = ek_vb_set(p->high); SETUP,                      \
-            w = ek_vb_min(ek_vb_max(EXPR, low), high))
-#define EK_ROWS_F32(NAME, EXPR)                                                                                     \
-    EK_ROWS(NAME, float, ek_vf, EK_VL, ek_vf, ek_binary_f32_t,                                                      \
-            const ek_vf low = ek_vf_set(p->low); const ek_vf high = ek_vf_set(p->high),                             \
-            w = ek_vf_min(ek_vf_max(EXPR, low), high))
+#define EK_ROWS_S8(NAME, PARAMS, SETUP, EXPR)                                               \
+    EK_ROWS(NAME, int8_t, ek_vb, EK_VB, ek_vb, PARAMS, const ek_vb low = ek_vb_set(p->low); \
+            const ek_vb high = ek_vb_set(p->high);                                          \
+            SETUP, w = ek_vb_min(ek_vb_max(EXPR, low), high))
+#define EK_ROWS_F32(NAME, EXPR)                                \
+    EK_ROWS(NAME, float, ek_vf, EK_VL, ek_vf, ek_binary_f32_t, \
+            const ek_vf low = ek_vf_set(p->low);               \
+            const ek_vf high = ek_vf_set(p->high), w = ek_vf_min(ek_vf_max(EXPR, low), high))
 
-/* ADD and SUB, where a scaled sum gives the same bytes for all 65,536 pairs of bytes; otherwise ek_law_s8_simd. */
+/* ADD and SUB, where a scaled sum gives the same bytes for all 65,536 pairs of bytes; otherwise
+ * ek_law_s8_simd. */
 typedef struct {
     ek_nd_t nd;
     int repeat; /* rows of b that are one of nd */
@@ -91,7 +93,8 @@ typedef struct {
     ek_scaled_sum_t sum;
 } ek_sum_s8_t;
 
-EK_ROWS_S8(ek_sum_s8_simd, ek_sum_s8_t, const ek_vsum_t sum = ek_vsum(&p->sum), ek_vb_sum(u, v, &sum))
+EK_ROWS_S8(ek_sum_s8_simd, ek_sum_s8_t, const ek_vsum_t sum = ek_vsum(&p->sum),
+           ek_vb_sum(u, v, &sum))
 
 /* As ek_add_t; sign: 1 for ADD, -1 for SUB. */
 typedef struct {
@@ -106,7 +109,8 @@ typedef struct {
 } ek_law_scales_t;
 
 EK_KERNEL ek_law_scales_t ek_law_scales(const ek_law_s8_t *p) {
-    return (ek_law_scales_t){ek_vmul(p->a_mul, p->a_shift), ek_vmul(p->b_mul, p->b_shift), ek_vmul(p->y_mul, p->y_shift)};
+    return (ek_law_scales_t){ek_vmul(p->a_mul, p->a_shift), ek_vmul(p->b_mul, p->b_shift),
+                             ek_vmul(p->y_mul, p->y_shift)};
 }
 EK_KERNEL ek_vb ek_vb_law(ek_vb u, ek_vb v, const ek_law_s8_t *p, const ek_law_scales_t *scale) {
     ek_vi a[4], b[4];
@@ -118,7 +122,8 @@ EK_KERNEL ek_vb ek_vb_law(ek_vb u, ek_vb v, const ek_law_s8_t *p, const ek_law_s
     }
     return ek_vb_narrow(a);
 }
-EK_ROWS_S8(ek_law_s8_simd, ek_law_s8_t, const ek_law_scales_t scales = ek_law_scales(p), ek_vb_law(u, v, p, &scales))
+EK_ROWS_S8(ek_law_s8_simd, ek_law_s8_t, const ek_law_scales_t scales = ek_law_scales(p),
+           ek_vb_law(u, v, p, &scales))
 
 typedef struct {
     ek_nd_t nd;
@@ -157,8 +162,8 @@ typedef struct {
 
 EK_ROWS_F32(ek_add_f32_simd, u + v)
 EK_ROWS_F32(ek_sub_f32_simd, u - v)
-EK_ROWS_F32(ek_mul_f32_simd, u * v)
-EK_ROWS(ek_prelu_f32_simd, float, ek_vf, EK_VL, ek_vf, ek_binary_f32_t, const ek_vf zero = ek_vf_set(0),
-        w = ek_vf_fma(ek_vf_min(u, zero), v, ek_vf_max(u, zero)))
+EK_ROWS_F32(ek_mul_f32_simd, u *v)
+EK_ROWS(ek_prelu_f32_simd, float, ek_vf, EK_VL, ek_vf, ek_binary_f32_t,
+        const ek_vf zero = ek_vf_set(0), w = ek_vf_fma(ek_vf_min(u, zero), v, ek_vf_max(u, zero)))
 
 #endif

@@ -14,11 +14,12 @@ EK_KERNEL ek_vf ek_lrn_scaled(ek_vf x, ek_vf sum, const ek_lrn_t *p, const int P
     return x / (half * ek_vf_sqrt(half));
 }
 
-/* Sums of squares up to this one can be computed with in floats; larger ones are left to the plain kernel. */
+/* Sums of squares up to this one can be computed with in floats; larger ones are left to the plain
+ * kernel. */
 #define EK_LRN_LARGEST 1e30f
 
-/* Each channel among `before` below it and `after` above it, EK_LRN_SIDE at most: of a few channels at a time, with zeros
- * around them all. Whether all sums were small enough. */
+/* Each channel among `before` below it and `after` above it, EK_LRN_SIDE at most: of a few channels
+ * at a time, with zeros around them all. Whether all sums were small enough. */
 enum { EK_LRN_FEW = 64, EK_LRN_SIDE = 16 };
 EK_KERNEL bool ek_lrn_row(const float *x, float *y, const ek_lrn_t *p, const int POWER) {
     ek_vf largest = ek_vf_set(0);
@@ -45,7 +46,8 @@ EK_KERNEL bool ek_lrn_row(const float *x, float *y, const ek_lrn_t *p, const int
     return true;
 }
 
-EK_SHARED void ek_lrn_f32_simd(const float *x, float *y, const ek_lrn_t *p, int power, int part, int parts) {
+EK_SHARED void ek_lrn_f32_simd(const float *x, float *y, const ek_lrn_t *p, int power, int part,
+                               int parts) {
     const ek_share_t share = ek_share(p->rows, 1, part, parts);
     for (int r = share.from; r < share.to; r++) {
         const float *row = x + (ptrdiff_t)r * p->c;

@@ -1,25 +1,28 @@
-/* Float convolutions to so few channels that a vector would be mostly empty: the products of all columns of the kernel
- * are channels of one convolution by a single column, and a result is the sum of one of each, side by side.
+/* Float convolutions to so few channels that a vector would be mostly empty: the products of all
+ * columns of the kernel are channels of one convolution by a single column, and a result is the sum
+ * of one of each, side by side.
  *
- * Strides across are 1. Weights: of the single column, panels of [kw][oc] channels, as ek_gemm_f32_simd has them. */
+ * Strides across are 1. Weights: of the single column, panels of [kw][oc] channels, as
+ * ek_gemm_f32_simd has them. */
 #ifndef EK_NARROW_CONV2D_F32_SIMD_H
 #define EK_NARROW_CONV2D_F32_SIMD_H
 #include "ek_gemm_f32_simd.h"
 
 typedef struct {
-    ek_gemm_f32_t p;           /* the single column: of the image; one row; kw * oc channels */
+    ek_gemm_f32_t p;            /* the single column: of the image; one row; kw * oc channels */
     int oh, ow, oc, kw, dw, pl; /* the result, and the kernel's columns */
-    int yx, cols;              /* floats between pixels of the result; pixels of a block */
-    int products;              /* floats of a block's */
+    int yx, cols;               /* floats between pixels of the result; pixels of a block */
+    int products;               /* floats of a block's */
     int clamps;
     float low, high;
-    ek_after_f32_fn *after;    /* what follows, or null */
+    ek_after_f32_fn *after; /* what follows, or null */
     ek_coef_t coef;
 } ek_narrow_conv2d_f32_t;
 
 /* Pixels [from, to) of a row. z: the products of pixels of the image from `first` on. */
-EK_SHARED void ek_narrow_conv2d_f32_sums(const float *z, const float *bias, float *y, const ek_narrow_conv2d_f32_t *p,
-                                         int first, int from, int to) {
+EK_SHARED void ek_narrow_conv2d_f32_sums(const float *z, const float *bias, float *y,
+                                         const ek_narrow_conv2d_f32_t *p, int first, int from,
+                                         int to) {
     const ek_vf low = ek_vf_set(p->low), high = ek_vf_set(p->high);
     const ptrdiff_t pixel = p->kw * p->oc, next = p->dw * pixel + p->oc;
     EK_ROLLED for (int ox = from; ox < to; ox++) {
@@ -35,10 +38,11 @@ EK_SHARED void ek_narrow_conv2d_f32_sums(const float *z, const float *bias, floa
     }
 }
 
-/* zeros: the bias of the products; bias: padded; z: scratch of this part alone, products, then what they need. Threads
- * share the rows. */
-EK_SHARED void ek_narrow_conv2d_f32_simd(const float *x, const float *w, const float *zeros, const float *bias, float *y,
-                                         float *z, const ek_narrow_conv2d_f32_t *p, ek_tile_f32_fn *tile,
+/* zeros: the bias of the products; bias: padded; z: scratch of this part alone, products, then what
+ * they need. Threads share the rows. */
+EK_SHARED void ek_narrow_conv2d_f32_simd(const float *x, const float *w, const float *zeros,
+                                         const float *bias, float *y, float *z,
+                                         const ek_narrow_conv2d_f32_t *p, ek_tile_f32_fn *tile,
                                          ek_tile_f32_fn *tail, int part, int parts) {
     const ek_share_t share = ek_share(p->p.n * p->oh, 1, part, parts);
     EK_ROLLED for (int row = share.from; row < share.to; row++) {
@@ -51,7 +55,9 @@ EK_SHARED void ek_narrow_conv2d_f32_simd(const float *x, const float *w, const f
             const int first = EK_MAX(from - p->pl, 0);
             q.n = 1, q.ow = EK_MIN(to - p->pl + (p->kw - 1) * p->dw, q.iw) - first;
             q.pl = -first, q.pt -= oy * q.sh;
-            if (q.ow > 0) ek_gemm_f32_simd(px, w, zeros, NULL, NULL, z, z + p->products, &q, tile, tail, 0, 1);
+            if (q.ow > 0)
+                ek_gemm_f32_simd(px, w, zeros, NULL, NULL, z, z + p->products, &q, tile, tail, 0,
+                                 1);
             ek_narrow_conv2d_f32_sums(z, bias, py, p, first, from, to);
         }
         if (p->after) ek_after_f32(p->after, py, p->yx, p->ow, p->oc, &p->coef);

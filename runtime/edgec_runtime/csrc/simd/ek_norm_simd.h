@@ -1,11 +1,12 @@
-/* Instance normalisation (ek_norm.h) by vectors, run by run of pixels, so that a run stays in the cache for all of its
- * channels. */
+/* Instance normalisation (ek_norm.h) by vectors, run by run of pixels, so that a run stays in the
+ * cache for all of its channels. */
 #ifndef EK_NORM_SIMD_H
 #define EK_NORM_SIMD_H
 #include "ek_norm.h"
 #include "ek_simd.h"
 
-/* The sums over n pixels of one vector of channels: of d, the distance from centre, and of its square. */
+/* The sums over n pixels of one vector of channels: of d, the distance from centre, and of its
+ * square. */
 typedef struct {
     ek_vf sum, square;
 } ek_norm_run_t;
@@ -24,9 +25,10 @@ EK_KERNEL ek_norm_run_t ek_norm_run(const float *x, int n, int c, ek_vf centre, 
                            (run_square[0] + run_square[1]) + (run_square[2] + run_square[3])};
 }
 
-/* Channels from..to of one image: the mean of d in `sum` and (with `square`) of its square. centre: null for zeros. */
-EK_KERNEL void ek_norm_means(const float *x, const float *centre, double *sum, double *square, ek_share_t share,
-                             const ek_norm_t *p) {
+/* Channels from..to of one image: the mean of d in `sum` and (with `square`) of its square. centre:
+ * null for zeros. */
+EK_KERNEL void ek_norm_means(const float *x, const float *centre, double *sum, double *square,
+                             ek_share_t share, const ek_norm_t *p) {
     const int squares = square != NULL;
     for (int j = share.from; j < share.to; j++) {
         sum[j] = 0;
@@ -34,10 +36,12 @@ EK_KERNEL void ek_norm_means(const float *x, const float *centre, double *sum, d
     }
     for (int i = 0; i < p->pixels; i += EK_NORM_RUN)
         for (int o = share.from; o < share.to; o += EK_VL) {
-            const int at = EK_MIN(o, share.to - EK_VL); /* the last vector overlaps the one before */
+            const int at =
+                EK_MIN(o, share.to - EK_VL); /* the last vector overlaps the one before */
             const float *from = x + (ptrdiff_t)i * p->c + at;
             const ek_vf around = squares ? ek_vf_load(centre + at) : ek_vf_set(0);
-            const ek_norm_run_t run = ek_norm_run(from, EK_MIN(EK_NORM_RUN, p->pixels - i), p->c, around, squares);
+            const ek_norm_run_t run =
+                ek_norm_run(from, EK_MIN(EK_NORM_RUN, p->pixels - i), p->c, around, squares);
             float lanes[EK_VL], lanes_square[EK_VL];
             ek_vf_store(lanes, run.sum);
             ek_vf_store(lanes_square, run.square);
@@ -55,8 +59,9 @@ typedef struct {
 } ek_norm_end_t;
 
 /* Channels from..to of one image in double, for what overflows in float, and what follows. */
-EK_SHARED void ek_norm_wide_end_f32(const float *x, const float *scale, const float *bias, const float *added, float *y,
-                                    ek_share_t share, const ek_norm_t *p, const ek_norm_end_t *end) {
+EK_SHARED void ek_norm_wide_end_f32(const float *x, const float *scale, const float *bias,
+                                    const float *added, float *y, ek_share_t share,
+                                    const ek_norm_t *p, const ek_norm_end_t *end) {
     ek_norm_wide_f32(x, scale, bias, y, share.from, share.to, p);
     for (int i = 0; i < p->pixels; i++)
         for (int j = share.from; j < share.to; j++) {
@@ -66,10 +71,11 @@ EK_SHARED void ek_norm_wide_end_f32(const float *x, const float *scale, const fl
         }
 }
 
-/* At least 16 channels, and each part has so many; one of a group has its whole group. added: as y, or null. `memory`
- * holds 2c doubles and 3c floats. */
-EK_SHARED void ek_instance_norm_f32_simd(const float *x, const float *scale, const float *bias, const float *added,
-                                         float *y, void *memory, const ek_norm_t *p, const ek_norm_end_t *end, int part,
+/* At least 16 channels, and each part has so many; one of a group has its whole group. added: as y,
+ * or null. `memory` holds 2c doubles and 3c floats. */
+EK_SHARED void ek_instance_norm_f32_simd(const float *x, const float *scale, const float *bias,
+                                         const float *added, float *y, void *memory,
+                                         const ek_norm_t *p, const ek_norm_end_t *end, int part,
                                          int parts) {
     const ek_vf low = ek_vf_set(end->low), high = ek_vf_set(end->high);
     const ek_vf low_sum = ek_vf_set(end->low_sum), high_sum = ek_vf_set(end->high_sum);
@@ -77,7 +83,8 @@ EK_SHARED void ek_instance_norm_f32_simd(const float *x, const float *scale, con
     const ek_share_t share = ek_share(c, unit, part, parts);
     double *sum = memory, *square = sum + c;
     float *centre = (float *)(square + c), *factor = centre + c, *moved = factor + c;
-    for (int b = 0; b < p->n && share.from < share.to; b++, x += (ptrdiff_t)p->pixels * c, y += (ptrdiff_t)p->pixels * c) {
+    for (int b = 0; b < p->n && share.from < share.to;
+         b++, x += (ptrdiff_t)p->pixels * c, y += (ptrdiff_t)p->pixels * c) {
         ek_norm_means(x, NULL, sum, NULL, share, p);
         for (int j = share.from; j < share.to; j++) centre[j] = (float)sum[j];
         ek_norm_means(x, centre, sum, square, share, p);
@@ -94,7 +101,8 @@ EK_SHARED void ek_instance_norm_f32_simd(const float *x, const float *scale, con
         for (int i = 0; i < p->pixels; i += EK_NORM_RUN)
             for (int o = share.from; o < share.to; o += EK_VL) {
                 const int at = EK_MIN(o, share.to - EK_VL), n = EK_MIN(EK_NORM_RUN, p->pixels - i);
-                const ek_vf m = ek_vf_load(centre + at), k = ek_vf_load(factor + at), add = ek_vf_load(moved + at);
+                const ek_vf m = ek_vf_load(centre + at), k = ek_vf_load(factor + at),
+                            add = ek_vf_load(moved + at);
                 const float *from = x + (ptrdiff_t)i * c + at;
                 float *to = y + (ptrdiff_t)i * c + at;
 #define EK_NORM_OF(X) ek_vf_min(ek_vf_max(ek_vf_fma(ek_vf_load(X) - m, k, add), low), high)
@@ -105,7 +113,8 @@ EK_SHARED void ek_instance_norm_f32_simd(const float *x, const float *scale, con
                         ek_vf_store(to, ek_vf_min(ek_vf_max(sum, low_sum), high_sum));
                     }
                 } else {
-                    for (int r = 0; r < n; r++, from += c, to += c) ek_vf_store(to, EK_NORM_OF(from));
+                    for (int r = 0; r < n; r++, from += c, to += c)
+                        ek_vf_store(to, EK_NORM_OF(from));
                 }
             }
         if (added) added += (ptrdiff_t)p->pixels * c;

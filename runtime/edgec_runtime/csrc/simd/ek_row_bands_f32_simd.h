@@ -12,8 +12,8 @@ typedef struct {
     ek_tile_f32_fn *tile, *tail;
 } ek_band_gemm_f32_t;
 
-EK_SHARED void ek_band_gemm_f32(const void *layer, const void *x, ptrdiff_t readable, const void *added, void *y,
-                                void *scratch, int pixels) {
+EK_SHARED void ek_band_gemm_f32(const void *layer, const void *x, ptrdiff_t readable,
+                                const void *added, void *y, void *scratch, int pixels) {
     const ek_band_gemm_f32_t *g = layer;
     ek_gemm_f32_t q = *g->p;
     (void)readable;
@@ -28,8 +28,8 @@ typedef struct {
     ek_dwtile_f32_fn *tile;
 } ek_band_dwconv2d_f32_t;
 
-EK_SHARED void ek_band_dwconv2d_f32(const void *layer, const void *rows, const ek_band_t *band, const void *added,
-                                    void *y, void *scratch) {
+EK_SHARED void ek_band_dwconv2d_f32(const void *layer, const void *rows, const ek_band_t *band,
+                                    const void *added, void *y, void *scratch) {
     const ek_band_dwconv2d_f32_t *d = layer;
     ek_dwconv2d_f32_t q = *d->p;
     const float *x = rows;
@@ -37,7 +37,8 @@ EK_SHARED void ek_band_dwconv2d_f32(const void *layer, const void *rows, const e
     if (!q.ring) x -= (ptrdiff_t)band->low * q.iw * q.c; /* they are the image itself */
     if (q.touch) ek_dwconv2d_f32_touch(x, y, &q, band->from, band->to, band->from == 0);
     if (!q.cols) memset(scratch, 0, (size_t)q.c * sizeof(float));
-    ek_dwconv2d_f32_rows(x, d->w, d->bias, d->slope, y, added ? (const float *)added - (float *)y : 0, scratch, &q, d->tile,
+    ek_dwconv2d_f32_rows(x, d->w, d->bias, d->slope, y,
+                         added ? (const float *)added - (float *)y : 0, scratch, &q, d->tile,
                          band->from, band->to, (ek_share_t){0, q.c});
 }
 

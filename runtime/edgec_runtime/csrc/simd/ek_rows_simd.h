@@ -32,7 +32,8 @@ EK_KERNEL void ek_softmax_short(const float *x, float *y, int rows, int n, float
 
 EK_KERNEL void ek_softmax_long(const float *x, float *y, int n, float beta) {
     ek_vf most = ek_vf_set(-INFINITY), sum = ek_vf_set(0);
-    for (int i = 0; i < n; i += EK_VL) most = ek_vf_max(most, ek_vf_load_rest(x + i, n - i, -INFINITY));
+    for (int i = 0; i < n; i += EK_VL)
+        most = ek_vf_max(most, ek_vf_load_rest(x + i, n - i, -INFINITY));
     most = ek_vf_set(ek_vf_largest(most));
     for (int i = 0; i < n; i += EK_VL) {
         const ek_vf e = ek_softmax_exp(ek_vf_load_rest(x + i, n - i, 0), most, beta);
@@ -45,7 +46,8 @@ EK_KERNEL void ek_softmax_long(const float *x, float *y, int n, float beta) {
     for (int i = 0; i < n; i++) y[i] *= scale;
 }
 
-EK_SHARED void ek_softmax_f32_simd(const float *x, float *y, int rows, int n, const ek_softmax_t *p, int part, int parts) {
+EK_SHARED void ek_softmax_f32_simd(const float *x, float *y, int rows, int n, const ek_softmax_t *p,
+                                   int part, int parts) {
     const ek_share_t share = ek_share(rows, EK_SHORT, part, parts);
     const int step = n <= EK_SHORT ? EK_VL : 1;
     for (int r = share.from; r < share.to; r += step) {
@@ -64,8 +66,9 @@ EK_SHARED void ek_mean_wide_f32(const float *base, float *y, const ek_reduce_t *
         for (int i = 0; i < p->red[0]; i++)
             for (int j = 0; j < p->red[1]; j++)
                 for (int k = 0; k < p->red[2]; k++)
-                    sum += (double)base[(ptrdiff_t)i * p->red_stride[0] + (ptrdiff_t)j * p->red_stride[1]
-                                        + (ptrdiff_t)k * p->red_stride[2] + l];
+                    sum += (double)
+                        base[(ptrdiff_t)i * p->red_stride[0] + (ptrdiff_t)j * p->red_stride[1] +
+                             (ptrdiff_t)k * p->red_stride[2] + l];
         y[l] = (float)(sum / ek_reduce_count(p));
     }
 }
@@ -78,9 +81,11 @@ EK_KERNEL bool ek_vf_all_finite(ek_vf v) {
     return true;
 }
 
-/* Means over all but the innermost axis, of which there are at least 16 elements, one after the other; the last vector
- * overlaps the one before. Runs of 256 are added up in floats, then their sums. */
-EK_SHARED void ek_mean_f32_simd(const float *x, float *y, const ek_reduce_t *p, int part, int parts) {
+/* Means over all but the innermost axis, of which there are at least 16 elements, one after the
+ * other; the last vector overlaps the one before. Runs of 256 are added up in floats, then their
+ * sums. */
+EK_SHARED void ek_mean_f32_simd(const float *x, float *y, const ek_reduce_t *p, int part,
+                                int parts) {
     enum { RUN = 256 };
     const int c = p->keep[2], step = p->red_stride[2], n = p->red[2];
     const ek_share_t share = ek_share(c, 16, part, parts);
@@ -88,17 +93,18 @@ EK_SHARED void ek_mean_f32_simd(const float *x, float *y, const ek_reduce_t *p, 
     for (int a = 0; a < p->keep[0] * p->keep[1]; a++)
         for (int o = share.from; o < share.to; o += EK_VL) {
             const int at = EK_MIN(o, c - EK_VL);
-            const float *base = x + (ptrdiff_t)(a / p->keep[1]) * p->keep_stride[0]
-                                + (ptrdiff_t)(a % p->keep[1]) * p->keep_stride[1] + at;
+            const float *base = x + (ptrdiff_t)(a / p->keep[1]) * p->keep_stride[0] +
+                                (ptrdiff_t)(a % p->keep[1]) * p->keep_stride[1] + at;
             ek_vf total = ek_vf_set(0);
             for (int i = 0; i < p->red[0] * p->red[1]; i++) {
-                const float *from = base + (ptrdiff_t)(i / p->red[1]) * p->red_stride[0]
-                                    + (ptrdiff_t)(i % p->red[1]) * p->red_stride[1];
+                const float *from = base + (ptrdiff_t)(i / p->red[1]) * p->red_stride[0] +
+                                    (ptrdiff_t)(i % p->red[1]) * p->red_stride[1];
                 for (int k = 0; k < n;) {
                     ek_vf run[4] = {ek_vf_set(0), ek_vf_set(0), ek_vf_set(0), ek_vf_set(0)};
                     const int end = EK_MIN(n, k + RUN);
                     for (; k + 4 <= end; k += 4, from += 4 * (ptrdiff_t)step) {
-                        run[0] = run[0] + ek_vf_load(from), run[1] = run[1] + ek_vf_load(from + step);
+                        run[0] = run[0] + ek_vf_load(from),
+                        run[1] = run[1] + ek_vf_load(from + step);
                         run[2] = run[2] + ek_vf_load(from + 2 * (ptrdiff_t)step);
                         run[3] = run[3] + ek_vf_load(from + 3 * (ptrdiff_t)step);
                     }

@@ -1,10 +1,10 @@
 /* Vectors of the width that the CPU has: a kernel is one text for Neon, AVX2 and AVX-512.
  *
- * ek_vf holds EK_VL floats, ek_vi as many int32. Arithmetic is written with the operators of C (+ - * & | ^ << >>), which
- * gcc and clang have for vectors; here stands what has none. ek_vh holds EK_VH int16,
- * ek_vb EK_VB int8.
- * Kernels are shared by the ops of a segment and take sizes at run time; they end in _simd, and compute the part-th of
- * `parts` shares of the result. No load or store leaves the caller's elements. */
+ * ek_vf holds EK_VL floats, ek_vi as many int32. Arithmetic is written with the operators of C (+ -
+ * * & | ^ << >>), which gcc and clang have for vectors; here stands what has none. ek_vh holds
+ * EK_VH int16, ek_vb EK_VB int8. Kernels are shared by the ops of a segment and take sizes at run
+ * time; they end in _simd, and compute the part-th of `parts` shares of the result. No load or
+ * store leaves the caller's elements. */
 #ifndef EK_SIMD_H
 #define EK_SIMD_H
 #include "ek_base.h"
@@ -21,7 +21,8 @@ EK_SHARED void ek_copy_few(void *to, const void *from, int n) {
     const char *x = from;
 #define EK_PIECE(SIZE) \
     if (n & (SIZE)) memcpy(y, x, SIZE), y += (SIZE), x += (SIZE);
-    EK_PIECE(128) EK_PIECE(64) EK_PIECE(32) EK_PIECE(16) EK_PIECE(8) EK_PIECE(4) EK_PIECE(2) EK_PIECE(1)
+    EK_PIECE(128)
+    EK_PIECE(64) EK_PIECE(32) EK_PIECE(16) EK_PIECE(8) EK_PIECE(4) EK_PIECE(2) EK_PIECE(1)
 }
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
@@ -67,8 +68,8 @@ EK_KERNEL void ek_vb_store_n(void *p, ek_vb v, int n) {
     }
 }
 
-/* The multiplier of a scale: x * mul * 2^(left - right - 31), rounded twice as ek_multiply does. Its shift is left or
- * right, `even` all ones where it is right; |x| * 2^left < 2^30. */
+/* The multiplier of a scale: x * mul * 2^(left - right - 31), rounded twice as ek_multiply does.
+ * Its shift is left or right, `even` all ones where it is right; |x| * 2^left < 2^30. */
 typedef struct {
     ek_vi mul;
     ek_vshift left, right;
@@ -77,7 +78,8 @@ typedef struct {
 
 EK_KERNEL ek_vmul_t ek_vmul(int32_t mul, int shift) {
     const int left = EK_MAX(shift, 0), right = EK_MAX(-shift, 0);
-    return (ek_vmul_t){ek_vi_set(mul), ek_vshift_left(left), ek_vshift_right(right), ek_vi_set(right ? -1 : 0)};
+    return (ek_vmul_t){ek_vi_set(mul), ek_vshift_left(left), ek_vshift_right(right),
+                       ek_vi_set(right ? -1 : 0)};
 }
 EK_KERNEL ek_vi ek_vi_multiply(ek_vi x, const ek_vmul_t *k) {
     const ek_vi high = ek_vi_high_mul(ek_vi_shift(x, k->left), k->mul);

@@ -15,11 +15,15 @@ EK_KERNEL void ek_vf_store(float *p, ek_vf v) { _mm512_storeu_ps(p, v); }
 /* The first n of a vector; masked loads and stores take no longer than others. */
 enum { EK_MASKS = 1 };
 typedef __mmask16 ek_vmask;
-EK_KERNEL ek_vmask ek_vmask_of(int n) { return (ek_vmask)(n < EK_VL ? (1u << EK_MAX(n, 0)) - 1 : 0xffff); }
+EK_KERNEL ek_vmask ek_vmask_of(int n) {
+    return (ek_vmask)(n < EK_VL ? (1u << EK_MAX(n, 0)) - 1 : 0xffff);
+}
 EK_KERNEL ek_vf ek_vf_load_some(const float *p, ek_vmask some, ek_vf rest) {
     return _mm512_mask_loadu_ps(rest, some, p);
 }
-EK_KERNEL void ek_vf_store_some(float *p, ek_vf v, ek_vmask some) { _mm512_mask_storeu_ps(p, some, v); }
+EK_KERNEL void ek_vf_store_some(float *p, ek_vf v, ek_vmask some) {
+    _mm512_mask_storeu_ps(p, some, v);
+}
 EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return _mm512_fmadd_ps(a, b, c); }
 EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return _mm512_fnmadd_ps(a, b, c); }
 EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return _mm512_max_ps(a, b); }
@@ -40,7 +44,8 @@ EK_KERNEL ek_vf ek_vf_of(ek_vi a) { return _mm512_cvtepi32_ps(EK_M(a)); }
 /* Ties away from zero; |a| < 2^30, or not a number, which becomes 0. The rest is exact. */
 EK_KERNEL ek_vi ek_vf_round(ek_vf a) {
     a = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, a, _CMP_ORD_Q), a);
-    const ek_vf whole = _mm512_roundscale_ps(a, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC), rest = a - whole;
+    const ek_vf whole = _mm512_roundscale_ps(a, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC),
+                rest = a - whole;
     return (ek_vi)_mm512_cvtps_epi32(whole) + (ek_vi)_mm512_cvttps_epi32(rest + rest);
 }
 EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) { return _mm512_div_ps(_mm512_set1_ps(1), a); }
@@ -57,7 +62,8 @@ EK_KERNEL ek_vi ek_vi_high_mul(ek_vi a, ek_vi b) {
     const __m512i odd_b = _mm512_srli_epi64(EK_M(b), 32);
     const __m512i even = _mm512_add_epi64(_mm512_mul_epi32(EK_M(a), EK_M(b)), half);
     const __m512i odd = _mm512_add_epi64(_mm512_mul_epi32(odd_a, odd_b), half);
-    return (ek_vi)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 31), _mm512_add_epi64(odd, odd));
+    return (ek_vi)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 31),
+                                          _mm512_add_epi64(odd, odd));
 }
 
 typedef __m512i ek_vb;
@@ -71,7 +77,8 @@ EK_KERNEL void ek_vb_widen(ek_vb b, ek_vi *v) { /* four vectors in order */
 }
 /* Saturates. Packing works in quarters of a register: their dwords are put in order at the end. */
 EK_KERNEL ek_vb ek_vb_narrow(const ek_vi *v) {
-    const __m512i low = _mm512_packs_epi32(EK_M(v[0]), EK_M(v[1])), high = _mm512_packs_epi32(EK_M(v[2]), EK_M(v[3]));
+    const __m512i low = _mm512_packs_epi32(EK_M(v[0]), EK_M(v[1])),
+                  high = _mm512_packs_epi32(EK_M(v[2]), EK_M(v[3]));
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
 }
@@ -80,11 +87,15 @@ EK_KERNEL ek_vb ek_vb_narrow(const ek_vi *v) {
 typedef int16_t ek_vh __attribute__((vector_size(64)));
 EK_KERNEL ek_vh ek_vh_load(const int16_t *p) { return (ek_vh)_mm512_loadu_si512(p); }
 EK_KERNEL void ek_vh_store(int16_t *p, ek_vh v) { _mm512_storeu_si512(p, (__m512i)v); }
-EK_KERNEL ek_vh ek_vh_load_s8(const int8_t *p) { return (ek_vh)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p)); }
+EK_KERNEL ek_vh ek_vh_load_s8(const int8_t *p) {
+    return (ek_vh)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p));
+}
 EK_KERNEL void ek_vh_store_s8(int8_t *p, ek_vh v) { /* saturates */
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtsepi16_epi8((__m512i)v));
 }
-EK_KERNEL ek_vi ek_vi_load_s8(const int8_t *p) { return (ek_vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+EK_KERNEL ek_vi ek_vi_load_s8(const int8_t *p) {
+    return (ek_vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
 EK_KERNEL void ek_vi_store_s8(int8_t *p, ek_vi v) { /* saturates */
     _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi32_epi8(EK_M(v)));
 }

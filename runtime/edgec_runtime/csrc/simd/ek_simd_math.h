@@ -1,5 +1,6 @@
-/* Functions of floats on vectors. Errors in units of the last place of the true result, at most: exp 2, expm1 2, log 1,
- * log1p 2, logistic 4, tanh 3, erf 4, softplus 4. What is below 2^-126 may be another number below it, or 0. */
+/* Functions of floats on vectors. Errors in units of the last place of the true result, at most:
+ * exp 2, expm1 2, log 1, log1p 2, logistic 4, tanh 3, erf 4, softplus 4. What is below 2^-126 may
+ * be another number below it, or 0. */
 #ifndef EK_SIMD_MATH_H
 #define EK_SIMD_MATH_H
 #include "ek_simd.h"
@@ -15,7 +16,8 @@ typedef struct {
 EK_KERNEL ek_vexp_t ek_vf_exp_parts(ek_vf x) {
     const float magic = 12582912; /* 1.5 * 2^23: added, it leaves a whole number in the low bits */
     const ek_vf n = ek_vf_fma(x, ek_vf_set(1.44269504f), ek_vf_set(magic)), whole = n - magic;
-    const ek_vf r = ek_vf_fnma(whole, ek_vf_set(-2.12194440e-4f), ek_vf_fnma(whole, ek_vf_set(0.693359375f), x));
+    const ek_vf r = ek_vf_fnma(whole, ek_vf_set(-2.12194440e-4f),
+                               ek_vf_fnma(whole, ek_vf_set(0.693359375f), x));
     const ek_vf low = ek_vf_fma(r, ek_vf_set(0.166665196f), ek_vf_set(0.5f)), square = r * r;
     const ek_vf high = ek_vf_fma(r, ek_vf_set(0.00836877804f), ek_vf_set(0.0416662209f));
     const ek_vf p = ek_vf_fma(ek_vf_fma(square, ek_vf_set(0.0013949736f), high), square, low);
@@ -59,7 +61,8 @@ EK_KERNEL ek_vf ek_vf_tanh(ek_vf x) {
 }
 
 EK_KERNEL ek_vf ek_vf_erf(ek_vf x) {
-    const ek_vf a = ek_vf_min(ek_vf_abs(x), ek_vf_set(3.95f)), z = ek_vf_min(a * a, ek_vf_set(0.85f));
+    const ek_vf a = ek_vf_min(ek_vf_abs(x), ek_vf_set(3.95f)),
+                z = ek_vf_min(a * a, ek_vf_set(0.85f));
     ek_vf p = ek_vf_fma(z, ek_vf_set(-0.000601303065f), ek_vf_set(0.00499792956f));
     p = ek_vf_fma(p, z, ek_vf_set(-0.0267701857f));
     p = ek_vf_fma(p, z, ek_vf_set(0.112819262f));
@@ -80,7 +83,8 @@ EK_KERNEL ek_vf ek_vf_erf(ek_vf x) {
 /* log x for normal x. */
 EK_KERNEL ek_vf ek_vf_log_near(ek_vf x) {
     const ek_vi bits = (ek_vi)x - 0x3f3504f3; /* from sqrt(1/2) */
-    const ek_vf n = ek_vf_of(bits >> 23), f = (ek_vf)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f, z = f * f;
+    const ek_vf n = ek_vf_of(bits >> 23), f = (ek_vf)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f,
+                z = f * f;
     ek_vf p = ek_vf_fma(f, ek_vf_set(-0.0787014961f), ek_vf_set(0.128856957f));
     p = ek_vf_fma(p, f, ek_vf_set(-0.131265268f));
     p = ek_vf_fma(p, f, ek_vf_set(0.141804174f));

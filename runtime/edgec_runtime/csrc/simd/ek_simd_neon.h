@@ -33,24 +33,30 @@ EK_KERNEL void ek_vf_store_some(float *p, ek_vf v, ek_vmask some) {
         vst1q_lane_f32(p, v, 0);
     }
 }
-EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return vfmaq_f32(c, a, b); } /* a * b + c */
+EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return vfmaq_f32(c, a, b); }  /* a * b + c */
 EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return vfmsq_f32(c, a, b); } /* c - a * b */
 EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return vmaxq_f32(a, b); }
 EK_KERNEL ek_vf ek_vf_min(ek_vf a, ek_vf b) { return vminq_f32(a, b); }
-/* The same with bounds of 0 and more: in the order of integers, of which the A72 compares twice as many a cycle. */
+/* The same with bounds of 0 and more: in the order of integers, of which the A72 compares twice as
+ * many a cycle. */
 EK_KERNEL ek_vf ek_vf_at_least(ek_vf a, ek_vf low) {
     return vreinterpretq_f32_s32(vmaxq_s32(vreinterpretq_s32_f32(a), vreinterpretq_s32_f32(low)));
 }
 EK_KERNEL ek_vf ek_vf_at_most(ek_vf a, ek_vf high) {
     return vreinterpretq_f32_s32(vminq_s32(vreinterpretq_s32_f32(a), vreinterpretq_s32_f32(high)));
 }
-/* From memory each time: a copy of a register would take a turn of the multipliers, a load does not. */
+/* From memory each time: a copy of a register would take a turn of the multipliers, a load does
+ * not. */
 EK_KERNEL ek_vf ek_vf_copy(const float *p) { return *(const volatile ek_vf *)p; }
 EK_KERNEL ek_vf ek_vf_sqrt(ek_vf a) { return vsqrtq_f32(a); }
 EK_KERNEL ek_vf ek_vf_abs(ek_vf a) { return vabsq_f32(a); }
 EK_KERNEL ek_vi ek_vf_less(ek_vf a, ek_vf b) { return vreinterpretq_s32_u32(vcltq_f32(a, b)); }
-EK_KERNEL ek_vf ek_vf_select(ek_vi mask, ek_vf a, ek_vf b) { return vbslq_f32(vreinterpretq_u32_s32(mask), a, b); }
-EK_KERNEL ek_vi ek_vf_round(ek_vf a) { return vcvtaq_s32_f32(a); }   /* ties away from zero; saturates; NaN: 0 */
+EK_KERNEL ek_vf ek_vf_select(ek_vi mask, ek_vf a, ek_vf b) {
+    return vbslq_f32(vreinterpretq_u32_s32(mask), a, b);
+}
+EK_KERNEL ek_vi ek_vf_round(ek_vf a) {
+    return vcvtaq_s32_f32(a);
+} /* ties away from zero; saturates; NaN: 0 */
 EK_KERNEL ek_vf ek_vf_of(ek_vi a) { return vcvtq_f32_s32(a); }
 /* 1 / a within 2 units of the last place; of an infinity 0. */
 EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) {
@@ -58,11 +64,15 @@ EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) {
     r = r * vrecpsq_f32(a, r);
     return r * vrecpsq_f32(a, r);
 }
-EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) { return vbslq_f32(vdupq_n_u32(0x80000000), sign, a); }
+EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) {
+    return vbslq_f32(vdupq_n_u32(0x80000000), sign, a);
+}
 /* Rows become columns. */
 EK_KERNEL void ek_vf_turn(ek_vf *v) {
-    const float64x2_t a = vreinterpretq_f64_f32(vtrn1q_f32(v[0], v[1])), b = vreinterpretq_f64_f32(vtrn2q_f32(v[0], v[1]));
-    const float64x2_t c = vreinterpretq_f64_f32(vtrn1q_f32(v[2], v[3])), d = vreinterpretq_f64_f32(vtrn2q_f32(v[2], v[3]));
+    const float64x2_t a = vreinterpretq_f64_f32(vtrn1q_f32(v[0], v[1])),
+                      b = vreinterpretq_f64_f32(vtrn2q_f32(v[0], v[1]));
+    const float64x2_t c = vreinterpretq_f64_f32(vtrn1q_f32(v[2], v[3])),
+                      d = vreinterpretq_f64_f32(vtrn2q_f32(v[2], v[3]));
     v[0] = vreinterpretq_f32_f64(vtrn1q_f64(a, c)), v[1] = vreinterpretq_f32_f64(vtrn1q_f64(b, d));
     v[2] = vreinterpretq_f32_f64(vtrn2q_f64(a, c)), v[3] = vreinterpretq_f32_f64(vtrn2q_f64(b, d));
 }
@@ -78,7 +88,9 @@ EK_KERNEL ek_vi ek_vi_high_mul(ek_vi a, ek_vi b) { return vqrdmulhq_s32(a, b); }
 EK_KERNEL ek_vshift ek_vshift_left(int n) { return vdupq_n_s32(n); }
 EK_KERNEL ek_vshift ek_vshift_right(int n) { return vdupq_n_s32(-n); }
 EK_KERNEL ek_vi ek_vi_shift(ek_vi a, ek_vshift left) { return vshlq_s32(a, left); }
-EK_KERNEL ek_vi ek_vi_round_shift(ek_vi a, ek_vshift right) { return vrshlq_s32(a, right); } /* ties upwards */
+EK_KERNEL ek_vi ek_vi_round_shift(ek_vi a, ek_vshift right) {
+    return vrshlq_s32(a, right);
+} /* ties upwards */
 
 typedef int8x16_t ek_vb;
 EK_KERNEL ek_vb ek_vb_set(int v) { return vdupq_n_s8((int8_t)v); }
@@ -94,7 +106,8 @@ EK_KERNEL void ek_vb_widen(ek_vb b, ek_vi *v) { /* four vectors in order */
     v[2] = vmovl_s16(vget_low_s16(high)), v[3] = vmovl_high_s16(high);
 }
 EK_KERNEL ek_vb ek_vb_narrow(const ek_vi *v) { /* saturates */
-    const int16x8_t low = vqmovn_high_s32(vqmovn_s32(v[0]), v[1]), high = vqmovn_high_s32(vqmovn_s32(v[2]), v[3]);
+    const int16x8_t low = vqmovn_high_s32(vqmovn_s32(v[0]), v[1]),
+                    high = vqmovn_high_s32(vqmovn_s32(v[2]), v[3]);
     return vqmovn_high_s16(vqmovn_s16(low), high);
 }
 
@@ -105,7 +118,9 @@ EK_KERNEL ek_vh ek_vh_load(const int16_t *p) { return vld1q_s16(p); }
 EK_KERNEL void ek_vh_store(int16_t *p, ek_vh v) { vst1q_s16(p, v); }
 EK_KERNEL ek_vh ek_vh_load_s8(const int8_t *p) { return vmovl_s8(vld1_s8(p)); }
 EK_KERNEL void ek_vh_store_s8(int8_t *p, ek_vh v) { vst1_s8(p, vqmovn_s16(v)); } /* saturates */
-EK_KERNEL ek_vh ek_vh_round(ek_vh a, ek_vh shift) { return vrshlq_s16(a, shift); } /* ties upwards */
+EK_KERNEL ek_vh ek_vh_round(ek_vh a, ek_vh shift) {
+    return vrshlq_s16(a, shift);
+} /* ties upwards */
 EK_KERNEL ek_vh ek_vh_shift_right(int n) { return vdupq_n_s16((int16_t)-n); }
 EK_KERNEL ek_vi ek_vi_load_s8(const int8_t *p) {
     int32_t four;
@@ -152,8 +167,8 @@ EK_KERNEL ek_vb ek_table_at(const ek_table_t *t, ek_vb x) { /* table[x + 128] */
     return vqtbx4q_s8(y, t->quarter[3], i - next - next - next);
 }
 
-/* a * ka + b * kb + bias, downwards to a whole number, saturated. In units of 2^-27; the low 15 bits of ka and kb and
- * the low 11 of the bias are apart. */
+/* a * ka + b * kb + bias, downwards to a whole number, saturated. In units of 2^-27; the low 15
+ * bits of ka and kb and the low 11 of the bias are apart. */
 typedef struct {
     int16x4_t k; /* high parts of ka and kb, low parts */
     int32x4_t bias, rest;
@@ -168,9 +183,12 @@ EK_KERNEL ek_vb ek_vb_sum(ek_vb a, ek_vb b, const ek_vsum_t *q) {
     for (int h = 0; h < 2; h++) { /* times 16, so that the result is the upper half of the sum */
         const int16x8_t u = h ? vshll_high_n_s8(a, 4) : vshll_n_s8(vget_low_s8(a), 4);
         const int16x8_t v = h ? vshll_high_n_s8(b, 4) : vshll_n_s8(vget_low_s8(b), 4);
-        int32x4_t low = vmlal_lane_s16(q->rest, vget_low_s16(u), q->k, 2), high = vmlal_high_lane_s16(q->rest, u, q->k, 2);
-        int32x4_t s = vmlal_lane_s16(q->bias, vget_low_s16(u), q->k, 0), t = vmlal_high_lane_s16(q->bias, u, q->k, 0);
-        low = vmlal_lane_s16(low, vget_low_s16(v), q->k, 3), high = vmlal_high_lane_s16(high, v, q->k, 3);
+        int32x4_t low = vmlal_lane_s16(q->rest, vget_low_s16(u), q->k, 2),
+                  high = vmlal_high_lane_s16(q->rest, u, q->k, 2);
+        int32x4_t s = vmlal_lane_s16(q->bias, vget_low_s16(u), q->k, 0),
+                  t = vmlal_high_lane_s16(q->bias, u, q->k, 0);
+        low = vmlal_lane_s16(low, vget_low_s16(v), q->k, 3),
+        high = vmlal_high_lane_s16(high, v, q->k, 3);
         s = vmlal_lane_s16(s, vget_low_s16(v), q->k, 1), t = vmlal_high_lane_s16(t, v, q->k, 1);
         s = vsraq_n_s32(s, low, 15), t = vsraq_n_s32(t, high, 15);
         half[h] = vuzp2q_s16(vreinterpretq_s16_s32(s), vreinterpretq_s16_s32(t));

@@ -1,7 +1,9 @@
-/* The inner part of float convolutions and matrix products: a tile of windows by channels that stays in registers.
+/* The inner part of float convolutions and matrix products: a tile of windows by channels that
+ * stays in registers.
  *
- * Weights come in panels, [panels][taps of a window][channels of a panel]: two vectors of channels, or one in the last
- * panel where that is enough. The last panel is padded with zeros, and so are bias and slopes. */
+ * Weights come in panels, [panels][taps of a window][channels of a panel]: two vectors of channels,
+ * or one in the last panel where that is enough. The last panel is padded with zeros, and so are
+ * bias and slopes. */
 #ifndef EK_TILE_F32_SIMD_H
 #define EK_TILE_F32_SIMD_H
 #include "ek_simd.h"
@@ -22,19 +24,30 @@ enum { EK_F32_ROWS = 8 };
 enum { EK_PANEL_F32 = 2 * EK_VL }; /* channels of a panel */
 
 /* What is done to a sum, in this order. */
-enum { EK_DO_LOW = 1, EK_DO_HIGH = 2, EK_DO_ADD = 4, EK_DO_LOW_SUM = 8, EK_DO_HIGH_SUM = 16, EK_DO_PRELU = 32, EK_DO_HARD_SWISH = 64 };
+enum {
+    EK_DO_LOW = 1,
+    EK_DO_HIGH = 2,
+    EK_DO_ADD = 4,
+    EK_DO_LOW_SUM = 8,
+    EK_DO_HIGH_SUM = 16,
+    EK_DO_PRELU = 32,
+    EK_DO_HARD_SWISH = 64
+};
 
-/* All that is done: whatever todo says; nothing; EK_DO_LOW, or EK_DO_LOW and EK_DO_HIGH, with bounds of 0 and more. */
+/* All that is done: whatever todo says; nothing; EK_DO_LOW, or EK_DO_LOW and EK_DO_HIGH, with
+ * bounds of 0 and more. */
 enum { EK_END_ANY, EK_END_NONE, EK_END_LOW, EK_END_BOTH };
 
-/* Reads one float of each line of n, in order. A tile reads and writes many places in turn, more than a core follows to
- * fetch ahead; memory that is beyond the caches is better fetched in one stream before. */
+/* Reads one float of each line of n, in order. A tile reads and writes many places in turn, more
+ * than a core follows to fetch ahead; memory that is beyond the caches is better fetched in one
+ * stream before. */
 EK_SHARED void ek_touch_f32(const float *x, ptrdiff_t n) {
     const volatile float *at = x;
-    EK_ROLLED for (ptrdiff_t i = 0; i < n; i += 16) (void)at[i];
+    EK_ROLLED for (ptrdiff_t i = 0; i < n; i += 16)(void) at[i];
 }
 
-/* Where a tile reads and writes; distances in floats. A window is runs_y * runs_x runs of adjacent floats. */
+/* Where a tile reads and writes; distances in floats. A window is runs_y * runs_x runs of adjacent
+ * floats. */
 typedef struct {
     int runs_y, runs_x, run;
     ptrdiff_t dy, dx, sx; /* between runs, and between windows */
@@ -44,12 +57,13 @@ typedef struct {
     const float *bias, *slope;
 } ek_tile_f32_t;
 
-/* `count` windows from x, tile after tile, by the panel w. y: the first result, added likewise: channel `o` of the bias;
- * `cols` channels are wanted. All windows of the last tile are read. */
-typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, float *y, const ek_tile_f32_t *t, int o,
-                            int count, int cols);
+/* `count` windows from x, tile after tile, by the panel w. y: the first result, added likewise:
+ * channel `o` of the bias; `cols` channels are wanted. All windows of the last tile are read. */
+typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, float *y,
+                            const ek_tile_f32_t *t, int o, int count, int cols);
 
-#define EK_EACH_F32(r, i) EK_UNROLL for (int r = 0; r < MR; r++) EK_UNROLL for (int i = 0; i < NV; i++)
+#define EK_EACH_F32(r, i) \
+    EK_UNROLL for (int r = 0; r < MR; r++) EK_UNROLL for (int i = 0; i < NV; i++)
 
 /* What is loaded after the sums of a row is not loaded before: so many registers there are not. */
 #define EK_IN_TURN_F32(REGISTERS, R) \
@@ -62,19 +76,19 @@ typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, 
 #define EK_RUN_IN_TURN_F32
 #endif
 /* The sums of one tap: x[r] times the weights of NV vectors of channels. */
-#define EK_TAP_F32(PART, X)                                                                                  \
-    {                                                                                                        \
-        ek_vf b_[2];                                                                                          \
-        EK_UNROLL for (int i = 0; i < NV; i++) b_[i] = ek_vf_load(w + i * EK_VL);                           \
-        w += NV * EK_VL;                                                                                   \
-        EK_UNROLL for (int r = 0; r < MR; r++) {                                                             \
-            EK_UNROLL for (int i = 0; i < NV; i++) acc[r * PS + (PART) % PS][i] = X;                         \
-            EK_ROW_IN_TURN_F32(r * PS + (PART) % PS)                                                         \
-        }                                                                                                    \
+#define EK_TAP_F32(PART, X)                                                          \
+    {                                                                                \
+        ek_vf b_[2];                                                                 \
+        EK_UNROLL for (int i = 0; i < NV; i++) b_[i] = ek_vf_load(w + i * EK_VL);    \
+        w += NV * EK_VL;                                                             \
+        EK_UNROLL for (int r = 0; r < MR; r++) {                                     \
+            EK_UNROLL for (int i = 0; i < NV; i++) acc[r * PS + (PART) % PS][i] = X; \
+            EK_ROW_IN_TURN_F32(r *PS + (PART) % PS)                                  \
+        }                                                                            \
     }
 /* Of the taps [FROM, FROM + 4) from x[r] + K on; of the one at J of those at K on. */
 #if defined(__aarch64__)
-#define EK_INPUTS_F32(K)  \
+#define EK_INPUTS_F32(K)   \
     ek_vf a_[EK_F32_ROWS]; \
     EK_UNROLL for (int r = 0; r < MR; r++) a_[r] = ek_vf_load(row[r] + (K));
 #define EK_LANE_F32(K, J) EK_TAP_F32(J, vfmaq_laneq_f32(acc[r * PS + (J) % PS][i], b_[i], a_[r], J))
@@ -83,13 +97,15 @@ typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, 
 #define EK_LANE_F32(K, J) \
     EK_TAP_F32(J, ek_vf_fma(b_[i], ek_vf_set(row[r][(K) + (J)]), acc[r * PS + (J) % PS][i]))
 #endif
-#define EK_TAPS_F32(K) { EK_INPUTS_F32(K) EK_LANE_F32(K, 0) EK_LANE_F32(K, 1) EK_LANE_F32(K, 2) EK_LANE_F32(K, 3) }
+#define EK_TAPS_F32(K) \
+    {EK_INPUTS_F32(K) EK_LANE_F32(K, 0) EK_LANE_F32(K, 1) EK_LANE_F32(K, 2) EK_LANE_F32(K, 3)}
 
-/* The sums of MR windows by NV vectors of channels; those of few windows are of every PS-th tap, added at the end, so
- * that no addition waits for the one before. RUN: floats of a run and SX: between windows, where the compiler may know
- * them, else 0; FLAT: whether a window is one run. */
-EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f32_t *t, int o, ek_vf acc[][2],
-                                const int MR, const int NV, const int PS, const int RUN, const int SX, const int FLAT) {
+/* The sums of MR windows by NV vectors of channels; those of few windows are of every PS-th tap,
+ * added at the end, so that no addition waits for the one before. RUN: floats of a run and SX:
+ * between windows, where the compiler may know them, else 0; FLAT: whether a window is one run. */
+EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f32_t *t, int o,
+                                ek_vf acc[][2], const int MR, const int NV, const int PS,
+                                const int RUN, const int SX, const int FLAT) {
     const float *row[EK_F32_ROWS];
     EK_UNROLL for (int r = 0; r < MR; r++) row[r] = SX ? x + r * SX : r ? row[r - 1] + t->sx : x;
     EK_UNROLL for (int i = 0; i < NV; i++) {
@@ -102,44 +118,49 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
     ptrdiff_t start = 0, at, k = 0;
     int ky = FLAT ? 1 : t->runs_y;
     if (ky) EK_ROLLED do { /* a phase of a transposed one may have no taps */
-        int kx = FLAT ? 1 : runs_x;
-        at = start;
-        EK_ROLLED do {
-            if (RUN) {
-                EK_UNROLL for (int f = 0; f < RUN / 4; f++) {
-                    EK_TAPS_F32(at + 4 * f)
-                    EK_RUN_IN_TURN_F32
+            int kx = FLAT ? 1 : runs_x;
+            at = start;
+            EK_ROLLED do {
+                if (RUN) {
+                    EK_UNROLL for (int f = 0; f < RUN / 4; f++) {
+                        EK_TAPS_F32(at + 4 * f)
+                        EK_RUN_IN_TURN_F32
+                    }
+                    if (RUN % 4 == 1) { EK_INPUTS_F32(at + RUN - 4) EK_LANE_F32(at + RUN - 4, 3) }
+                } else {
+                    int left = fours;
+                    k = at;
+                    if (left) EK_ROLLED do {
+                            EK_TAPS_F32(k) k += 4;
+                        }
+                    while (--left);
+                    if ((left = rest)) EK_ROLLED do {
+                            EK_TAP_F32(0, ek_vf_fma(b_[i], ek_vf_set(row[r][k]), acc[r * PS][i]))
+                            k++;
+                        }
+                    while (--left);
                 }
-                if (RUN % 4 == 1) { EK_INPUTS_F32(at + RUN - 4) EK_LANE_F32(at + RUN - 4, 3) }
-            } else {
-                int left = fours;
-                k = at;
-                if (left) EK_ROLLED do { EK_TAPS_F32(k) k += 4; } while (--left);
-                if ((left = rest))
-                    EK_ROLLED do {
-                        EK_TAP_F32(0, ek_vf_fma(b_[i], ek_vf_set(row[r][k]), acc[r * PS][i]))
-                        k++;
-                    } while (--left);
+                at += dx;
             }
-            at += dx;
-        } while (--kx);
-        start += dy;
-    } while (--ky);
+            while (--kx);
+            start += dy;
+        }
+    while (--ky);
     EK_UNROLL for (int j = PS / 2; j > 0; j /= 2) {
         EK_UNROLL for (int r = 0; r < MR; r++) {
             EK_UNROLL for (int s = 0; s < j; s++) {
-                EK_UNROLL for (int i = 0; i < NV; i++)
-                    acc[r * PS + s][i] = acc[r * PS + s][i] + acc[r * PS + s + j][i];
+                EK_UNROLL for (int i = 0; i < NV; i++) acc[r * PS + s][i] =
+                    acc[r * PS + s][i] + acc[r * PS + s + j][i];
             }
         }
     }
 }
 
 #define EK_SUM_F32 acc[r * PS][i]
-#define EK_BOUND_F32(STEP, EXTREME, BOUND)                                                    \
-    if (t->todo & (STEP)) {                                                                     \
-        const ek_vf bound_ = ek_vf_set(BOUND);                                                \
-        EK_EACH_F32(r, i) EK_SUM_F32 = EXTREME(EK_SUM_F32, bound_);                           \
+#define EK_BOUND_F32(STEP, EXTREME, BOUND)                          \
+    if (t->todo & (STEP)) {                                         \
+        const ek_vf bound_ = ek_vf_set(BOUND);                      \
+        EK_EACH_F32(r, i) EK_SUM_F32 = EXTREME(EK_SUM_F32, bound_); \
     }
 
 EK_KERNEL ek_vf ek_prelu_of(ek_vf v, ek_vf slope) {
@@ -162,22 +183,25 @@ EK_KERNEL void ek_part_store(float *p, ek_vf v, ek_vmask some) {
         ek_vf_store(p, v);
 }
 EK_KERNEL void ek_row_f32(float *to, const float *from, int n) {
-    EK_ROLLED for (int i = 0; i < n; i += EK_VL) ek_vf_store_n(to + i, ek_vf_load_n(from + i, n - i), n - i);
+    EK_ROLLED for (int i = 0; i < n; i += EK_VL)
+        ek_vf_store_n(to + i, ek_vf_load_n(from + i, n - i), n - i);
 }
 /* n floats of the row of a tile. */
 EK_KERNEL void ek_tile_f32_row(float *to, const float *from, int n, const int NV) {
-    EK_UNROLL for (int i = 0; i < NV; i++) ek_vf_store_n(to + i * EK_VL, ek_vf_load(from + i * EK_VL), EK_MAX(n - i * EK_VL, 0));
+    EK_UNROLL for (int i = 0; i < NV; i++)
+        ek_vf_store_n(to + i * EK_VL, ek_vf_load(from + i * EK_VL), EK_MAX(n - i * EK_VL, 0));
 }
 
 /* What follows the sums. added: of the first window, `yx` floats between windows. */
-EK_KERNEL void ek_tile_f32_finish(const float *added, ptrdiff_t yx, const ek_tile_f32_t *t, int o, ek_vf acc[][2],
-                                  const ek_vmask *some, const int MR, const int NV, const int PS) {
+EK_KERNEL void ek_tile_f32_finish(const float *added, ptrdiff_t yx, const ek_tile_f32_t *t, int o,
+                                  ek_vf acc[][2], const ek_vmask *some, const int MR, const int NV,
+                                  const int PS) {
     EK_BOUND_F32(EK_DO_LOW | EK_DO_HIGH, ek_vf_max, t->low)
     EK_BOUND_F32(EK_DO_LOW | EK_DO_HIGH, ek_vf_min, t->high)
     if (!(t->todo & ~(EK_DO_LOW | EK_DO_HIGH))) return;
-    if (t->todo & EK_DO_ADD)
-        EK_UNROLL for (int r = 0; r < MR; r++, added += yx) {
-            EK_UNROLL for (int i = 0; i < NV; i++) EK_SUM_F32 += ek_part_load(added + i * EK_VL, some[i]);
+    if (t->todo & EK_DO_ADD) EK_UNROLL for (int r = 0; r < MR; r++, added += yx) {
+            EK_UNROLL for (int i = 0; i < NV; i++) EK_SUM_F32 +=
+                ek_part_load(added + i * EK_VL, some[i]);
         }
     EK_BOUND_F32(EK_DO_LOW_SUM, ek_vf_max, t->low_sum)
     EK_BOUND_F32(EK_DO_HIGH_SUM, ek_vf_min, t->high_sum)
@@ -191,18 +215,21 @@ EK_KERNEL void ek_tile_f32_finish(const float *added, ptrdiff_t yx, const ek_til
 }
 
 /* END: EK_END_*, what todo is known to be. */
-EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, float *y, const ek_tile_f32_t *t, int o,
-                           int count, int cols, const int MR, const int NV, const int PS, const int END, const int RUN,
-                           const int SX, const int FLAT) {
+EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, float *y,
+                           const ek_tile_f32_t *t, int o, int count, int cols, const int MR,
+                           const int NV, const int PS, const int END, const int RUN, const int SX,
+                           const int FLAT) {
     const int width = NV * EK_VL, apart = END == EK_END_ANY && t->todo & EK_DO_ADD;
     ek_vmask some[2];
     EK_UNROLL for (int i = 0; i < NV; i++) some[i] = ek_vmask_of(cols - i * EK_VL);
     EK_ROLLED for (; count > 0; count -= MR) {
         ek_vf acc[EK_F32_ROWS][2];
-        float edge[EK_F32_ROWS * EK_PANEL_F32]; /* a tile that is not whole goes by way of one that is */
+        float edge[EK_F32_ROWS *
+                   EK_PANEL_F32]; /* a tile that is not whole goes by way of one that is */
         ek_tile_f32_sums(x, w, t, o, acc, MR, NV, PS, RUN, SX, FLAT);
         const ek_vf low = ek_vf_set(t->low), high = ek_vf_set(t->high);
-        if (END == EK_END_LOW || END == EK_END_BOTH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_at_least(EK_SUM_F32, low);
+        if (END == EK_END_LOW || END == EK_END_BOTH)
+            EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_at_least(EK_SUM_F32, low);
         if (END == EK_END_BOTH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_at_most(EK_SUM_F32, high);
         const int rows = EK_MIN(count, MR), whole = rows == MR && (EK_MASKS || cols == width);
         const ptrdiff_t yx = whole ? t->yx : width;
@@ -215,7 +242,8 @@ EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, f
         }
         if (EK_MASKS && cols < width) {
             EK_UNROLL for (int r = 0; r < MR; r++, to += yx) {
-                EK_UNROLL for (int i = 0; i < NV; i++) ek_part_store(to + i * EK_VL, EK_SUM_F32, some[i]);
+                EK_UNROLL for (int i = 0; i < NV; i++)
+                    ek_part_store(to + i * EK_VL, EK_SUM_F32, some[i]);
             }
         } else {
             EK_UNROLL for (int r = 0; r < MR; r++, to += yx) {
@@ -230,25 +258,27 @@ EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, f
     }
 }
 
-/* One function for each size, emitted where it is used: windows x vectors, what is done to sums (nothing: whatever todo
- * says), and what is known of the windows: 1x1 of 8 and 16 channels, and 3x3 of 3 channels with stride 2. */
-#define EK_TILE_F32(NAME, ...)                                                                              \
-    EK_SHARED void ek_tile_f32_##NAME(const float *x, const float *w, const float *added, float *y,         \
-                                      const ek_tile_f32_t *t, int o, int count, int cols) {                  \
-        ek_tile_f32(x, w, added, y, t, o, count, cols, __VA_ARGS__);                                        \
+/* One function for each size, emitted where it is used: windows x vectors, what is done to sums
+ * (nothing: whatever todo says), and what is known of the windows: 1x1 of 8 and 16 channels, and
+ * 3x3 of 3 channels with stride 2. */
+#define EK_TILE_F32(NAME, ...)                                                            \
+    EK_SHARED void ek_tile_f32_##NAME(const float *x, const float *w, const float *added, \
+                                      float *y, const ek_tile_f32_t *t, int o, int count, \
+                                      int cols) {                                         \
+        ek_tile_f32(x, w, added, y, t, o, count, cols, __VA_ARGS__);                      \
     }
-#define EK_ENDS_F32(SIZE, KNOWN, MR, NV, PS, ...)                            \
-    EK_TILE_F32(SIZE##KNOWN, MR, NV, PS, EK_END_ANY, __VA_ARGS__)            \
-    EK_TILE_F32(SIZE##_sum##KNOWN, MR, NV, PS, EK_END_NONE, __VA_ARGS__)     \
-    EK_TILE_F32(SIZE##_low##KNOWN, MR, NV, PS, EK_END_LOW, __VA_ARGS__)      \
+#define EK_ENDS_F32(SIZE, KNOWN, MR, NV, PS, ...)                        \
+    EK_TILE_F32(SIZE##KNOWN, MR, NV, PS, EK_END_ANY, __VA_ARGS__)        \
+    EK_TILE_F32(SIZE##_sum##KNOWN, MR, NV, PS, EK_END_NONE, __VA_ARGS__) \
+    EK_TILE_F32(SIZE##_low##KNOWN, MR, NV, PS, EK_END_LOW, __VA_ARGS__)  \
     EK_TILE_F32(SIZE##_both##KNOWN, MR, NV, PS, EK_END_BOTH, __VA_ARGS__)
-#define EK_KNOWN_F32(SIZE, ...)                       \
-    EK_ENDS_F32(SIZE, , __VA_ARGS__, 0, 0, 0)         \
-    EK_ENDS_F32(SIZE, _flat8, __VA_ARGS__, 8, 8, 1)   \
+#define EK_KNOWN_F32(SIZE, ...)                        \
+    EK_ENDS_F32(SIZE, , __VA_ARGS__, 0, 0, 0)          \
+    EK_ENDS_F32(SIZE, _flat8, __VA_ARGS__, 8, 8, 1)    \
     EK_ENDS_F32(SIZE, _flat16, __VA_ARGS__, 16, 16, 1) \
     EK_ENDS_F32(SIZE, _rgb2, __VA_ARGS__, 9, 6, 0)
-#define EK_TILES_F32(MR, PS)             \
-    EK_KNOWN_F32(MR##x1, MR, 1, PS)      \
+#define EK_TILES_F32(MR, PS)        \
+    EK_KNOWN_F32(MR##x1, MR, 1, PS) \
     EK_KNOWN_F32(MR##x2, MR, 2, PS)
 EK_TILES_F32(1, 4)
 EK_TILES_F32(2, 2)
@@ -265,6 +295,5 @@ EK_TILES_F32(10, 1)
 EK_TILES_F32(12, 1)
 EK_TILES_F32(14, 1)
 #endif
-
 
 #endif

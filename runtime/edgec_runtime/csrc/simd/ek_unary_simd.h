@@ -4,40 +4,42 @@
 #include "ek_simd_math.h"
 #include "ek_unary.h"
 
-/* y = STATEMENT(v) for a part of n elements of types X and Y, STEP at once. The end is a vector of its own, in buffers,
- * so that the loop has no branch and there is one of it. */
-#define EK_MAP(X, Y, STEP, STATEMENT)                                                      \
-    const ek_share_t share = ek_share(n, 64, part, parts);                                 \
-    X few_x[STEP] = {0};                                                                   \
-    Y few_y[STEP];                                                                         \
-    x += share.from, y += share.from;                                                      \
-    for (n = share.to - share.from; n > 0;) {                                              \
-        const int few = n < (STEP) ? n : 0;                                                \
-        Y *end = y;                                                                        \
-        if (few) {                                                                         \
-            ek_copy_few(few_x, x, few * (int)sizeof(X));                                   \
-            x = few_x, y = few_y, n = (STEP);                                              \
-        }                                                                                  \
-        for (; n >= (STEP); n -= (STEP), x += (STEP), y += (STEP)) { STATEMENT; }          \
-        if (few) ek_copy_few(end, few_y, few * (int)sizeof(Y));                            \
+/* y = STATEMENT(v) for a part of n elements of types X and Y, STEP at once. The end is a vector of
+ * its own, in buffers, so that the loop has no branch and there is one of it. */
+#define EK_MAP(X, Y, STEP, STATEMENT)                                             \
+    const ek_share_t share = ek_share(n, 64, part, parts);                        \
+    X few_x[STEP] = {0};                                                          \
+    Y few_y[STEP];                                                                \
+    x += share.from, y += share.from;                                             \
+    for (n = share.to - share.from; n > 0;) {                                     \
+        const int few = n < (STEP) ? n : 0;                                       \
+        Y *end = y;                                                               \
+        if (few) {                                                                \
+            ek_copy_few(few_x, x, few *(int)sizeof(X));                           \
+            x = few_x, y = few_y, n = (STEP);                                     \
+        }                                                                         \
+        for (; n >= (STEP); n -= (STEP), x += (STEP), y += (STEP)) { STATEMENT; } \
+        if (few) ek_copy_few(end, few_y, few *(int)sizeof(Y));                    \
     }
 
 /* y = EXPR of the vector v. Two vectors a turn hide the latency of long expressions. */
-#define EK_UNARY_SIMD(NAME, EXPR)                                                                       \
-    EK_KERNEL ek_vf NAME##_of(ek_vf v, const ek_coef_t *k) {                                            \
-        (void)k;                                                                                        \
-        return EXPR;                                                                                    \
-    }                                                                                                   \
-    EK_SHARED void NAME(const float *x, float *y, int n, const ek_coef_t *k, int part, int parts) {     \
-        EK_MAP(float, float, 2 * EK_VL, const ek_vf u = ek_vf_load(x); const ek_vf v = ek_vf_load(x + EK_VL); \
-               ek_vf_store(y, NAME##_of(u, k)); ek_vf_store(y + EK_VL, NAME##_of(v, k)))                \
+#define EK_UNARY_SIMD(NAME, EXPR)                                                      \
+    EK_KERNEL ek_vf NAME##_of(ek_vf v, const ek_coef_t *k) {                           \
+        (void)k;                                                                       \
+        return EXPR;                                                                   \
+    }                                                                                  \
+    EK_SHARED void NAME(const float *x, float *y, int n, const ek_coef_t *k, int part, \
+                        int parts) {                                                   \
+        EK_MAP(float, float, 2 * EK_VL, const ek_vf u = ek_vf_load(x);                 \
+               const ek_vf v = ek_vf_load(x + EK_VL); ek_vf_store(y, NAME##_of(u, k)); \
+               ek_vf_store(y + EK_VL, NAME##_of(v, k)))                                \
     }
 
 #define EK_ZERO ek_vf_set(0)
 #define EK_BETWEEN(v, low, high) ek_vf_min(ek_vf_max(v, ek_vf_set(low)), ek_vf_set(high))
 
 EK_UNARY_SIMD(ek_logistic_f32_simd, ek_vf_logistic(v))
-EK_UNARY_SIMD(ek_silu_f32_simd, v *ek_vf_logistic(v))
+EK_UNARY_SIMD(ek_silu_f32_simd, v * ek_vf_logistic(v))
 EK_UNARY_SIMD(ek_tanh_f32_simd, ek_vf_tanh(v))
 EK_UNARY_SIMD(ek_hard_swish_f32_simd, v * (EK_BETWEEN(v + 3.0f, 0, 6) * (1.0f / 6)))
 EK_UNARY_SIMD(ek_exp_f32_simd, ek_vf_exp(v))
@@ -45,11 +47,13 @@ EK_UNARY_SIMD(ek_erf_f32_simd, ek_vf_erf(v))
 EK_UNARY_SIMD(ek_softplus_f32_simd, ek_vf_softplus(v))
 EK_UNARY_SIMD(ek_gelu_f32_simd, ek_vf_fma(v * 0.5f, ek_vf_erf(v * 0.70710678f), v * 0.5f))
 EK_UNARY_SIMD(ek_gelu_tanh_f32_simd,
-              ek_vf_fma(v * 0.5f, ek_vf_tanh(ek_vf_fma(v * v * v, ek_vf_set(0.035677408f), v * 0.79788456f)), v * 0.5f))
-EK_UNARY_SIMD(ek_elu_f32_simd,
-              ek_vf_fma(ek_vf_expm1(ek_vf_min(v, EK_ZERO) * k->b), ek_vf_set(k->a), ek_vf_max(v, EK_ZERO)))
-EK_UNARY_SIMD(ek_selu_f32_simd,
-              ek_vf_fma(ek_vf_expm1(ek_vf_min(v, EK_ZERO)), ek_vf_set(k->a * k->b), ek_vf_max(v, EK_ZERO) * k->b))
+              ek_vf_fma(v * 0.5f,
+                        ek_vf_tanh(ek_vf_fma(v * v * v, ek_vf_set(0.035677408f), v * 0.79788456f)),
+                        v * 0.5f))
+EK_UNARY_SIMD(ek_elu_f32_simd, ek_vf_fma(ek_vf_expm1(ek_vf_min(v, EK_ZERO) * k->b), ek_vf_set(k->a),
+                                         ek_vf_max(v, EK_ZERO)))
+EK_UNARY_SIMD(ek_selu_f32_simd, ek_vf_fma(ek_vf_expm1(ek_vf_min(v, EK_ZERO)),
+                                          ek_vf_set(k->a * k->b), ek_vf_max(v, EK_ZERO) * k->b))
 
 /* tanh of softplus is w / (w + 2) for w = e^v (e^v + 2); above 20 it is 1. */
 EK_KERNEL ek_vf ek_vf_mish(ek_vf v) {
@@ -59,7 +63,8 @@ EK_KERNEL ek_vf ek_vf_mish(ek_vf v) {
 EK_UNARY_SIMD(ek_mish_f32_simd, ek_vf_mish(v))
 
 /* table[x + 128]; the bytes may stand for integers of either sign. */
-EK_SHARED void ek_lut_s8_simd(const void *in, void *out, int n, const int8_t *table, int part, int parts) {
+EK_SHARED void ek_lut_s8_simd(const void *in, void *out, int n, const int8_t *table, int part,
+                              int parts) {
     const int8_t *x = in;
     int8_t *y = out;
     ek_table_t t;
@@ -72,53 +77,55 @@ typedef struct {
     int flip, add, low, high;
 } ek_offset_s8_t;
 
-EK_SHARED void ek_offset_s8_simd(const void *in, void *out, int n, const ek_offset_s8_t *p, int part, int parts) {
+EK_SHARED void ek_offset_s8_simd(const void *in, void *out, int n, const ek_offset_s8_t *p,
+                                 int part, int parts) {
     const int8_t *x = in;
     int8_t *y = out;
-    const ek_vb flip = ek_vb_set(p->flip), add = ek_vb_set(p->add), low = ek_vb_set(p->low), high = ek_vb_set(p->high);
-    EK_MAP(int8_t, int8_t, EK_VB,
-           const ek_vb moved = ek_vb_add(ek_vb_load(x) ^ flip, add);
+    const ek_vb flip = ek_vb_set(p->flip), add = ek_vb_set(p->add), low = ek_vb_set(p->low),
+                high = ek_vb_set(p->high);
+    EK_MAP(int8_t, int8_t, EK_VB, const ek_vb moved = ek_vb_add(ek_vb_load(x) ^ flip, add);
            ek_vb_store(y, ek_vb_min(ek_vb_max(moved, low), high)))
 }
 
-/* real = scale * (q - zero); flip: -128 where the integers are unsigned. The product of a float and of a whole number
- * below 2^9 is exact in double, so that it is rounded once, as here. */
+/* real = scale * (q - zero); flip: -128 where the integers are unsigned. The product of a float and
+ * of a whole number below 2^9 is exact in double, so that it is rounded once, as here. */
 typedef struct {
     float scale;
     int zero, flip;
 } ek_affine_s8_t;
 
-EK_SHARED void ek_dequantize_simd(const void *in, float *y, int n, const ek_affine_s8_t *p, int part, int parts) {
+EK_SHARED void ek_dequantize_simd(const void *in, float *y, int n, const ek_affine_s8_t *p,
+                                  int part, int parts) {
     const int8_t *x = in;
     const ek_vb flip = ek_vb_set(p->flip);
     const ek_vi zero = ek_vi_set(p->zero + p->flip);
-    EK_MAP(int8_t, float, EK_VB,
-           ek_vi v[4]; ek_vb_widen(ek_vb_load(x) ^ flip, v);
+    EK_MAP(int8_t, float, EK_VB, ek_vi v[4]; ek_vb_widen(ek_vb_load(x) ^ flip, v);
            for (int i = 0; i < 4; i++) ek_vf_store(y + i * EK_VL, ek_vf_of(v[i] - zero) * p->scale))
 }
 
-/* x / scale, correctly rounded, of |x| <= 512 * scale: the reciprocal's product, corrected twice by its exact remainder
- * (Markstein, IBM J. Res. Dev. 34, 1990). Below the normal numbers the last place may differ. */
+/* x / scale, correctly rounded, of |x| <= 512 * scale: the reciprocal's product, corrected twice by
+ * its exact remainder (Markstein, IBM J. Res. Dev. 34, 1990). Below the normal numbers the last
+ * place may differ. */
 EK_KERNEL ek_vf ek_vf_quotient(ek_vf x, ek_vf scale, ek_vf reciprocal) {
     ek_vf q = x * reciprocal;
     q = ek_vf_fma(ek_vf_fnma(q, scale, x), reciprocal, q);
     return ek_vf_fma(ek_vf_fnma(q, scale, x), reciprocal, q);
 }
 
-/* What is 512 steps from zero saturates, wherever the zero point lies; what is not a number becomes the zero point: of
- * two of which one is none, x86 takes the second. */
-EK_SHARED void ek_quantize_simd(const float *x, void *out, int n, const ek_affine_s8_t *p, int part, int parts) {
+/* What is 512 steps from zero saturates, wherever the zero point lies; what is not a number becomes
+ * the zero point: of two of which one is none, x86 takes the second. */
+EK_SHARED void ek_quantize_simd(const float *x, void *out, int n, const ek_affine_s8_t *p, int part,
+                                int parts) {
     int8_t *y = out;
     const ek_vb flip = ek_vb_set(p->flip);
     const ek_vi zero = ek_vi_set(p->zero + p->flip);
-    const ek_vf scale = ek_vf_set(p->scale), reciprocal = ek_vf_set(1 / p->scale), bound = ek_vf_set(512 * p->scale);
-    EK_MAP(float, int8_t, EK_VB,
-           ek_vi v[4];
-           for (int i = 0; i < 4; i++) {
-               const ek_vf near = ek_vf_min(bound, ek_vf_max(-bound, ek_vf_load(x + i * EK_VL)));
-               v[i] = ek_vf_round(ek_vf_quotient(near, scale, reciprocal)) + zero;
-           }
-           ek_vb_store(y, ek_vb_narrow(v) ^ flip))
+    const ek_vf scale = ek_vf_set(p->scale), reciprocal = ek_vf_set(1 / p->scale),
+                bound = ek_vf_set(512 * p->scale);
+    EK_MAP(
+        float, int8_t, EK_VB, ek_vi v[4]; for (int i = 0; i < 4; i++) {
+            const ek_vf near = ek_vf_min(bound, ek_vf_max(-bound, ek_vf_load(x + i * EK_VL)));
+            v[i] = ek_vf_round(ek_vf_quotient(near, scale, reciprocal)) + zero;
+        } ek_vb_store(y, ek_vb_narrow(v) ^ flip))
 }
 
 #endif
