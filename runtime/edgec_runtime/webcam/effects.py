@@ -73,6 +73,8 @@ class Painter:
             max(2, round(min(box[2], frame.shape[1]))),
             max(2, round(min(box[3], frame.shape[0]))),
         )
+
+        # The fit costs by its pixels, so it is done in the size of the mask.
         mask = sample(_certain(segments), box, size)
         return self._fitted(self._guide(frame, size), mask, radius, smooth, frame)
 
@@ -88,6 +90,8 @@ class Painter:
         """
         if self._painting is not None:
             return self._painting.matte(guide, plane, radius, smooth, frame)
+
+        # A guided filter: the plane is a * luma + b in each window.
         a, b = _fit(guide, plane, radius, smooth)
         whole = (0.0, 0.0, float(guide.shape[1]), float(guide.shape[0]))
         slope, more = (
@@ -109,6 +113,8 @@ class Painter:
             or small.shape[1] > part.shape[1]
         ):
             return picture.of_frame(self.resized)
+
+        # Each colour is fitted to the luma of the frame, whose lines it then has.
         guide = self._guide(part, (small.shape[1], small.shape[0]))
         planes = [small[..., c] * np.float32(1 / 255) for c in range(3)]
         return np.stack(
@@ -129,6 +135,8 @@ class Painter:
         height, width = frame.shape[:2]
         factor = max(1.0, width * strength / 2)
         size = max(2, round(width / factor)), max(2, round(height / factor))
+
+        # A blur in a small picture is one of a large radius, and costs little.
         small: Array = self.resized(frame, size, "area").astype(np.float32)
         weight = np.ones(small.shape[:2], np.float32)
         if segments is not None:
@@ -140,6 +148,8 @@ class Painter:
                 0,
                 1,
             )
+
+        # Weights go through the same filter, so that the mean leaves the mask out.
         soft = small * weight[..., None]
         weight = weight[..., None]
         for _ in range(2):  # without it, the small picture's pixels are seen
@@ -185,6 +195,7 @@ class Painter:
             )
             raise InputError(what, hint="edgec_runtime.read_photo gives one")
         height, width = picture.shape[:2]
+
         ratio = min(width / size[0], height / size[1])
         part = size[0] * ratio, size[1] * ratio
         return resize(
@@ -199,6 +210,8 @@ class Painter:
         if self._painting is not None:
             return self._painting.blend(front, back, alpha)
         a = alpha[..., None].astype(np.int32)
+
+        # Rounded division by 255, as csrc/ek_matte.h has it.
         v: Array = front * a + back * (255 - a) + 128
         return np.asarray((v + (v >> 8)) >> 8, np.uint8)
 
@@ -211,6 +224,7 @@ class Painter:
 
 def _softer(x: Array) -> Array:
     for axis in (0, 1):
+        # Weights of 1/4, 1/2, 1/4; at the border the element itself stands in.
         at = np.arange(x.shape[axis])
         x = (
             x / 2

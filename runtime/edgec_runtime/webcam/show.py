@@ -99,6 +99,7 @@ class Show:
     def __iter__(self) -> Iterator[ShownFrame]:
         """All pictures until the source ends, or `stop`."""
         while not self._stopped:
+            # A switch ends the stream of the old bundle, and the source goes on.
             choice = self.choice
             program = _Program(
                 self.bundles[choice.bundle], choice.effect, self.smooth, self.tpu
@@ -115,6 +116,7 @@ class Show:
 
     def _shown(self, shot: Shot) -> ShownFrame:
         self._count += 1
+
         result, after = shot.value
         with self._lock:
             self._picture = ShownFrame(self._count, shot.source.rgb(), after, result)
@@ -127,6 +129,7 @@ class Show:
         while not self._stopped:
             for frame in self.source.frames():
                 if self._pace:
+                    # After a pause it is at most a second late, and does not race to catch up.
                     due = max(due + 1 / self.source.fps, time.monotonic() - 1)
                     time.sleep(max(0.0, due - time.monotonic()))
                 yield frame

@@ -163,6 +163,7 @@ def moving(
     for i in range(frames):
         turn = 2 * math.pi * i / frames
         zoom = most * (0.8 - 0.2 * math.cos(turn))
+
         w = size[0] * zoom
         h = size[1] * zoom
         left = (width - w) * (0.5 + 0.5 * math.sin(turn))
@@ -193,6 +194,8 @@ def _capture(cv2: Any, text: str) -> Any:
     if not capture.isOpened():
         capture.release()
         return None
+
+    # Buffered frames would be old when they are read.
     capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)
     return capture
 
@@ -257,6 +260,7 @@ def _camera_of(text: str) -> Callable[[], Union[Camera, PiCamera]]:
                 "fps a number"
             )
             raise InputError(f'"{value}" is no {name} of a camera', "--source", hint)
+
     width, _, height = asked.get("size", "").partition("x")
     size = (int(width), int(height)) if width else None
     rate = float(asked["fps"]) if "fps" in asked else None

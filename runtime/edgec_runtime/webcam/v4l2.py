@@ -192,6 +192,7 @@ class _Device:
                 hint = "sudo usermod -aG video $USER"
             raise DeviceError(f"cannot open {path}: {e.strerror}", hint=hint) from e
         try:
+            # A node's own capabilities, where the driver tells them apart from the device's.
             found = self.ask(_QUERYCAP, _Capability())
             if found.capabilities & _CAP_DEVICE:
                 self.can = found.device
@@ -335,6 +336,8 @@ class Camera:
         JPEG only if a library here can decode it.
         """
         jpegs = [f for f in wanted if FORMATS[f] == "jpeg"]
+
+        # Uncompressed frames cost no time to decode, but USB 2 carries few of them.
         plain = [f for f in wanted if f not in jpegs]
         self._set((plain or jpegs)[0], size, rate)
         if plain and jpegs and self.rate < min(ENOUGH, rate) and _decodes():
@@ -378,11 +381,14 @@ class Camera:
             left = until - time.monotonic()
             if left <= 0:
                 raise TimeoutError(errno.ETIMEDOUT, f"no frame in {SILENT_S:g} s")
+
             select.select([self._device.fd], [], [], left)
             try:
                 buffer = self._device.ask(_DQBUF, self._device.buffer())
             except BlockingIOError:
                 continue
+
+            # A copy, since the driver fills the buffer again.
             data = np.frombuffer(self._device.buffers[buffer.index], np.uint8)[
                 : buffer.used
             ].copy()
@@ -402,6 +408,7 @@ class Camera:
         rows = data[: self._bytes()].reshape(-1, stride)
         if self.format == "nv12":
             return CameraFrame("nv12", (rows[:height, :width], rows[height:, :width]))
+
         channels = {"yuyv": 2, "gray": 1}.get(self.format, 3)
         pixels = rows[:, : width * channels]
         return CameraFrame(
