@@ -64,7 +64,7 @@ def _with_inputs(sample: Sample) -> tuple[Graph, dict[str, Array]]:
 
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", on())
-def test_samples_agree_with_the_law(name: str) -> None:
+def test_samples_agree_with_the_reference(name: str) -> None:
     pairs = [
         (graph, x)
         for graph, x in map(_with_inputs, _samples())
