@@ -81,7 +81,7 @@ def test_samples_agree_with_the_reference(name: str) -> None:
 
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", on())
-def test_extreme_inputs_agree_with_the_law(name: str) -> None:
+def test_extreme_inputs_agree_with_the_reference(name: str) -> None:
     """Each sample has one kind of extreme inputs, in turn; norms, whose sums are the
     hardest, have all.
     """
