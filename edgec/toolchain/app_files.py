@@ -26,6 +26,7 @@ def app_files(
         link: flags of the linker beside libm
     """
     files = sorted(names)
+    # Warnings are errors for edgec only: another compiler may have other warnings.
     common = [*CODE_FLAGS, _cpu_option(mcpu), "-DEK_PROGRAM"]
     file_flags = {name: flags[name] for name in files if flags.get(name)}
     return {
@@ -36,6 +37,7 @@ def app_files(
 
 def _cpu_option(mcpu: str) -> str:
     """Return the option of gcc and clang for zig's name of a CPU."""
+    # zig has underscores for dashes; "x86_64" itself is "x86-64" for gcc.
     name = mcpu.replace("x86_64", "x86-64").replace("_", "-")
     return f"-march={name}" if name.startswith("x86") else f"-mcpu={name}"
 
@@ -75,6 +77,7 @@ def _make(
     link: Sequence[str],
 ) -> str:
     """Return the model.mk."""
+    # Names without a folder: the objects lie where the including file builds.
     objects = [_object_name(name) for name in files]
     variables = []
     for name, flags in file_flags.items():

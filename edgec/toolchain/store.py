@@ -28,6 +28,7 @@ class Store:
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder = folder
         self._limit = limit
+        # Its files are executed, so nobody else may write them.
         only_ours(folder)
 
     def get(self, key: str) -> bytes | None:
@@ -54,6 +55,7 @@ class Store:
             handle, temporary = tempfile.mkstemp(dir=self._folder, suffix=".part")
             with os.fdopen(handle, "wb") as f:
                 f.write(_sum(key, data) + data)
+            # Writers of the same key have the same bytes: the last one may win.
             os.replace(temporary, path)
         except OSError:
             if temporary is not None:
@@ -71,6 +73,7 @@ class Store:
             files.append((info.st_mtime_ns, info.st_size, entry.path))
 
         total = sum(size for _, size, _ in files)
+        # Oldest use first.
         for _, size, path in sorted(files):
             if total <= self._limit:
                 break
@@ -78,11 +81,14 @@ class Store:
             total -= size
 
     def _path(self, key: str) -> Path:
+        """Return the file of a key."""
         assert _KEY.fullmatch(key)
         return self._folder / key
 
 
 def _sum(key: str, data: bytes) -> bytes:
+    """Return the checksum of a file."""
+    # With the key, so that a file renamed to another key counts as damaged.
     return hashlib.sha256(key.encode() + data).digest()
 
 

@@ -123,6 +123,7 @@ class Emulated(Device):
             emulator = _emulator(target)
         except ToolError as e:
             return f"{e.what} ({e.hint})"
+        # Old versions of QEMU lack newer cores, and would only say so in the run.
         known = subprocess.run(
             [emulator, "-cpu", "help"], capture_output=True, text=True, check=False
         ).stdout
@@ -146,6 +147,7 @@ class Emulated(Device):
             "of its parts, not measured."
         ]
         say(f"{bundle.manifest.name} on {self.url}: counting one inference")
+        # Without a compiler for the plugin, segments on the Edge TPU have estimates still.
         counts: Counts | None = None
         try:
             plugin = block_count_plugin()
@@ -154,6 +156,7 @@ class Emulated(Device):
         else:
             counts = self.counts(bundle, plugin, plan.threads)
         segments, between = estimated(bundle, self.board, counts)
+        # The gain by threads is worth a note only against one thread.
         if counts is not None and plan.threads > 1:
             say(
                 f"{bundle.manifest.name} on {self.url}: counting one inference on one core"
@@ -174,6 +177,7 @@ class Emulated(Device):
         With threads, they are counted by part of an op too.
         """
         with temporary_folder("device") as folder:
+            # One inference is enough: the same instructions run every time.
             out = folder / "counts"
             option = plugin_option(plugin, out, self.board.caches)
             options = (

@@ -92,6 +92,7 @@ def _segment(name: str, source: bytes, answer: Answer) -> CompiledSegment:
     except ValueError as e:
         problem = f"{PROGRAM} wrote a file for {name} that cannot be used: {e}"
         return CompiledSegment(name, None, log, problem)
+    # Several pieces would run one after the other, with transfers between them.
     if log.whole and not file.left and file.pieces == 1:
         return CompiledSegment(name, data, log, None, file)
     problem = f"{PROGRAM} left on the CPU, of {name}: {_left(file, log)}"
@@ -119,6 +120,7 @@ def _sound(data: bytes, source: bytes) -> Outline:
         raise ValueError(
             "its inputs and outputs are not those of the file that was given"
         )
+    # An operator changed on the way could give other results without a trace.
     known = {(op.opcode, op.outputs) for op in original.operators}
     for op in file.left:
         if (op.opcode, op.outputs) not in known:

@@ -72,6 +72,7 @@ class LocalRunner:
             for name, data in models.items():
                 (folder / f"{name}.tflite").write_bytes(data)
             command = [self._program, *arguments(models)]
+            # The program writes beside its input, with names of its own.
             text = run_group(command, folder, self._timeout)
             files = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
             return answer(text, models, files)
@@ -90,6 +91,7 @@ def answer(text: str, models: Iterable[str], files: Mapping[str, bytes]) -> Answ
     """Return the answer of a call from its output and its files, by file name."""
     compiled = {}
     for name in models:
+        # Versions differ in what they print and what they write only to the .log file.
         log = files.get(f"{name}_edgetpu.log", b"")
         text += "\n" + log.decode("utf-8", "replace")
         file = f"{name}_edgetpu.tflite"

@@ -68,6 +68,7 @@ class SshRunner:
             host = ""
             user = None
             port = None
+        # A host or user that begins with a dash would be an option of ssh.
         if not _NAME.fullmatch(host) or (
             user is not None and not _NAME.fullmatch(user)
         ):
@@ -104,6 +105,7 @@ class SshRunner:
 
         Raises ToolError without a result.
         """
+        # The other machine stops the program itself: this limit is for a dead connection.
         timeout = self._timeout + CONNECT_S + GRACE_S
         try:
             process = subprocess.Popen(
@@ -162,6 +164,7 @@ class SshRunner:
         try:
             with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
                 for member in archive:
+                    # Nothing is written to this disk, so no name can do harm.
                     content = archive.extractfile(member) if member.isfile() else None
                     if content is not None:
                         name = member.name.removeprefix("./")
@@ -181,6 +184,7 @@ def _script(program: str, models: Iterable[str], timeout: float) -> str:
     """
     p = shlex.quote(program)
     limit = f"{timeout:g}"
+    # Login shells differ, and sh is everywhere. `timeout` is missing on some systems.
     lines = [
         f"command -v {p} >/dev/null 2>&1 || exit {_MISSING}",
         "d=$(mktemp -d) || exit 1; trap 'rm -rf \"$d\"' EXIT; "
