@@ -27,6 +27,7 @@ def app_files(
     """
     files = sorted(names)
     common = [*CODE_FLAGS, _cpu_option(mcpu), "-DEK_PROGRAM"]
+    # In the order of the names, so that the same model gives the same bytes.
     file_flags = {name: flags[name] for name in files if flags.get(name)}
     return {
         "CMakeLists.txt": _cmake(files, common, file_flags, link),
@@ -36,6 +37,7 @@ def app_files(
 
 def _cpu_option(mcpu: str) -> str:
     """Return the option of gcc and clang for zig's name of a CPU."""
+    # zig writes x86_64_v3 and cortex_a53; gcc and clang write x86-64-v3 and cortex-a53.
     name = mcpu.replace("x86_64", "x86-64").replace("_", "-")
     return f"-march={name}" if name.startswith("x86") else f"-mcpu={name}"
 
@@ -50,6 +52,8 @@ def _cmake(
     properties = []
     for name, flags in file_flags.items():
         options = ";".join(flags)
+        # Flags of one core among several stay with its files: the other cores may lack
+        # its instructions.
         properties.append(
             f'set_source_files_properties({name} PROPERTIES COMPILE_OPTIONS "{options}")'
         )

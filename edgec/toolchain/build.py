@@ -167,6 +167,7 @@ class _Target:
         kind_flags = self._cc.library if library else self._cc.program
         flags = [*self._cc.command, *kind_flags, *extra]
 
+        # Digests, not the objects themselves: a key is made from JSON text.
         digests = [hashlib.sha256(data).hexdigest() for data in parts.values()]
         key = self._key(name, flags, *digests)
 

@@ -115,6 +115,7 @@ class Compiler:
         result = subprocess.run(
             [*self.command, "--version"], capture_output=True, text=True
         )
+        # gcc and clang print a license below the first line.
         lines = result.stdout.splitlines()
         return lines[0] if lines else self.command[0]
 
@@ -137,6 +138,7 @@ class Compiler:
         self, objects: Sequence[Path], output: Path, extra: Sequence[str] = ()
     ) -> None:
         """Link a shared library that needs only the C library."""
+        # Without a soname, programs that link it would remember the path of this build.
         name = f"-Wl,-soname,{output.name}"
         flags = [*self.library, "-shared", name]
         self._run(flags, objects, output, output.name, ["-lm", "-s", *extra])

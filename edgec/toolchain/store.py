@@ -54,8 +54,11 @@ class Store:
             handle, temporary = tempfile.mkstemp(dir=self._folder, suffix=".part")
             with os.fdopen(handle, "wb") as f:
                 f.write(_sum(key, data) + data)
+            # Atomic within a folder, so that processes that write the same key do no
+            # harm.
             os.replace(temporary, path)
         except OSError:
+            # A part that was written takes room, and is never read.
             if temporary is not None:
                 _remove(Path(temporary))
 
@@ -71,6 +74,7 @@ class Store:
             files.append((info.st_mtime_ns, info.st_size, entry.path))
 
         total = sum(size for _, size, _ in files)
+        # By the time of the last use, which `get` renews.
         for _, size, path in sorted(files):
             if total <= self._limit:
                 break

@@ -123,6 +123,7 @@ class Emulated(Device):
             emulator = _emulator(target)
         except ToolError as e:
             return f"{e.what} ({e.hint})"
+        # An old QEMU emulates the architecture, but not every CPU of it.
         known = subprocess.run(
             [emulator, "-cpu", "help"], capture_output=True, text=True, check=False
         ).stdout
@@ -158,6 +159,7 @@ class Emulated(Device):
             say(
                 f"{bundle.manifest.name} on {self.url}: counting one inference on one core"
             )
+            # Counted once more, since one core runs other code than a part of several.
             alone, alone_between = estimated(
                 bundle, self.board, self.counts(bundle, plugin)
             )
@@ -176,6 +178,8 @@ class Emulated(Device):
         with temporary_folder("device") as folder:
             out = folder / "counts"
             option = plugin_option(plugin, out, self.board.caches)
+            # In turn, since instructions of parts that run at the same time could not
+            # be told apart.
             options = (
                 "--runs",
                 "0",
@@ -215,6 +219,8 @@ class Emulated(Device):
         files = []
         for i, array in enumerate(arrays):
             file = f"input{i}.npy"
+            # ascontiguousarray makes a scalar one-dimensional, so its shape is
+            # restored.
             np.save(folder / file, np.ascontiguousarray(array).reshape(array.shape))
             files.append(file)
         command = [
@@ -253,6 +259,7 @@ class Emulated(Device):
         if result.returncode == 0:
             return
         message = (result.stderr or result.stdout).strip().replace("\n", "; ")[-400:]
+        # QEMU dies of the guest's own signal, or ends with a shell's number for it.
         if result.returncode in (-signal.SIGILL, 128 + signal.SIGILL):
             raise DeviceError(
                 f"the program uses an instruction that the CPU of {self.board.name} lacks",
@@ -298,6 +305,7 @@ def _cores(threads: int, ms: float, alone: float) -> str:
 
 def _emulator(target: ArchTarget) -> str:
     """Return the path of a target's emulator; raises ToolError without it."""
+    # Debian's qemu-user-static adds the suffix.
     for name in (target.qemu, f"{target.qemu}-static"):
         path = shutil.which(name)
         if path:

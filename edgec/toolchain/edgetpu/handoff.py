@@ -185,6 +185,7 @@ class HandOff:
 
     def _call_of(self, models: Mapping[str, bytes]) -> Call | None:
         """Return the call of the same models in the same order, or None."""
+        # The order counts too: on-chip memory goes to the first models of a call.
         hashes = list(_hashes(models).items())
         for call in self._calls:
             if list(call.models.items()) == hashes:
@@ -197,6 +198,7 @@ class HandOff:
         The latter are for the case that the first call fails.
         """
         self._folder.mkdir(exist_ok=True)
+        # First, since the other calls name it as the one that makes them unnecessary.
         together = self._write(models, None)
         if len(models) > 1:
             for name, data in models.items():
@@ -277,6 +279,8 @@ def _compiled(folder: Path) -> dict[str, bytes]:
     """Return the files that the program wrote for a call, by name."""
     files = {}
     for path in folder.iterdir():
+        # The folder also holds the models themselves and what a person may have put
+        # there.
         if path.is_file() and "_edgetpu." in path.name:
             files[path.name] = given(path, MAX_MODEL_BYTES)
     return files
@@ -315,6 +319,7 @@ def _read_state(path: Path) -> _State:
         raise InputError(f"{path} cannot be read: {e.strerror}", str(path), hint) from e
 
     raw = from_json(data, dict[str, Any], str(path), str(path), hint)
+    # Before the schema: a damaged file must not be blamed on another version.
     if raw.pop("sha256", None) != _digest(raw):
         raise InputError(f"{path} was changed", str(path), hint)
     if raw.get("schema") != SCHEMA:

@@ -90,6 +90,8 @@ def answer(text: str, models: Iterable[str], files: Mapping[str, bytes]) -> Answ
     """Return the answer of a call from its output and its files, by file name."""
     compiled = {}
     for name in models:
+        # Behind the printed text: where both tell a value, `parse_logs` takes the later
+        # one.
         log = files.get(f"{name}_edgetpu.log", b"")
         text += "\n" + log.decode("utf-8", "replace")
         file = f"{name}_edgetpu.tflite"
@@ -129,6 +131,7 @@ def run_group(command: Sequence[str], cwd: Path, timeout: float) -> str:
     except BaseException:
         kill_group(process)
         raise
+    # Without any text there would be no reason to show; a crash prints nothing.
     if process.returncode and not text.strip():
         return f"it ended with exit code {process.returncode}\n"
     return text
@@ -138,4 +141,5 @@ def kill_group(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None
     """Kill a process that leads its own group, with all processes of the group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    # It reaps the process and closes the pipes.
     process.communicate()

@@ -43,4 +43,5 @@ def runner_for(where: str | None, recipe: Mapping[str, Any]) -> Runner | None:
             "--edgetpu-compiler",
             f"give {FORMS}; the program is {PROGRAM}",
         )
+    # It runs in a temporary folder, where a relative path would name another file.
     return LocalRunner(os.path.abspath(path))
