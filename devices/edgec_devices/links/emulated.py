@@ -159,7 +159,7 @@ class Emulated(Device):
             say(
                 f"{bundle.manifest.name} on {self.url}: counting one inference on one core"
             )
-            # Counted once more, since one core runs other code than a part of several.
+            # The figure for one core stands beside it, and needs counts without parts.
             alone, alone_between = estimated(
                 bundle, self.board, self.counts(bundle, plugin)
             )

@@ -156,7 +156,7 @@ class SshStream(PipeStream):
         The socket is in a folder that only this user may enter.
         """
         name = secrets.token_hex(16)
-        # Otherwise ssh would go on without the page, with a warning only.
+        # ssh would go on without the page, unless it is told to exit.
         self._forward = [
             "-L",
             f"127.0.0.1:{port}:{page_socket(name)}",
