@@ -161,6 +161,7 @@ def _indices(label: str, names: Sequence[str], index: Mapping[str, int]) -> str:
 
 def _segment(s: SegmentEntry, threads: int) -> str:
     """Return the entry of a segment in the table."""
+    # A model for one thread has no such function, and needs no library of threads.
     run_on = "NULL" if threads == 1 else f"edgec_{s.name}_run_on"
     return (
         f'    {{"{s.name}", "{s.place}", {len(s.inputs)}, {len(s.outputs)}, '
@@ -183,6 +184,7 @@ def _buffers(
     # accesses that leave an arena.
     parts.append("#ifdef EK_ARENAS_APART\n#define SCRATCH(segment) segment##_arena\n")
     for segment in segments:
+        # C has no arrays without elements.
         size = max(1, segment.arena)
         parts.append(f"EK_ARENA {segment.name}_arena[{size}];\n")
 

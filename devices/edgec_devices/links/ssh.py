@@ -138,6 +138,7 @@ class SshStream(PipeStream):
         self._host = host
         self._user = user
         self._port = port
+        # Where nobody is at a terminal, a question would wait for ever.
         self._batch = not (ask and sys.stdin.isatty())
         self._stage = STAGES[0][1]
         self._forward: list[str] = []
@@ -155,6 +156,7 @@ class SshStream(PipeStream):
         The socket is in a folder that only this user may enter.
         """
         name = secrets.token_hex(16)
+        # ssh would go on without the page, unless it is told to exit.
         self._forward = [
             "-L",
             f"127.0.0.1:{port}:{page_socket(name)}",
@@ -227,6 +229,7 @@ class SshStream(PipeStream):
                 at=self.url,
                 hint="sudo apt-get install openssh-client",
             )
+        # 255 is ssh's own failure; other codes come from the command on the device.
         if status == 255 and UNKNOWN_HOST in said:
             return InputError(
                 f"there is no host {self._host}",

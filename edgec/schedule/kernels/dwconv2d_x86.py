@@ -300,7 +300,10 @@ def _window_columns(weights: Array) -> Array:
     zeros = np.zeros_like(rows[:1])
     first = np.concatenate([rows, zeros])
     second = np.concatenate([zeros, rows])
-    return np.stack([first, second]).transpose(0, 2, 1, 3).reshape(24, -1)
+
+    # [row of windows, column, row of the image, channel]
+    columns = np.stack([first, second]).transpose(0, 2, 1, 3)
+    return columns.reshape(24, -1)
 
 
 def _variant(isa: Isa, of: Kernel) -> Variant:

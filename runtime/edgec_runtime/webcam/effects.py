@@ -94,6 +94,8 @@ class Painter:
         # A guided filter: the plane is a * luma + b in each window.
         a, b = _fit(guide, plane, radius, smooth)
         whole = (0.0, 0.0, float(guide.shape[1]), float(guide.shape[0]))
+        # The coefficients are enlarged, not the plane: the full frame's luma then puts
+        # the edges where its own pixels have them.
         slope, more = (
             sample(x, whole, (frame.shape[1], frame.shape[0])) for x in (a, b)
         )
@@ -141,6 +143,8 @@ class Painter:
         weight = np.ones(small.shape[:2], np.float32)
         if segments is not None:
             high, wide = segments.probability.shape
+            # Three times the probability: a pixel that is a third of the mask has no
+            # part already, so that the mask's soft border leaves no halo.
             weight = np.clip(
                 1
                 - 3
@@ -196,6 +200,7 @@ class Painter:
             raise InputError(what, hint="edgec_runtime.read_photo gives one")
         height, width = picture.shape[:2]
 
+        # The largest part of the frame's shape, since stretching would distort it.
         ratio = min(width / size[0], height / size[1])
         part = size[0] * ratio, size[1] * ratio
         return resize(
@@ -286,6 +291,7 @@ def effect(text: str, painter: Painter) -> Effect:
     paint = _replaced(path, painter) if name == "replace" else _paint(name, painter)
 
     def made(frame: Array, result: Result) -> Array:
+        # The effect is made before a bundle's results are known, so each is checked.
         wanted = EFFECTS[name]
         if wanted.result is not None and not isinstance(result, wanted.result):
             article = "an" if wanted.task == "image" else "a"
@@ -325,6 +331,7 @@ def _replaced(path: str, painter: Painter) -> Callable[[Array, Any], Array]:
     def replaced(frame: Array, segments: Segments) -> Array:
         size = frame.shape[1], frame.shape[0]
         if size not in kept:
+            # A picture as large as a frame: only the present size is worth its memory.
             kept.clear()
             kept[size] = painter.filling(picture, size)
         return painter.blend(frame, kept[size], painter.matte(frame, segments))
@@ -345,9 +352,12 @@ def _fit(guide: Array, mask: Array, radius: int, smooth: float) -> Tuple[Array, 
     """mask = a * guide + b, as well as it can within the radius."""
     mean = _mean(guide, radius)
     level = _mean(mask, radius)
+    # Least squares in each window, covariance by variance; where the guide is flat,
+    # `smooth` keeps the slope near 0 instead of amplifying noise.
     slope = (_mean(guide * mask, radius) - mean * level) / (
         _mean(guide * guide, radius) - mean * mean + smooth
     )
+    # A pixel lies in many windows with fits of their own: the filter takes their mean.
     return _mean(slope, radius), _mean(level - slope * mean, radius)
 
 
@@ -355,6 +365,8 @@ def _mean(x: Array, radius: int) -> Array:
     """Return the mean of all elements within `radius` of each, inside the picture."""
     for axis in (0, 1):
         count = x.shape[axis]
+        # Differences of running sums, so that the cost does not grow with the radius;
+        # in float64, since a difference of two large float32 sums has few digits left.
         sums = np.concatenate(
             [np.zeros_like(x.take([0], axis), np.float64), x.cumsum(axis, np.float64)],
             axis,

@@ -155,6 +155,8 @@ class Show:
         """What a task's results can be shown with; of `replace` the picture that was
         given at the start.
         """
+        # A page names no files, so it can offer no replacement but the one from the
+        # start.
         named = {name: name for name in effects_for(task)}
         if "replace" in named:
             del named["replace"]
@@ -180,6 +182,8 @@ class Show:
             )
         if effect is not None and "=" in effect and effect != self._given:
             raise InputError("a page names no files", hint="start it with that effect")
+        # Trying out takes a while: the second of two requests must start from the
+        # first's choice, or it would undo it.
         with self._switching:
             last = self.choice
             to = bundle or last.bundle
@@ -245,6 +249,7 @@ class _Program:
             )
             self._session = Session(self._bundle, tpu=tpu)
         except BaseException:
+            # The caller gets no object that it could close.
             self._bundle.close()
             raise
 
@@ -262,6 +267,7 @@ class _Program:
 
         Raises InputError where there is none, or one that the effect is not for.
         """
+        # Small, since only the shapes and the task matter here, not what it shows.
         gray = CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
         result = self._vision.result(
             self._session.run(self._vision.prepare(gray)), gray.size
@@ -285,6 +291,7 @@ class _Program:
 
     def close(self) -> None:
         """Session and bundle."""
+        # In the reverse order of opening, since the session uses the bundle.
         self._session.close()
         self._bundle.close()
 
