@@ -143,7 +143,7 @@ def quantization(lowered: Lowered) -> bytes:
     """
     if lowered.model.floats is None:
         return b""
-    return json.dumps(lowered.model.floats.found.to_json(), sort_keys=True).encode()
+    return json.dumps(lowered.model.floats.result.to_json(), sort_keys=True).encode()
 
 
 def replay(name: str) -> list[str]:

@@ -26,6 +26,8 @@ from edgec.diffing import diff
 from edgec.version import VERSION as __version__
 from edgec.watching import webcam
 
+# Verbs import their modules when they are called: numpy and the compiler would make
+# `import edgec`, and so every start of the command line, several times as slow.
 if TYPE_CHECKING:
     from edgec_devices.findings import DoctorReport as Findings
     from edgec_devices.flash import FlashOutcome
@@ -174,7 +176,8 @@ def bench(
     from edgec.benching.request import Bench
     from edgec.verbs.bench import run_bench
 
-    asked = Bench(
+    # The command line fills a request from edgec.toml too; Python gives all of it here.
+    request = Bench(
         Path(bundle),
         _device(on),
         tuple(budgets),
@@ -194,7 +197,7 @@ def bench(
         frames=frames,
         source=source,
     )
-    return run_bench(asked)
+    return run_bench(request)
 
 
 @_checked
@@ -307,6 +310,7 @@ def flash(
     from edgec_devices.flash import flash
     from edgec_devices.wheel import wheels_or_names
 
+    # A wheel beside the bundle is of no use without the runtime that imports it.
     pushed = wheels_or_names(wheels) if with_runtime or wheels else None
     on_devices = _devices(on)
     say = progress or _silent
@@ -448,23 +452,27 @@ def trust(
 
 
 def _workers(workers: str | int | None) -> str | None:
+    """Return workers as the command line gives them; None for the default."""
     return None if workers is None else str(workers)
 
 
 def _path(path: str | Path | None) -> Path | None:
+    """Return the path of an argument; None without one."""
     return None if path is None else Path(path)
 
 
 def _device(name: str) -> str:
-    """The URL of a device, or of a name of edgec.toml here."""
+    """Return the URL of a device from its URL or its name in edgec.toml."""
     from edgec_devices.listing import resolve
 
     return resolve(name, Path.cwd())
 
 
 def _devices(on: str | Sequence[str]) -> list[str]:
+    """Return the URLs of a device or of several."""
+    # A str is a sequence too: of letters.
     return [_device(name) for name in ([on] if isinstance(on, str) else on)]
 
 
 def _silent(*what: Any) -> None:
-    """Progress that nobody wants to hear of."""
+    """Take progress of any form, and do nothing."""

@@ -27,6 +27,8 @@ def checked(fn: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(fn)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        # At the first call: the names in annotations are imported for type checkers only
+        # until then, and most verbs of a program are never called.
         if not hints:
             names = inspect.unwrap(fn).__globals__
             for p in signature.parameters.values():
@@ -51,11 +53,13 @@ def check_argument(
     # typeguard takes a tenth of a second to import, which only calls need.
     from typeguard import TypeCheckError, check_type
 
+    # A str is a Sequence[str] for Python, but a person who gives one means one element.
     try:
         if isinstance(value, str) and hint == Sequence[str]:
             raise TypeCheckError("a text would be taken letter by letter")
         check_type(value, hint)
     except TypeCheckError as e:
+        # The other lines show where in a container; the value is in the message anyway.
         reason = str(e).splitlines()[0]
         what = f"{function}({name}={value!r:.60}) is of a wrong type: {reason}"
         hint_text = f"give {name} as {annotation}; see help(edgec.{function})"

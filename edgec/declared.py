@@ -78,6 +78,7 @@ class Declared:
 def declared(options: type) -> Iterator[Declared]:
     """Yield the options that a dataclass declares, positional arguments first."""
     types = get_type_hints(options)
+    # The sort is stable: options stay in the order of the dataclass.
     for f in sorted(fields(options), key=lambda f: f.kw_only is True):
         if _KEY in f.metadata:
             default = getattr(options, f.name, None)
@@ -112,6 +113,7 @@ def takes(
             return verb(model, options(*args, **kwargs))
 
         call.__signature__ = signature  # type: ignore[attr-defined]
+        # help() and the manual read these; the verb itself has only `options`.
         call.__doc__ = _documented(verb, options)
         return call
 
@@ -136,6 +138,7 @@ def flags_of(one: Declared) -> tuple[str, ...]:
 
 def python_help(one: Declared) -> str:
     """Return the explanation of an option with the names that options have in Python."""
+    # "--float-ops" is `float_ops` in Python; a dash inside a word is none of an option.
     return re.sub(
         r"(?<!\w)--([a-z][\w-]*)",
         lambda match: match[1].replace("-", "_"),

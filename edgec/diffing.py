@@ -45,6 +45,7 @@ def diff(
         cc: a compiler of this machine.
         progress: as in `compile`.
     """
+    # Imported at the call, so that `import edgec` stays fast.
     from edgec.compiler.options import InputOptions, path_of
     from edgec.verbs.diff import Request, diff
 

@@ -1,4 +1,4 @@
-"""The errors that a person sees; the same family as the device side's."""
+"""The errors for people: one family for the compiler, devices and the runtime."""
 
 from edgec_runtime.errors import (
     BundleError,
@@ -13,6 +13,8 @@ from edgec_runtime.errors import (
 
 class InternalError(AssertionError):
     """A bug of edgec: exit code 70 and a request to report it."""
+
+    # Not an EdgecError: a caller that catches those must not hide a bug.
 
 
 __all__ = [

@@ -20,42 +20,47 @@ from typing import TypeVar
 from edgec.errors import EdgecError
 
 TIMES = 4
-"""How often a piece of work may be begun: what ran it can go away."""
+"""Attempts at a piece of work, since its worker can go away."""
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 
 def cores() -> int:
-    """Of this machine, that this process may use."""
+    """Return the number of cores of this machine for this process."""
+    # In a container or under taskset, a process may have fewer than the machine.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
+# One for the whole process, whoever calls.
 @cache
-def _room() -> Semaphore:
+def _core_slots() -> Semaphore:
+    """Return the semaphore of all callers of `in_order`, a slot for each core."""
     return Semaphore(cores())
 
 
 def in_order(
     work: Callable[[A], B], items: Iterable[A], threads: int
 ) -> Generator[B, None, None]:
-    """What `work` makes of each item, in their order: by threads, which begin few more
-    than were taken.
+    """Yield the results of `work` for all items in their order, computed by threads.
 
-    However many callers there are, no more of their items are worked on at once than
-    there are cores: each takes memory. So `work` must not call this itself.
+    All callers together have at most as many items in work as there are cores. So
+    `work` must not call this function itself.
     """
 
-    def one(item: A) -> B:
-        with _room():
+    # Each item in work takes memory, a sample's activations for example: callers that
+    # run side by side must not multiply it.
+    def work_in_slot(item: A) -> B:
+        with _core_slots():
             return work(item)
 
     with ThreadPoolExecutor(threads) as pool:
         waiting = deque[Future[B]]()
         for item in items:
-            waiting.append(pool.submit(one, item))
+            waiting.append(pool.submit(work_in_slot, item))
+            # Results wait for the caller, and fill memory: threads run little ahead.
             if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:
@@ -69,10 +74,10 @@ def each_done(
 ) -> Generator[tuple[A, B], None, None]:
     """Yield every item with the result of `work(item)`, in the order of completion.
 
-    An item whose worker went away is worked on again, up to `TIMES` times. Items that
-    have not begun when the generator is closed never do.
+    An item is tried again if its worker went away, up to `TIMES` times. Items that have
+    not begun when the generator is closed never do.
 
-    Raises what the work raises, and EdgecError where the workers are gone.
+    Raises the exceptions of `work`, and EdgecError if the workers are gone.
     """
     begun = dict.fromkeys(range(len(items)), 1)
     waiting: dict[Future[B], int] = {
@@ -85,38 +90,45 @@ def each_done(
             try:
                 result = future.result()
             except (Exception, CancelledError) as e:
-                if not _gone(e):
+                # An exception of the work itself would only come again.
+                if not _is_of_worker(e):
                     raise
                 begun[i] += 1
-                future = _again(executor, work, items[i], begun[i], e)
+                future = _submit_again(executor, work, items[i], begun[i], e)
                 waiting[future] = i
             else:
                 yield items[i], result
     finally:
+        # The caller may stop early; a shared executor goes on to live.
         for future in waiting:
             future.cancel()
 
 
-def _gone(e: BaseException) -> bool:
-    """Whether that is about who worked, not about the work."""
-    return isinstance(e, (BrokenExecutor, CancelledError)) or type(
-        e
-    ).__module__.startswith("distributed")
+def _is_of_worker(e: BaseException) -> bool:
+    """Return whether an exception is about the worker, and not of the work."""
+    # By the name of the module: Dask is optional, and not imported for this.
+    is_of_dask = type(e).__module__.startswith("distributed")
+    return is_of_dask or isinstance(e, (BrokenExecutor, CancelledError))
 
 
-def _again(
+def _submit_again(
     executor: Executor,
     work: Callable[[A], B],
     item: A,
-    time: int,
-    why: BaseException,
+    attempt: int,
+    reason: BaseException,
 ) -> Future[B]:
+    """Submit an item again. Raise EdgecError after the last attempt.
+
+    reason: the exception of the attempt before.
+    """
     try:
-        if time <= TIMES:
+        if attempt <= TIMES:
             return executor.submit(work, item)
-    except RuntimeError as e:  # it takes no more
-        why = e
+    except RuntimeError as e:
+        # A broken or closed executor takes no work: this tells more than the first error.
+        reason = e
+    # str() of many of these exceptions is empty.
+    what = f"the workers are gone: {reason or type(reason).__name__}"
     hint = "run it again: what was found is kept"
-    raise EdgecError(
-        f"the workers are gone: {why or type(why).__name__}", at="--workers", hint=hint
-    ) from why
+    raise EdgecError(what, at="--workers", hint=hint) from reason

@@ -1,14 +1,12 @@
-"""edgec behind the `onnx.backend` interface, so that ONNX's own test suite, or anything
-else that knows it, drives it:
+"""edgec behind the `onnx.backend` interface, for ONNX's own test suite and others:
 
     import edgec.onnx_backend as backend
     outputs = backend.prepare(model, "CPU").run([x])
 
 Device "CPU" is the generated C, compiled for this machine; "INTERP" is the numpy
-interpreter. What edgec cannot do is an `EdgecError`. Shapes are those of the inputs of
-a run. An input on whose elements a shape hangs, or that an operator needs when it is
-compiled, counts as a constant of the run that gives it: another run with other elements
-compiles anew.
+interpreter. An unsupported model is an `EdgecError`. The inputs of a run decide about
+shapes. An input counts as a constant of the run if a shape depends on its elements, or an
+operator needs them at compile time: a run with other elements compiles anew.
 """
 
 from __future__ import annotations
@@ -34,12 +32,17 @@ from edgec.ir.reading import ComputedError
 from edgec.passes.pipeline import optimize
 
 _DEVICES = ("CPU", "INTERP")
+"""Names of devices, each perhaps with a number behind a colon."""
 
 
 @dataclass(frozen=True)
 class Specialised:
-    """A model for certain inputs: of these types, some with these bytes. graph: what
-    `interp` runs. constants: by name, inputs that are none of the graph's own.
+    """A model for certain types of inputs, and certain elements of some.
+
+    Attributes:
+        graph: the optimised graph.
+        types: the shape and dtype of each input of the model, by name.
+        constants: the bytes of the inputs that became constants of the graph, by name.
     """
 
     graph: Graph
@@ -47,62 +50,62 @@ class Specialised:
     constants: Mapping[str, bytes]
 
     def fits(self, feeds: Mapping[str, Array]) -> bool:
-        """Whether it is for these inputs."""
-        return _types(feeds) == self.types and all(
-            feeds[n].tobytes() == c for n, c in self.constants.items()
-        )
+        """Return whether the graph is for these inputs."""
+        # Types first: bytes of another type may be the same by chance.
+        if _types(feeds) != self.types:
+            return False
+        constants = self.constants.items()
+        return all(feeds[name].tobytes() == data for name, data in constants)
 
 
 class Prepared(BackendRep):  # type: ignore[misc]
     """A model that can be run.
 
-    Graphs are made and compiled when inputs with new shapes, or constants, come.
+    A run with new shapes of inputs, or new constants, compiles another graph.
     """
 
     def __init__(self, model: ModelProto, device: str, cc: str | None = None) -> None:
         self._model = model
         self._device = device
         self._cc = cc
-        given = {t.name for t in model.graph.initializer}
-        self._inputs = [i for i in model.graph.input if i.name not in given]
-        self._made: list[tuple[Specialised, Run]] = []
+        # Up to IR version 3, ONNX lists initializers among the inputs too.
+        constant_names = {t.name for t in model.graph.initializer}
+        self._inputs = [i for i in model.graph.input if i.name not in constant_names]
+        self._compiled: list[tuple[Specialised, Run]] = []
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """One inference. inputs: arrays in the order of the model's inputs, by name, or
-        the only one.
+        """Run one inference; raises EdgecError.
 
-        Returns the outputs in order, which can be had by name too. Raises EdgecError.
+        inputs: arrays in the order of the model's inputs, by name, or the only one.
+
+        Return the outputs in order, as a tuple with names.
         """
         feeds = self._by_name(inputs)
-        special, run = next(
-            (made for made in self._made if made[0].fits(feeds)), None
-        ) or self._make(feeds)
-        found = run({v.name: feeds[v.name] for v in special.graph.inputs}, None)
+        special, run = self._specialised_run(feeds)
+        # Inputs that became constants are no inputs of the graph.
+        results = run({v.name: feeds[v.name] for v in special.graph.inputs}, None)
         names = [o.name for o in self._model.graph.output]
         outputs: tuple[Any, ...] = namedtupledict("Outputs", names)(
-            *(found[n] for n in names)
+            *(results[name] for name in names)
         )
         return outputs
 
     def specialised(self, feeds: Mapping[str, Array]) -> Specialised:
-        """The optimised graph for these inputs. Raises EdgecError."""
+        """Return the optimised graph for these inputs; raises EdgecError."""
         model = self._model
+        path = Path(f"{model.graph.name or 'model'}.onnx")
+        # An attempt fails with the inputs that have to be constant, and the next one has
+        # them; it ends, since each attempt has more of them than the one before.
         constants = list[str]()
         while True:
             shapes = {n: a.shape for n, a in feeds.items() if n not in constants}
             try:
-                graph = checked(
-                    graph_of(
-                        model, Path(f"{model.graph.name or 'model'}.onnx"), shapes
-                    ),
-                    Path("model.onnx"),
-                )
+                graph = checked(graph_of(model, path, shapes), Path("model.onnx"))
                 graph = optimize(graph)
                 if self._device == "CPU":
                     _check(graph)
-                return Specialised(
-                    graph, _types(feeds), {n: feeds[n].tobytes() for n in constants}
-                )
+                data = {n: feeds[n].tobytes() for n in constants}
+                return Specialised(graph, _types(feeds), data)
             except UnsupportedError as e:
                 needed = _inputs_behind(e) - {*constants}
                 if not needed:
@@ -110,33 +113,38 @@ class Prepared(BackendRep):  # type: ignore[misc]
                 constants += sorted(needed)
                 model = _with_constants(self._model, {n: feeds[n] for n in constants})
 
-    def _make(self, feeds: Mapping[str, Array]) -> tuple[Specialised, Run]:
+    def _specialised_run(self, feeds: Mapping[str, Array]) -> tuple[Specialised, Run]:
+        """Return the graph for these inputs and its runner, compiled at first use."""
+        for compiled in self._compiled:
+            if compiled[0].fits(feeds):
+                return compiled
         special = self.specialised(feeds)
-        by_numpy = self._device == "INTERP"
         run: Run
-        if by_numpy:
+        if self._device == "INTERP":
             run = partial(interp, special.graph)
         else:
             run = NativeGraph(special.graph, native_compiler(self._cc))
-        self._made.append((special, run))
-        return self._made[-1]
+        self._compiled.append((special, run))
+        return special, run
 
     def _by_name(self, inputs: Any) -> dict[str, Array]:
+        """Return the arrays of a run by name; raises InputError for a wrong number."""
         names = [i.name for i in self._inputs]
+        too_many = False
         if isinstance(inputs, Mapping):
-            found = {n: np.asarray(inputs[n]) for n in names if n in inputs}
+            # The names of initializers may be among them: they are no inputs here.
+            arrays = {n: np.asarray(inputs[n]) for n in names if n in inputs}
         else:
             listed = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-            found = {n: np.asarray(a) for n, a in zip(names, listed, strict=False)}
-        if len(found) < len(names) or (
-            len(inputs) > len(names) and isinstance(inputs, (list, tuple))
-        ):
+            too_many = isinstance(inputs, (list, tuple)) and len(listed) > len(names)
+            arrays = {n: np.asarray(a) for n, a in zip(names, listed, strict=False)}
+        if len(arrays) < len(names) or too_many:
             raise InputError(
                 f"the model takes the inputs {', '.join(names)}",
                 "run",
                 "give an array for each",
             )
-        return found
+        return arrays
 
 
 class EdgecBackend(Backend):  # type: ignore[misc]
@@ -146,7 +154,7 @@ class EdgecBackend(Backend):  # type: ignore[misc]
     def is_compatible(
         cls, model: ModelProto, device: str = "CPU", **kwargs: Any
     ) -> bool:
-        """Whether edgec takes the model, as far as can be told without inputs."""
+        """Return whether edgec takes the model, as far as is known without inputs."""
         try:
             cls.prepare(model, device, **kwargs)
         except EdgecError:
@@ -155,11 +163,11 @@ class EdgecBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
-        """The model, ready to be run.
+        """Return the model, ready to be run.
 
-        Raises EdgecError for one whose inputs have static shapes and that is refused.
+        kwargs: `cc`, a C compiler of this machine instead of zig.
 
-        cc: a C compiler of this machine instead of zig.
+        Raises EdgecError for an unsupported model with static shapes.
         """
         if not cls.supports_device(device):
             raise InputError(
@@ -168,6 +176,8 @@ class EdgecBackend(Backend):  # type: ignore[misc]
                 f"give {' or '.join(_DEVICES)}",
             )
         ready = Prepared(model, device.split(":")[0], **kwargs)
+        # Without shapes nothing is known before the first run, so only static models can
+        # be refused here; what another run could have as a constant is no error either.
         if all(_is_static(i) for i in ready._inputs):
             try:
                 graph_of(model, Path(f"{model.graph.name or 'model'}.onnx"), {})
@@ -180,7 +190,7 @@ class EdgecBackend(Backend):  # type: ignore[misc]
     def run_model(
         cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
     ) -> tuple[Any, ...]:
-        """`prepare` and `run` at once."""
+        """Prepare a model and run it once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
@@ -192,19 +202,22 @@ class EdgecBackend(Backend):  # type: ignore[misc]
         outputs_info: Sequence[tuple[np.dtype[Any], tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """One operator on these inputs, in the order of the node's or by name.
-        opset_version: default, the newest.
+        """Run one operator.
+
+        inputs: arrays in the order of the node's inputs, or by name. kwargs:
+        `opset_version`, the newest by default, and those of `prepare`.
         """
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
+        # An empty name stands for an optional input that is left out.
         names = [n for n in node.input if n]
         listed = [inputs[n] for n in names] if isinstance(inputs, Mapping) else inputs
         arrays = {n: np.asarray(a) for n, a in zip(names, listed, strict=True)}
-        ins = [
-            onnx.helper.make_tensor_value_info(
-                n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape
-            )
-            for n, a in arrays.items()
-        ]
+        ins = []
+        for name, array in arrays.items():
+            dtype = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+            info = onnx.helper.make_tensor_value_info(name, dtype, array.shape)
+            ins.append(info)
+        # Outputs have no types: edgec infers them, whatever the node is.
         outs = [onnx.ValueInfoProto(name=n) for n in node.output if n]
         graph = onnx.helper.make_graph([node], node.op_type, ins, outs)
         model = onnx.helper.make_model(
@@ -214,52 +227,61 @@ class EdgecBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """ "CPU" and "INTERP"; with or without a number behind a colon."""
+        """Return whether a device is "CPU" or "INTERP", perhaps with ":0" behind it."""
         return device.split(":")[0] in _DEVICES
 
 
 def _types(feeds: Mapping[str, Array]) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return the shape and dtype of each array, by name."""
     return {n: (a.shape, str(a.dtype)) for n, a in feeds.items()}
 
 
 def _is_static(info: onnx.ValueInfoProto) -> bool:
-    """Whether an input is a tensor of a known shape."""
-    return info.type.HasField("tensor_type") and all(
-        d.HasField("dim_value") for d in info.type.tensor_type.shape.dim
-    )
+    """Return whether an input is a tensor of a known shape."""
+    if not info.type.HasField("tensor_type"):
+        return False
+    dims = info.type.tensor_type.shape.dim
+    return all(d.HasField("dim_value") for d in dims)
 
 
 def _check(graph: Graph) -> None:
-    """Raise UnsupportedError for what has no C, which knows the inputs behind it."""
+    """Raise UnsupportedError for an operation without C.
+
+    If the operation needs constants, the cause of the error has the inputs behind them.
+    """
     try:
         check_kernels(graph)
     except UnsupportedError as e:
+        # The kernel knows only its own operands; the graph knows their origin.
         if isinstance(e.__cause__, ComputedError):
             e.__cause__.inputs = graph.inputs_behind(e.__cause__.values)
         raise
 
 
 def _inputs_behind(e: BaseException) -> set[str]:
-    """The model's inputs on which the values hang that would have to be constant."""
-    found: BaseException | None = e
-    while found is not None and not isinstance(found, ComputedError):
-        found = found.__cause__
-    return {*found.inputs} if isinstance(found, ComputedError) else set()
+    """Return the inputs of a model that would have to be constant, by an error."""
+    # The error for people wraps the one with the inputs, perhaps several times.
+    cause: BaseException | None = e
+    while cause is not None and not isinstance(cause, ComputedError):
+        cause = cause.__cause__
+    return set() if cause is None else {*cause.inputs}
 
 
 def _with_constants(model: ModelProto, arrays: Mapping[str, Array]) -> ModelProto:
-    """The model with these of its inputs as constants."""
+    """Return a copy of a model with some inputs as constants."""
     twin = ModelProto()
     twin.CopyFrom(model)
-    left = [i for i in twin.graph.input if i.name not in arrays]
+    remaining = [i for i in twin.graph.input if i.name not in arrays]
+    # Fields of protobuf messages cannot be assigned.
     del twin.graph.input[:]
-    twin.graph.input.extend(left)
+    twin.graph.input.extend(remaining)
     twin.graph.initializer.extend(
         numpy_helper.from_array(a, n) for n, a in arrays.items()
     )
     return twin
 
 
+# The interface consists of functions of a module.
 is_compatible = EdgecBackend.is_compatible
 prepare = EdgecBackend.prepare
 run_model = EdgecBackend.run_model

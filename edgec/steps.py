@@ -1,4 +1,4 @@
-"""The steps of a job, one after the other: told to who watches, and timed."""
+"""The steps of a job, reported as they begin, and timed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ counted, and "" at the end.
 """
 
 COMPILE_C = "compile C"
-"""What the names of steps begin with that wait for the C compiler."""
+"""The beginning of the names of steps that wait for the C compiler."""
 
 _COUNTED = re.compile(r"(.+) (\d+)/(\d+)")
 T = TypeVar("T")
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Step:
-    """What was done, and how many seconds it took."""
+    """A step that has ended, with its time in seconds."""
 
     name: str
     seconds: float
@@ -30,9 +30,11 @@ class Step:
 
 @dataclass
 class Steps:
-    """A Progress that passes on what it is told, and keeps the time of each step.
+    """A Progress that forwards the steps, and adds up the time of each.
 
-    Seconds of a step that comes more than once, or is counted, are added up.
+    Attributes:
+        tell: receives the steps; None: nobody does.
+        clock: the time in seconds.
     """
 
     tell: Progress | None = None
@@ -42,30 +44,32 @@ class Steps:
     _since: float = 0.0
 
     def __call__(self, text: str) -> None:
-        """A step begins, and the one before it ends; "": there is none after it."""
+        """Begin a step, and end the one before; "" only ends it."""
         now = self.clock()
         if self._now:
-            self._seconds[self._now] = (
-                self._seconds.get(self._now, 0.0) + now - self._since
-            )
+            before = self._seconds.get(self._now, 0.0)
+            self._seconds[self._now] = before + now - self._since
+        # Without the count, so that all turns of a counted step are one entry.
         self._now = counted(text)[0]
         self._since = now
         if self.tell is not None:
             self.tell(text)
 
     def done(self) -> tuple[Step, ...]:
-        """Those that have ended, in the order in which they first began."""
+        """Return the steps that have ended, in the order of their beginnings."""
         return tuple(Step(name, seconds) for name, seconds in self._seconds.items())
 
 
 def counted(text: str) -> tuple[str, int, int]:
-    """A step's name, which of how many it is at; 0 of 0 if it is not counted."""
+    """Return the name, turn and number of turns of a step; 0 and 0 without a count."""
     match = _COUNTED.fullmatch(text)
-    return (match[1], int(match[2]), int(match[3])) if match else (text, 0, 0)
+    if match is None:
+        return text, 0, 0
+    return match[1], int(match[2]), int(match[3])
 
 
 def each(items: Iterable[T], count: int, name: str, say: Progress) -> Iterator[T]:
-    """The items, telling which one is taken."""
+    """Yield the items, and report the turn of each."""
     for i, item in enumerate(items, 1):
         say(f"{name} {i}/{count}")
         yield item

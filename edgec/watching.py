@@ -55,11 +55,13 @@ def webcam(
             source of its own; the page is here all the same. timeout: seconds for which
             nothing may move on the way to it.
     """
+    # Imported at the call, so that `import edgec` stays fast.
     from edgec_devices.listing import resolve
 
     from edgec.verbs.webcam import WebcamRequest, run_webcam
 
     paths = [Path(b) for b in bundles]
+    # A name of edgec.toml is looked up here: the device has another one, or none.
     url = resolve(on, Path.cwd()) if on is not None else None
     return run_webcam(
         WebcamRequest(

@@ -13,6 +13,7 @@ from msgspec import Struct
 Count = msgspec.Meta(ge=0, le=1 << 53)
 
 
+# msgspec ignores unknown fields, so that a newer device end may tell more.
 class Begun(Struct, frozen=True):
     """The answer to `begin`.
 

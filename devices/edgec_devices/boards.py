@@ -98,6 +98,7 @@ class Board:
         with (PROFILES / f"{name}.toml").open("rb") as f:
             facts = tomllib.load(f)
         targets = tuple(_target(t) for t in facts.pop("targets"))
+        # The profile of the host has every kind of machine; this one is of one kind.
         if name == HOST:
             targets = tuple(t for t in targets if t.name == machine_target())
             if not targets:
@@ -132,6 +133,7 @@ class Board:
         A name is, for example, "armv7", or "host" for the code of this machine. Raises
         InputError for code that the board cannot run.
         """
+        # Twice the same code would only make the bundle larger.
         targets = list(self.targets)
         for name in names:
             optional = self._optional(name)
@@ -141,6 +143,7 @@ class Board:
 
     def _optional(self, name: str) -> ArchTarget:
         """Return the optional target of a name; raises InputError without one."""
+        # Any board may have the code of this machine, to try its bundles here.
         if name == HOST:
             return Board.load(HOST).targets[0]
         known = {t.name.removeprefix("linux-"): t for t in self.optional}
@@ -202,4 +205,5 @@ def _has_avx2() -> bool:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
         return True
+    # Spaces around the name: "avx2" is also a part of longer names.
     return "flags" not in text or " avx2 " in text

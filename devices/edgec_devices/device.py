@@ -70,6 +70,7 @@ def device_for(url: str, timeout: float = TIMEOUT_S) -> Device:
 
 def patience(timeout: float) -> float:
     """Return the timeout (s); raises InputError unless it is finite and at least 1."""
+    # NaN fails this comparison too, and infinity would wait for a dead device for ever.
     if not 1 <= timeout < math.inf:
         raise InputError(
             f"nothing can be waited for {timeout:g} seconds",
@@ -83,12 +84,14 @@ def link_module(url: str) -> tuple[str, ModuleType, str]:
 
     Raises InputError for a kind without a module.
     """
+    # A new file in links/ is a new kind of device: nothing else lists them.
     kind, _, address = url.strip().partition(":")
     kinds = []
     for path in sorted(LINKS.glob("*.py")):
         if not path.stem.startswith("_"):
             kinds.append(path.stem)
     if kind not in kinds:
+        # Only for a message are all links imported: some import a whole library.
         usages = " or ".join(sorted(map(usage, kinds)))
         raise InputError(
             f'"{url}" is no device{did_you_mean(kind, kinds)}', hint=f"use {usages}"

@@ -45,6 +45,7 @@ def examine(
         with Connection(stream_for(url, ask, timeout)) as connection:
             facts: Facts = connection.ask("facts", answers.Facts, limit=LOOK_S)[0].facts
         return DoctorReport(tuple(judge(facts, DEVICE_PYTHON)), url)
+    # This machine compiles, and so needs more than a device.
     found = list(judge(local_facts(), HOST_PYTHON))
     for check in CHECKS:
         try:
@@ -110,6 +111,7 @@ def _qemu() -> Iterator[Finding]:
                 what, "warn", f"{name} is missing", "sudo apt-get install qemu-user"
             )
             continue
+        # A limit, since a broken installation may hang.
         output = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=20
         ).stdout

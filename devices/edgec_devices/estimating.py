@@ -40,6 +40,7 @@ def estimated(
 
     `counts` has the instructions of a profiled inference; None if none were counted.
     """
+    # Without counts there are still estimates for segments on the Edge TPU.
     timed = _timer(board, counts) if counts else None
     segments = []
     for i, segment in enumerate(bundle.manifest.segments):
@@ -84,6 +85,7 @@ def _timer(board: Board, counts: Counts) -> Timed:
         return _timer_by_model(board, board.core, counts)
 
     def by_rate(places: list[Place]) -> OpEstimate:
+        # 32-bit code and boards without a pipeline model: an average for each board.
         instructions = sum(map(counts.instructions, places))
         per_ms = board.ipc * board.clock_ghz * 1e6
         how = f"{instructions:,} instructions at {board.ipc:g} a cycle"
@@ -103,6 +105,7 @@ def _timer_by_model(board: Board, core: str, counts: Counts) -> Timed:
         cycles = sum(part.cycles for part in parts)
         shared_cycles = 0.0
         for place in places:
+            # Threads wait for the slowest part, and then for each other.
             if place in shared:
                 parts += shared[place]
                 shared_cycles += slowest(shared[place]) + barrier_cycles
@@ -126,6 +129,7 @@ def slowest(parts: Sequence[Estimate]) -> float:
     They are those of the slowest part, or the time in which the memory, which is shared
     by the cores, brings the cache lines of all parts one after the other.
     """
+    # Cores compute in parallel, but share one bus to memory.
     most_cycles = max(part.cycles for part in parts)
     bus_cycles = sum(part.bus for part in parts)
     return max(most_cycles, bus_cycles)

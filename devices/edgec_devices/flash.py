@@ -96,6 +96,7 @@ def flash(
         timeout: time without progress after which a device is given up, s
         downgrade: whether a signed bundle may be older than the device's
     """
+    # A damaged bundle or a mistyped requirement is an error before any device is touched.
     recipe = Assembly.of(bundle, app)
     budget = HEALTH.parse(health) if health is not None else None
 
@@ -136,6 +137,7 @@ def flash_one(
 ) -> FlashOutcome:
     """Flash over one connection, see `flash`; after an error the old slot is active."""
     url = connection.stream.url
+    # A device without systemd is found out before megabytes are sent.
     if service:
         connection.ask("service", answers.Done, app=recipe.app, check=True)
     if wheels is not None:
@@ -157,12 +159,14 @@ def flash_one(
                     hint="edgec bench shows which segment takes the time",
                 )
         except LinkLost:
+            # The next attempt finds the bundle on the device and only measures again.
             raise
         except EdgecError:
             if not sent.same:
                 connection.ask("discard", answers.Done, app=recipe.app)
             raise
     what = f"was there already, slot {sent.slot}{pushed}{said}"
+    # The active slot has this bundle already: there is nothing to switch.
     if not sent.same:
         progress(replace(sent.sending, step="switching"))
         done, _ = connection.ask(
@@ -182,6 +186,7 @@ def _start(connection: Connection, app: str) -> str:
     """Make systemd run the active slot; returns a text for the outcome."""
     done, _ = connection.ask("service", answers.Serving, limit=SERVICE_S, app=app)
     ends = ""
+    # systemd ends the services of a user without lingering at the last logout.
     if not done.lingers:
         ends = (
             "; it ends when its user logs out: sudo loginctl enable-linger $USER "
@@ -271,6 +276,7 @@ def execute(
     report = program_report(
         ran.status, ran.report, ran.error_output, connection.stream.url
     )
+    # The sizes come from the device: they must add up before bytes are cut by them.
     sizes = ran.outputs
     if sum(sizes) != len(blob) or min(sizes, default=0) < 0 or len(sizes) != outputs:
         what = f"the device sent other outputs than it says: {len(blob)} bytes"
@@ -295,6 +301,7 @@ def rollback(
 
     def roll_back(url: str) -> FlashOutcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
+            # A guess among several applications could switch the wrong one.
             name = app or _only_app(connection)
             done, _ = connection.ask(
                 "rollback", answers.Switched, limit=SERVICE_S, app=name
@@ -340,6 +347,7 @@ def each(
 
     An error of one device is its outcome, so that the others go on.
     """
+    # Two threads on one device would write to the same slot.
     twice = {url for url in urls if urls.count(url) > 1}
     if twice:
         what = f"{', '.join(sorted(twice))} is given twice"

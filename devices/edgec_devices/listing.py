@@ -54,6 +54,7 @@ def resolve(name: str, folder: Path) -> str:
             what = e.what if url in e.what else f'"{url}": {e.what}'
             at = f"{folder / CONFIG}, [devices] {stripped}"
             raise InputError(what, at=at, hint=e.hint) from e
+        # A mistyped name is more likely than a mistyped URL, if one is near.
         meant = did_you_mean(name, known)
         what = f'"{name}" is no device{meant}' if meant else e.what
         raise InputError(what, at=e.at, hint=f"{e.hint}; {listed(folder)}") from e
@@ -88,6 +89,7 @@ def _ports() -> list[ListedDevice]:
     for port in sorted(comports(), key=lambda port: str(port.device)):
         texts = []
         for text in (port.description, port.manufacturer):
+            # pyserial writes "n/a" for a port without a description.
             if text and text != "n/a":
                 texts.append(text)
         what = ", ".join(texts) or "port"
@@ -97,6 +99,7 @@ def _ports() -> list[ListedDevice]:
 
 def _emulated() -> list[ListedDevice]:
     """Return the boards that can be emulated."""
+    # The host runs its own code: that is `local:`.
     names = [name for name in boards() if name != "host"]
     return [ListedDevice(f"emulated:{name}", Board.load(name).model) for name in names]
 
@@ -121,6 +124,7 @@ def _asked(devices: Sequence[ListedDevice]) -> list[ListedDevice]:
         try:
             outcome = status([device.url], timeout=ASK_S)[0]
         except EdgecError as e:
+            # A device that is off is no error of a list.
             return replace(device, answers=f"no: {e.what}")
         answer = outcome.what if outcome.ok else f"no: {outcome.what}"
         return replace(device, answers=answer)

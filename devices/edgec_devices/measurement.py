@@ -67,6 +67,7 @@ class MeasuringPlan:
             if seconds is None:
                 return plan
             return replace(plan, runs=MOST_RUNS, seconds=seconds / plan.rounds)
+        # A launch has at least three runs, since a median of fewer says little.
         rounds = min(plan.rounds, max(1, runs // 3))
         each = None if seconds is None else seconds / rounds
         return replace(plan, rounds=rounds, runs=-(-runs // rounds), seconds=each)
@@ -81,6 +82,7 @@ class MeasuringPlan:
         if self.seconds is not None:
             times += ("--seconds", str(self.seconds))
         times += on_threads(self.threads)
+        # One launch with all profiles: a start of the program is the expensive part.
         if not runs:
             inferences = str(self.profiled * self.rounds)
             return ("--runs", "0", "--profile", inferences, *times)
@@ -132,6 +134,7 @@ class _Profile(Struct):
     ops: tuple[tuple[tuple[Count, ...], ...], ...]
 
     def __post_init__(self) -> None:
+        # Times are compared by index, so a missing one would shift all others.
         lengths = {len(self.plain), len(self.at)}
         for segment in self.ops:
             lengths |= {len(op) for op in segment}
@@ -213,6 +216,7 @@ class Launch:
             at=parsed.at,
             total=parsed.total,
             segments=tuple(s.ns for s in parsed.segments),
+            # 0 stands for a system that does not tell.
             rss=parsed.rss or None,
             waited=parsed.waited,
             yardstick=parsed.yardstick,
@@ -324,6 +328,7 @@ def program_report(status: int, output: str, errors: str, at: str) -> dict[str, 
     it failed.
     """
     message = _MESSAGE.search(errors)
+    # The program's own message has a hint, and its status tells whose fault it is.
     if status != 0 and message:
         kind = InputError if status == InputError.exit_code else DeviceError
         raise kind(
@@ -365,6 +370,7 @@ def measured(
     With `session`, a Session runs the inferences; only the program profiles the ops of
     C segments, in a launch of its own.
     """
+    # A Session sees whole segments only, so the profile is a launch of the program.
     planned = [(session, plan.options(profile=not session))] * plan.rounds
     if session and plan.profiled:
         planned.append((False, plan.options(runs=False)))

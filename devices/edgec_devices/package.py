@@ -151,6 +151,7 @@ def _content(
             f'"{version}" is no version of a Debian package',
             hint="for example --version 1.2.0",
         )
+    # The bundle is checked before files are read: it may have no code for this.
     architecture = _architecture(bundle, arch)
     target = ARCHITECTURES[architecture]
     folder = f"usr/lib/edgec/{name[6:]}"
@@ -174,6 +175,7 @@ def _content(
         f"usr/share/doc/{name}/copyright": File(_COPYRIGHT.encode()),
         **_runtime(f"{folder}/python"),
     }
+    # Debian installs what a package depends on; a recommendation can be left out.
     # The program without Python neither uses the Edge TPU nor prepares images.
     uses_tpu = any(s.edgetpu for s in m.segments)
     prepares = any(not p.assumed for p in m.preprocess.values())
@@ -224,6 +226,7 @@ def _reduced(bundle: Bundle, target: str) -> bytes:
 
     Its programs are left out too: the package has the program beside the bundle.
     """
+    # A board's disk is small, and sources and reports are for the developer.
     m = bundle.manifest
     paths = set()
     for segment in m.segments:
@@ -288,6 +291,7 @@ def _deb(c: _Content, maintainer: str) -> bytes:
 def _tar(c: _Content) -> bytes:
     """Return the .tar.gz with install.sh."""
     lines = []
+    # Sorted, so that the same bundle gives the same bytes.
     for name, file in sorted(c.files.items()):
         # Settings that are there already stay as they are.
         keep = " keep" if file.conffile else ""

@@ -79,6 +79,7 @@ class Connection:
             "window": stream.window,
             "rate": stream.rate,
         }
+        # Another number for each session: late chunks of an older one are ignored.
         session = self._random.randrange(1, 1 << 32)
         delivery = Delivery(False, json.dumps(greeting).encode(), session)
         delivery.tune(stream.chunk, stream.window, stream.rate)
@@ -236,6 +237,7 @@ class Connection:
             answer = self._answer(self._last_id)
             if answer is not None:
                 return answer
+            # A large request takes its time on a slow line.
             # The device's time begins when it has the whole request.
             if not self._delivery.idle:
                 until = self._clock() + limit + MARGIN_S
@@ -257,6 +259,7 @@ class Connection:
                     at=self.stream.url,
                     hint=hint,
                 )
+            # With signs of life expected, silence is looked for every second.
             self._turn(until if not beats else min(until, self._clock() + 1.0))
 
     def ask(

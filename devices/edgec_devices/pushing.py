@@ -84,6 +84,7 @@ def _zip(files: Mapping[str, bytes]) -> bytes:
     with zipfile.ZipFile(out, "w") as archive:
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, ZIP_DATE)
+            # 3 is Unix, whatever this machine is; the mode is in its upper 16 bits.
             entry.create_system = 3
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
@@ -99,6 +100,8 @@ def runtime_sources(folder: Path) -> list[Path]:
 
 
 def _slim(path: Path) -> bytes:
+    """Return a file of the runtime as it is sent."""
+    # Docstrings and comments are a good part of it, and serial lines are slow.
     if path.suffix == ".py":
         return bare(path.read_text(encoding="utf-8")).encode()
     return path.read_bytes()
@@ -121,6 +124,7 @@ def push(connection: Connection, app: str, wheels: Sequence[Wheel | str]) -> str
     Returns a message. Raises InputError for a wheel of another kind of machine before
     anything is sent, and the errors of the device, which then uses its old wheels.
     """
+    # All wheels are complete and fit before the first is sent.
     files = _complete(connection, wheels)
     recipes = [_recipe(wheel, app) for wheel in files]
     site, _ = connection.ask("site", answers.SiteAnswer, limit=ADOPT_S, app=app)
@@ -131,6 +135,7 @@ def push(connection: Connection, app: str, wheels: Sequence[Wheel | str]) -> str
         sent += send_parts(connection, recipe)[0]
         connection.ask("unpack", answers.Done, wheel.signature, limit=ADOPT_S, app=app)
 
+    # The device tries all of them together, and keeps its old ones if an import fails.
     adopted, _ = connection.ask(
         "adopt",
         answers.Adopted,
@@ -148,6 +153,7 @@ def _complete(connection: Connection, wheels: Sequence[Wheel | str]) -> list[Whe
     files = [wheel for wheel in wheels if isinstance(wheel, Wheel)]
     for wheel in files:
         wheel.fits(info.target, info.python)
+    # The index knows a wheel for the device's Python and processor, not for ours.
     names = [wheel for wheel in wheels if isinstance(wheel, str)]
     files += download(names, info.target, info.python)
     if not any(wheel.name.startswith("edgec_runtime-") for wheel in files):

@@ -38,6 +38,8 @@ class Remote(Device):
         self.url = open_stream().url
 
     def _connect(self) -> Connection:
+        """Start a new conversation with the device."""
+        # A stream for each: a link that was lost cannot be used again.
         stream = self._open_stream()
         stream.timeout = self.timeout
         return Connection(stream)
@@ -52,8 +54,10 @@ class Remote(Device):
         recipe = Assembly.of(bundle.path)
         with self._connect() as connection:
             say("sending what the device lacks")
+            # As scratch: a measurement must not replace the application that runs.
             slot = send(connection, recipe, scratch=True).slot
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
+            # The program has no driver of the Edge TPU: only the runtime can use it.
             session = edgetpu and has_runtime(connection, recipe.app)
             info, _ = connection.ask("info", answers.Info)
 
@@ -94,6 +98,7 @@ class Remote(Device):
         """Run one inference on the device, see Device.run."""
         bundle.manifest.check_threads(threads, str(bundle.path))
         infos = bundle.manifest.output_infos()
+        # Inputs are checked here, where the message can name them.
         files = []
         for array in check_inputs(bundle.manifest, inputs).values():
             file = io.BytesIO()
@@ -118,6 +123,7 @@ class Remote(Device):
                     at=self.url,
                     hint="try again",
                 ) from e
+            # Code of another compile has other outputs.
             if array.dtype != info.numpy_dtype or array.shape != info.shape:
                 what = (
                     f'output "{info.name}" is {array.dtype.str} {array.shape}, '

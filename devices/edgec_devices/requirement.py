@@ -116,6 +116,7 @@ class Figure:
 
         The share of a whole of zero is 0 %.
         """
+        # A figure in % is a number of its own; of others, % is the part of their whole.
         if unit == "%" and self.unit != "%":
             return 100.0 * self.value / self.whole if self.whole else 0.0
         factor = UNITS[self.unit].factor
@@ -167,6 +168,7 @@ class Requirement:
         """Return whether it holds for a figure."""
         measured = figure.measured(self.unit)
         gap = measured - self.value
+        # A limit that is met exactly must hold, however the figure was divided.
         if abs(gap) < TOLERANCE * max(1.0, abs(self.value)):
             gap = 0.0
         holds = _OPERATORS[self.operator](gap, 0.0)
@@ -210,6 +212,7 @@ class Vocabulary:
                 what, self.where, f"write FIGURE OP NUMBER, for example {self.example}"
             )
         name, sign, digits, unit = match.groups()
+        # Messages and JSON have the long name, whatever a person typed.
         name = self.short.get(name, name)
         if name not in self.known:
             what = (
@@ -283,6 +286,7 @@ class Vocabulary:
 
         if unit not in UNITS:
             guess = ""
+            # "mb" or "Ms" may mean several units, so it is only a suggestion.
             for known_unit in UNITS:
                 if known_unit.lower() == unit.lower():
                     guess = f'; did you mean "{known_unit}"?'
@@ -307,6 +311,7 @@ def amount(value: float, unit: str) -> str:
 
 def _number(x: float) -> str:
     """Return a number without an exponent, unless it is very small."""
+    # 99.99999 must not be shown as 100, which would seem to meet a limit.
     for digits in (4, 6, 9):
         text = f"{x:.{digits}g}"
         rounded = float(text)

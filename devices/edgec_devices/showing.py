@@ -108,6 +108,7 @@ def show_on(
     page = None if port is None else stream.carry_page(port)
     with Connection(stream) as connection:
         slots = [send(connection, recipe, scratch=True).slot for recipe in recipes]
+        # A device that has a runtime keeps it: another version may be wanted there.
         if not has_runtime(connection, apps[0]):
             say(f"the device gets {push(connection, apps[0], ())}")
         connection.ask(
@@ -139,6 +140,7 @@ def _watched(
             lines = _lines(state.said, url)
             addresses = [line.url for line in lines if line.url is not None]
             token = _token(addresses[0], url) if addresses else None
+            # The program may have ended with an address, before anybody looked.
             if state.status is not None:
                 return _last(state, lines, url)
             if waits and token is not None:
@@ -167,11 +169,13 @@ def _ctrl_c() -> Iterator[list[int]]:
     No conversation breaks off in its middle then. A second Ctrl-C has its usual effect.
     """
     pressed: list[int] = []
+    # Python lets only the main thread set signal handlers.
     if threading.current_thread() is not threading.main_thread():
         yield pressed
         return
 
     def hear(number: int, frame: object) -> None:
+        # Only noted: an exception here could tear a message on the line apart.
         pressed.append(number)
         signal.signal(signal.SIGINT, before)
 
@@ -222,6 +226,7 @@ def _last(
         raise kind(error.what, at=url, hint=error.hint)
     if lines and lines[-1].figures is not None:
         return lines[-1]
+    # Python prints the exception last, below its traceback.
     messages = state.error_output.strip().splitlines() or ["no message"]
     message = messages[-1]
     if "No module named" in message:
@@ -255,6 +260,7 @@ def _check(port: int, token: str, url: str) -> None:
 def _free_port() -> int:
     """Return a free port of the loopback address."""
     with socket.socket() as s:
+        # Port 0 lets the system choose; it is hardly taken again in the meantime.
         s.bind((LOOPBACK, 0))
         port: int = s.getsockname()[1]
         return port

@@ -75,6 +75,7 @@ def public_path(path: Path) -> Path:
 def _write_new(path: Path, data: bytes, mode: int) -> None:
     """Write a new file, which nobody can read before it has its mode."""
     try:
+        # O_EXCL: a key that others trust must never be overwritten.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(handle, "wb") as f:
             f.write(data)
@@ -107,6 +108,7 @@ def sign(
             ones; the time in seconds by default
     """
     private = _load(key_path)
+    # The time grows by itself, without a file that remembers the last counter.
     counter = int(time.time()) if counter is None else counter
     if not 0 <= counter <= MAX_COUNTER:
         raise InputError(
@@ -156,6 +158,7 @@ def sign_runtime(folder: Path, key_path: Path) -> Path:
 
 
 def _write(path: Path, data: bytes) -> None:
+    """Write a file; raises InputError."""
     try:
         path.write_bytes(data)
     except OSError as e:
@@ -218,8 +221,10 @@ def sign_or_make(
             "there is no key to sign with",
             hint="add --key FILE, or --new-key FILE for the first time",
         )
+    # The key is read before anything is written.
     fingerprint = Key(_public(_load(used)), "").fingerprint
     if file is not None and file.suffix == ".whl":
+        # Silently ignored, these would give a false sense of what is signed.
         if output is not None or app is not None or counter is not None:
             what = "a wheel is signed beside itself, for any application"
             raise InputError(what, hint="leave -o, --app and --counter out")
@@ -238,6 +243,7 @@ def sign_or_make(
 
 
 def _public(private: Ed25519PrivateKey) -> bytes:
+    """Return the 32 bytes of the public key."""
     return private.public_key().public_bytes_raw()
 
 
@@ -256,6 +262,7 @@ def _load(path: Path) -> Ed25519PrivateKey:
         ) from e
     try:
         private: object
+        # ssh-keygen writes its own format, and calls it PEM too.
         if b"OPENSSH PRIVATE KEY" in data:
             private = serialization.load_ssh_private_key(data, None)
         else:
@@ -280,6 +287,7 @@ def _library() -> None:
         raise ToolError(
             "the library that signs is not installed", hint="pip install cryptography"
         ) from e
+    # Only its presence matters here.
     del cryptography
 
 

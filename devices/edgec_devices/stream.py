@@ -181,6 +181,7 @@ def bootstrap() -> tuple[str, bytes]:
     runs it. It is safe in double quotes in any shell. It prints an empty line at its
     start and when all bytes have come, by which the host sees progress.
     """
+    # Sent with each connection, over lines as slow as 10 kB/s.
     packed = zlib.compress(device_end()[0], 9)
     size = len(packed)
     loop = f"while len(b)<{size}:b+=os.read(0,{size}-len(b))or os._exit(1)"
@@ -232,6 +233,7 @@ class PipeStream(ByteStream):
 
     def start(self, again: bool = False) -> None:
         """Start the program and send the device end."""
+        # A second start is after a lost link, whose program may still be there.
         self.close()
         self._received = queue.Queue()
         self._messages = []
@@ -280,6 +282,7 @@ class PipeStream(ByteStream):
         rest = b""
         with contextlib.suppress(OSError, ValueError):
             while data := source.read(4096):
+                # ssh reports each stage of the login here, on a slow board for a minute.
                 self._stirs += 1
                 *lines, rest = (rest + data).split(b"\n")
                 messages += [line for line in lines if not self.chatter(line)]
@@ -307,6 +310,7 @@ class PipeStream(ByteStream):
         assert self._process.stdin is not None
         try:
             view = memoryview(data)
+            # An unbuffered pipe may take a part of the data only.
             while view:
                 written = self._process.stdin.write(view) or 0
                 view = view[written:]
@@ -349,6 +353,7 @@ class PipeStream(ByteStream):
         self._process = None
         if process is None:
             return
+        # The end of its input tells the device end to finish by itself.
         with contextlib.suppress(OSError):
             assert process.stdin is not None
             process.stdin.close()

@@ -61,6 +61,7 @@ def machines() -> tuple[Machine, ...]:
 def machine_named(host: str) -> Machine | None:
     """Return the emulated machine with this ssh name, if it is on."""
     if host.startswith(ALIAS):
+        # The prefix is looked at first: a list of machines reads their folders.
         return next((m for m in machines() if m.alias == host), None)
     return None
 
@@ -105,6 +106,7 @@ def instead_of_host(host: str) -> str:
 
 
 def _board_of(name: str) -> str:
+    """Return the board of a machine's name, or the usual one."""
     from edgec_devices.boards import boards
 
     return name if name in boards() else "pi4"

@@ -106,6 +106,7 @@ def judge(rounds: Sequence[Vitals]) -> Throttling:
     if not running:
         running = [launch["after"] for launch in filter(None, rounds)]
 
+    # A value may be missing in some samples: files of sysfs come and go.
     limit_khz = max(_known(samples, "max_khz"), default=None)
     observation = _Observation(
         samples=samples,
@@ -192,6 +193,8 @@ def _power_bits(samples: Sequence[Vitals]) -> tuple[int, int]:
     during = 0
     earlier = 0
     previous: dict[Any, int] = {}
+    # Bits since boot stay set, so only a new one belongs to this bench. Files and
+    # vcgencmd keep separate bits.
     for sample in samples:
         word = sample.get("throttled")
         if word is None:
@@ -231,6 +234,7 @@ def _reasons(observation: _Observation) -> Iterator[str]:
         plural = "s" if steps != 1 else ""
         yield f"the kernel lowered the clock by {steps} step{plural} to cool the CPU{at}"
     counts = _known(observation.samples, "throttle_count")
+    # The counter runs since boot: its growth is of this bench.
     increase = counts[-1] - counts[0] if counts else 0
     if increase > 0:
         yield (
@@ -285,6 +289,7 @@ def _clock_notes(observation: _Observation, throttled: bool) -> Iterator[str]:
         )
         return
     clocks = [mhz for sample in observation.running for mhz in _mhz(sample)]
+    # Idle cores are slow at all times, so only the fastest one tells.
     fastest = max(clocks, default=0.0)
     if not throttled and observation.below_full_speed(fastest):
         yield (
@@ -296,6 +301,7 @@ def _clock_notes(observation: _Observation, throttled: bool) -> Iterator[str]:
 
 def _temperature_notes(observation: _Observation, throttled: bool) -> Iterator[str]:
     """Yield a remark if a Raspberry Pi is nearly so hot that it throttles."""
+    # Other boards have other limits.
     is_pi = bool(_known(observation.samples, "throttled"))
     hottest = observation.hottest
     if throttled or not is_pi or hottest is None:

@@ -61,6 +61,7 @@ class Assembly:
                     content = data[start : start + entry.file_size]
                     digest = hashlib.sha256(content).hexdigest()
                     parts.append((start, len(content), digest))
+        # A zip file may list its entries in another order than they lie in.
         parts.sort()
 
         glue = b""
@@ -69,6 +70,7 @@ class Assembly:
             glue += data[end:offset]
             end = offset + size
         glue += data[end:]
+        # Overlapping parts are no bundle of edgec's either.
         if len(glue) + sum(size for _, size, _ in parts) != len(data):
             raise BundleError(
                 "the bundle changed while it was read", at=str(path), hint="try again"
@@ -164,6 +166,7 @@ def send(
     start = clock()
     progress(Sending(step="comparing"))
     begun = _begin(connection, recipe, scratch)
+    # The device has it: nothing is sent, installed or checked again.
     if begun.same is not None:
         return Sent(begun.same, True, Sending(0, 0, 0, clock() - start))
     total, wire = _send_lacking(connection, recipe, begun.lacks, progress, clock, start)
@@ -214,6 +217,7 @@ def _begin(connection: Connection, recipe: Assembly, scratch: bool) -> answers.B
         recipe=what,
         scratch=scratch,
     )
+    # The numbers become indices below.
     numbers = [number for number, _, _ in begun.lacks]
     valid = len(set(numbers)) == len(numbers)
     for number, received, _ in begun.lacks:
@@ -251,6 +255,7 @@ def _send_lacking(
     tally = _Tally(connection, total, progress, clock, start)
     for index, first in jobs:
         offset, size, _ = recipe.parts[index]
+        # In pieces, so that progress is seen, and another attempt goes on within a part.
         for at in range(first, size, PIECE):
             piece = recipe.data[offset + at : offset + min(at + PIECE, size)]
             sent = partial(tally.sent, len(piece))
@@ -299,6 +304,7 @@ class _Tally:
         if self._under_way:
             before, wire, size = self._under_way[0]
             done += size * max(arrived - before, 0) // wire
+        # Progress never goes back, not even by rounding.
         if done > self._reported:
             self._reported = done
             seconds = self._clock() - self._start

@@ -50,6 +50,7 @@ class Wheel:
     @staticmethod
     def of(path: Path) -> Wheel:
         """Read a wheel; raises InputError for other or damaged files."""
+        # The name has the tags, and pip refuses other names too.
         if not _NAME.fullmatch(path.name):
             raise InputError(
                 f'"{path.name}" is no name of a wheel',
@@ -113,6 +114,7 @@ class Wheel:
         own_tag = f"cp{minor.replace('.', '')}"
         fits_python = False
         for tag in python_tags.split("."):
+            # abi3 is the stable ABI: extensions for cp3x also run on later Pythons.
             stable_abi = tag.startswith("cp3") and "abi3" in abi_tags
             if tag in (own_tag, "py3") or stable_abi:
                 fits_python = True
@@ -149,6 +151,7 @@ def wheels_or_names(texts: Iterable[str | Path]) -> list[Wheel | str]:
     """
     wheels: list[Wheel | str] = []
     for text in map(str, texts):
+        # A path is never a project, so that a missing file is not looked up on the index.
         if text.endswith(".whl") or os.sep in text:
             wheels.append(Wheel.of(Path(text)))
         elif _PROJECT.fullmatch(text):

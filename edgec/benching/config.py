@@ -145,6 +145,7 @@ def _entry(row: Mapping[str, Any], at: str, folder: Path) -> _Entry:
             "it has no bundle", at=at, hint='for example: bundle = "cartoon.edgec"'
         )
 
+    # Paths and names are those of the folder of edgec.toml, wherever edgec is started.
     values = {}
     for key, value in row.items():
         name = names[key]
@@ -208,6 +209,7 @@ def _located(key: str, value: Any, read: Callable[[Any], Any], at: str) -> Any:
 
 def _device(url: str) -> tuple[str, str]:
     """Return the identity of a device: "local" and "local:" are the same."""
+    # The link of a URL knows its parts; a text comparison would miss equal ones.
     kind, _, address = link_module(url)
     return kind, address
 
@@ -231,6 +233,7 @@ def _of_bundle(entries: Sequence[_Entry], bundle: Path) -> list[_Entry]:
                 same_model.append(replace(entry, bench=bench))
         return same_model
 
+    # No file of that path: it may be the name of a model, as reports show it.
     same_name = []
     for entry in entries:
         entry_model = entry.model()

@@ -68,6 +68,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         """Check every field; raises InputError."""
+        # Also for edgec.toml and Python, which have no types of the command line.
         self._check_numbers()
         self._check_stream()
         if not 0 < self.max_regress < 10:
@@ -77,6 +78,7 @@ class Bench:
             )
 
     def _check_numbers(self) -> None:
+        """Check counts and times; raises InputError."""
         if self.runs is not None and not 1 <= self.runs <= MAX_RUNS:
             raise InputError(
                 f"cannot time {self.runs} runs", hint=f"give runs from 1 to {MAX_RUNS}"
@@ -90,6 +92,7 @@ class Bench:
                 f"nothing runs on {self.threads} threads",
                 hint=f"give 1 to {MAX_THREADS}",
             )
+        # NaN fails this comparison too.
         if not 1 <= self.timeout < math.inf:
             raise InputError(
                 f"cannot wait for {self.timeout:g} seconds",
@@ -97,6 +100,7 @@ class Bench:
             )
 
     def _check_stream(self) -> None:
+        """Check the options of a stream; raises InputError."""
         if self.frames is not None and not 2 <= self.frames <= MAX_FRAMES:
             raise InputError(
                 f"cannot time a stream of {self.frames} frames",
@@ -108,6 +112,7 @@ class Bench:
                 at=self.on,
                 hint="leave out --frames and --source, or --on",
             )
+        # A path or a camera means another thing on a device, or nothing.
         if self.source is not None and not self.on.startswith("local:"):
             hint = (
                 "leave it out for made frames; edgec webcam --on DEVICE --source … "

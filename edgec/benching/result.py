@@ -47,6 +47,8 @@ class Series:
 
     @cached_property
     def _summary(self) -> Summary | None:
+        # Computed once: sorting a hundred thousand latencies takes a while, and each
+        # report asks several times.
         return Summary.of(self.samples) if self.samples else None
 
 
@@ -67,6 +69,7 @@ class OncePerLaunch:
     @property
     def worst(self) -> float | None:
         """Return the longest time of all launches; None if it was not measured."""
+        # The worst, since a person waits for it at every start.
         return max(self.ms, default=None)
 
 

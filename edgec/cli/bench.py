@@ -134,6 +134,7 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
             codes.append(e.exit_code)
             continue
         finally:
+            # The line of progress must not stay before the report or the error.
             say("")
         if quiet:
             text = "".join(f"{v.line()}\n" for v in verdicts(report))
@@ -141,6 +142,7 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
             text = to_markdown(report, verdicts_last=True)
         echo(text, nl=False)
         codes.append(0 if passed(report) else 1)
+    # 0 only if every bench passed.
     return max(codes)
 
 
@@ -155,6 +157,7 @@ def _requests(
     from edgec.benching.request import FILES, Bench, share
 
     options = dict(given)
+    # `Bench` has a number, the command line a text such as 5%.
     if "max_regress" in options:
         options["max_regress"] = share(options["max_regress"])
     configured = benches(Path.cwd(), bundle, on)
@@ -167,6 +170,7 @@ def _requests(
             )
         return [Bench(bundle, resolved(on) if on else "local:", **options)]
 
+    # Each bench would replace the file of the one before.
     files = sorted(options.keys() & FILES)
     if len(configured) > 1 and files:
         raise InputError(

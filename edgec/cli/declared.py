@@ -36,6 +36,7 @@ def given(options: Callable[..., _T], values: Mapping[str, Any]) -> _T:
     have.
     """
     fields: dict[str, Any] = {}
+    # Fields without an option on the command line keep their defaults.
     for one in declared(options):  # type: ignore[arg-type]
         if one.name in values:
             value = values[one.name]
@@ -45,6 +46,7 @@ def given(options: Callable[..., _T], values: Mapping[str, Any]) -> _T:
 
 def _option(one: Declared) -> Callable[[Callable[..., Any]], Any]:
     """Return the click option of a declared one."""
+    # Other defaults stay None for click: the dataclass knows them, in one place.
     attributes = _value(one)
     if one.text.show_default:
         attributes |= {"default": one.default, "show_default": True}
@@ -62,6 +64,7 @@ def _option(one: Declared) -> Callable[[Callable[..., Any]], Any]:
 def _value(one: Declared) -> dict[str, Any]:
     """Return the attributes by which click reads the value of an option."""
     kinds = get_args(one.type) if isinstance(one.type, UnionType) else (one.type,)
+    # A union of a text and a path is a file.
     if bool in kinds:
         return {"is_flag": True}
     if Path in kinds:

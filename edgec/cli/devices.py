@@ -79,6 +79,7 @@ def flash(
 
     # A wheel needs the runtime.
     pushed = wheels_or_names(wheels) if with_runtime or wheels else None
+    # Every name is resolved before the first device is touched.
     targets = all_resolved(urls)
     downgrade = options.pop("allow_downgrade")
     with shown(quiet) as report:
@@ -120,6 +121,7 @@ def status(urls: Sequence[str], timeout: float, as_json: bool) -> None:
 
     targets = all_resolved(urls)
     outcomes = status_all(targets, ask=may_ask(targets), timeout=timeout)
+    # The facts of a device are in its JSON already.
     if as_json:
         finish(outcomes, as_json)
         return
@@ -142,6 +144,7 @@ def devices(as_json: bool, probe: bool) -> None:
     if as_json:
         echo(json.dumps([vars(device) for device in listed], indent=1))
         return
+    # Only --probe has answers: a column without any would look like a fault.
     if any(device.answers for device in listed):
         answers = [(d.url, d.what, d.answers or "") for d in listed]
         echo(table(("url", "what it is", "answers"), answers, "lll"))
@@ -185,6 +188,7 @@ def _outcome_table(outcomes: Sequence[FlashOutcome]) -> str:
 
 
 def _as_json(outcome: FlashOutcome) -> dict[str, Any]:
+    """Return an outcome as JSON, with the hint of its error."""
     error = outcome.error
     return {
         "url": outcome.url,
@@ -208,6 +212,7 @@ def _facts(url: str, facts: dict[str, Any]) -> list[str]:
     for app in facts["apps"]:
         for slot, state in sorted(app["slots"].items()):
             mark = "active" if slot == app["active"] else ""
+            # The device could not read the state of this slot.
             if state is None:
                 lines.append(f"  {app['app']} {slot} damaged {mark}".rstrip())
                 continue

@@ -98,6 +98,7 @@ def diff(
     from edgec.verbs.diff import Request
     from edgec.verbs.diff import diff as compare
 
+    # "-" is the usual name of standard output, and no file is called so.
     to_screen = json_file == Path("-")
     # A bad path is refused before the work, which may take minutes.
     if html is not None:
@@ -117,6 +118,7 @@ def diff(
 
     if html is not None:
         write_whole(html, page(comparison))
+    # NaN is no JSON: other languages could not read the file.
     text = json.dumps(comparison.to_json(), indent=1, allow_nan=False)
     if json_file is not None and not to_screen:
         write_whole(json_file, text + "\n")
@@ -126,5 +128,6 @@ def diff(
     if min_sqnr is not None:
         missed = threshold(comparison, min_sqnr)
     if missed:
+        # Behind JSON on standard output, the line would make it unreadable.
         echo(missed, err=to_screen)
     return 1 if missed else 0

@@ -76,6 +76,7 @@ def boot(
         raise InputError(
             f'"{url}" cannot be booted', hint="for example emulated:pi4 --whole"
         )
+    # The URL alone is a device too: programs run there without a machine.
     if not whole:
         raise InputError(
             f"{url} alone needs no booting: a program is emulated, no machine",
@@ -83,6 +84,7 @@ def boot(
         )
 
     def say(text: str) -> None:
+        # Standard output is for the machine's facts, perhaps as JSON.
         echo(f"{text} …", err=True)
 
     settings = module.Settings(board, **hardware)
@@ -105,6 +107,7 @@ def status(name: str | None, as_json: bool) -> None:
 def stop(name: str | None, every: bool) -> None:
     """Stop emulated machines.  Their disks are kept."""
     machines = _all()
+    # Without a name, only a single machine is meant for certain.
     if not every and not name and len(machines) != 1:
         names = " or ".join(machine.folder.name for machine in machines)
         hint = f"say which: {names}" if names else "boot one first"
@@ -126,10 +129,12 @@ def _module() -> ModuleType:
             f"whole machines are emulated on Linux, and this is {sys.platform}",
             hint="emulated:pi4 needs no machine",
         )
+    # Not at the top, where the command line of other systems would import it too.
     return importlib.import_module("edgec_devices.machine")
 
 
 def _all() -> list[Machine]:
+    """Return the machines that are on."""
     return list(_module().machines())
 
 

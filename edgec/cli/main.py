@@ -28,6 +28,7 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of a verb; raises InputError for an unknown verb."""
+        # click would answer "no such command" with exit code 2 and no suggestion.
         is_verb = bool(args) and not args[0].startswith("-")
         if is_verb and self.get_command(ctx, args[0]) is None:
             verbs = self.list_commands(ctx)
@@ -59,6 +60,7 @@ def _add_verbs() -> None:
         *package.VERBS,
     ):
         cli.add_command(verb)
+    # A group with the options of the command that it runs without a verb.
     listing = devices.devices
     cli.add_command(
         _Verbs(
@@ -77,6 +79,7 @@ def _unless_a_verb(command: click.Command) -> Callable[..., Any]:
 
     @click.pass_context
     def call(context: click.Context, /, **options: Any) -> Any:
+        # click calls a group before its verb, which must not list devices first.
         if context.invoked_subcommand is None and command.callback:
             return command.callback(**options)
         return None
@@ -92,6 +95,7 @@ def main() -> None:
 
     A signal ends it like ctrl-C: it leaves no temporary files.
     """
+    # By default these signals end Python at once, and no `finally` runs.
     for number in (signal.SIGTERM, signal.SIGHUP):
         # nohup makes the program ignore SIGHUP: it stays ignored.
         if signal.getsignal(number) is signal.SIG_DFL:
@@ -100,6 +104,7 @@ def main() -> None:
 
 
 def _ended(number: int, frame: FrameType | None) -> NoReturn:
+    """End the program with the exit code that shells use for a signal."""
     sys.exit(128 + number)
 
 
@@ -109,6 +114,7 @@ def run_verb(args: list[str] | None = None) -> int:
     Every error ends as a message and an exit code; only a bug of edgec has a traceback.
     """
     try:
+        # In its standalone mode click would print errors and exit by itself.
         result = cli.main(args, standalone_mode=False)
         return result if isinstance(result, int) else 0
     except EdgecError as e:
@@ -117,15 +123,18 @@ def run_verb(args: list[str] | None = None) -> int:
     except click.exceptions.Exit as e:
         return e.exit_code
     except (click.Abort, KeyboardInterrupt):
+        # 128 + SIGINT, as shells have it.
         echo("stopped", err=True)
         return 130
     except click.ClickException as e:
         return _wrong_usage(e)
     except BrokenPipeError:
+        # The reader of a pipe has ended, as `head` does: no error worth a message.
         # The flush at the exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as e:
+        # Files are opened in many places; the system's own words are clear enough.
         echo(
             f"error: {e.strerror or e}\n  at: {e.filename}\n  hint: check the path, "
             "its permissions and the free space",
@@ -147,6 +156,7 @@ def _wrong_usage(e: click.ClickException) -> int:
 
 def _our_bug() -> int:
     """Write the traceback and the command to a file, and return exit code 70."""
+    # To a file, since the terminal may be gone when somebody looks into it.
     with tempfile.NamedTemporaryFile(
         "w", prefix="edgec-bug-", suffix=".txt", delete=False
     ) as f:

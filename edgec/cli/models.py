@@ -29,10 +29,12 @@ _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but err
 @click.command(cls=SectionedCommand)
 @_MODEL
 @options_of(CompileOptions)
+# Older scripts give --workers, which has no meaning any more.
 @click.option("--workers", hidden=True, expose_value=False)
 @option("-q", "--quiet", section=_OTHER, is_flag=True, help="print nothing but errors")
 def compile(model: Path, quiet: bool, **options: Any) -> None:
     """Turn MODEL (.onnx, .tflite, .pt2) into one verified bundle."""
+    # Imported here, as in all verbs: --help should not load the whole compiler.
     from edgec.compiler.compile import compile_model
 
     with progress(quiet) as say:
@@ -103,6 +105,7 @@ def explain(
     from edgec.verbs.explain import explain_model
     from edgec.verbs.requirements import check, requirements
 
+    # Typing errors in requirements and paths end before the work, not after it.
     wanted = requirements(require)
     if html is not None:
         check_place(html, "--html")
@@ -112,6 +115,7 @@ def explain(
     if html is not None:
         write_whole(html, page(report))
     if as_json:
+        # Outcomes go to standard error below, so that the output is JSON and no more.
         data = report.to_json()
         data["requirements"] = [asdict(outcome) for outcome in outcomes]
         echo(json.dumps(data, indent=1))
@@ -206,6 +210,7 @@ def doctor(device: str | None, timeout: float, as_json: bool) -> None:
     """Look at this machine or a device: system, interpreters, Edge TPU, power; one
     command to type for each finding.
     """
+    # Nobody can answer a question for a password in a pipe or a CI job.
     report = edgec.doctor(device, ask=sys.stdin.isatty(), timeout=timeout)
     echo(json.dumps(report.to_json(), indent=1) if as_json else report.table())
     if not report.ok:

@@ -93,6 +93,7 @@ def sign(
     from edgec_devices import signing
 
     signed = signing.sign_or_make(file, key, new_key, **options)
+    # Lines are for people; a script reads the path of the wheel alone.
     for line in signed.lines:
         echo(line, err=True)
     if signed.runtime is not None:

@@ -75,6 +75,7 @@ def resolved(device: str) -> str:
 
     Raises InputError for other texts.
     """
+    # Imported at the call, so that --help stays fast.
     from edgec_devices.listing import resolve
 
     return resolve(device, Path.cwd())
@@ -85,6 +86,7 @@ def all_resolved(devices: Iterable[str]) -> list[str]:
     urls = []
     for text in devices:
         for device in text.split(","):
+            # A comma at the end is no device.
             if device.strip():
                 urls.append(resolved(device))
     return urls
@@ -92,4 +94,5 @@ def all_resolved(devices: Iterable[str]) -> list[str]:
 
 def may_ask(targets: Sequence[str]) -> bool:
     """Return whether a person can type a password: at a terminal, for one device."""
+    # With several devices in parallel, nobody could tell whose password is meant.
     return len(targets) == 1 and sys.stdin.isatty()

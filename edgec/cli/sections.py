@@ -44,6 +44,7 @@ class SectionedCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {}
         rest: list[tuple[str, str]] = []
         for parameter in self.get_params(ctx):
+            # Hidden options and positional arguments have no record.
             record = parameter.get_help_record(ctx)
             if record is None:
                 continue

@@ -91,6 +91,7 @@ def webcam(as_json: bool, on: str | None, **options: Any) -> None:
         # Standard output is for the JSON alone.
         echo(text, err=as_json)
 
+    # Without a device the pictures are processed here, and not through `local:`.
     url = resolved(on) if on else None
     shown = run_webcam(WebcamRequest(on=url, **options), say)
     if as_json:

@@ -327,6 +327,7 @@ def _layers(b: Side, measured: Measured) -> list[Layer]:
         grid = other_grid(record)
         if grid is not None:
             grids[record.value.name] = grid
+    # If so many grids differ, the networks were quantized separately: no fault.
     if len(grids) > len(records) * MAX_GRID_SHARE:
         grids = {}
 
@@ -340,6 +341,7 @@ def _layers(b: Side, measured: Measured) -> list[Layer]:
         layer_findings = findings(record, noise, b.complete, runner)
         grid = grids.get(record.value.name)
         if grid is not None:
+            # The first finding names the culprit, and a grid explains the others.
             layer_findings.insert(0, grid)
         layers.append(_layer(record, noise, layer_findings))
     return layers
@@ -404,6 +406,7 @@ def _culprit(layers: Sequence[Layer]) -> Culprit | None:
             other_grids.append(layer)
 
     if broken:
+        # The first broken kernel is the cause of wrong inputs of later ones.
         same_op = [layer for layer in broken if layer.kind == broken[0].kind]
         return _culprit_of(broken[0], same_op[1:])
     # Its consumers read it with another scale, and differ too: the first is the cause.
@@ -412,6 +415,7 @@ def _culprit(layers: Sequence[Layer]) -> Culprit | None:
     if faulty:
         worst = max(faulty, key=_unexplained_db)
         return _culprit_of(worst, [layer for layer in faulty if layer is not worst])
+    # Without a fault, only the precision of a layer can be changed.
     lossy = _first_lossy(layers)
     return None if lossy is None else _culprit_of(lossy, [])
 
@@ -471,6 +475,7 @@ def _known(db: float | None) -> float:
 
 def _finite_or_none(value: Any) -> Any:
     """Return a value, or None for a float that JSON does not have."""
+    # JSON has no infinities, and an exact layer has an infinite ratio.
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -67,6 +67,7 @@ def twins(
             other = among.get(candidate)
             if other is None or other.type.dtype not in COMPARED_TYPES:
                 continue
+            # The same name with another shape is a converted form, or chance.
             perms = tuple(layouts(other.type.shape, shape, relaid))
             if perms:
                 found[value.name] = Twin(other.name, perms)
@@ -78,6 +79,7 @@ def _candidate_names(name: str, suffix: re.Pattern[str]) -> Iterator[str]:
     """Yield a name, the names it may be derived from, and converted forms of these."""
     yield name
     shorter = suffix.sub("", name)
+    # A value may be converted and transposed, and so have several suffixes.
     while shorter != name and shorter:
         yield shorter
         name = shorter
@@ -120,6 +122,7 @@ def rounded(real: Array, t: TensorType) -> Array:
     """Return real numbers as a tensor of type `t` stores them."""
     if t.quant is None:
         return np.ascontiguousarray(real, t.np_dtype)
+    # The op itself rounds, so that a comparison has no rounding of its own.
     if t.dtype in ("int8", "uint8"):
         return Quantize(t.dtype).ref([real], [TensorType(real.shape)], [t])[0]
     info = np.iinfo(t.np_dtype)

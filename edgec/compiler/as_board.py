@@ -1,4 +1,4 @@
-"""The check of the code that a board will run, emulated where this machine is another."""
+"""The check of the board's own code, in an emulator if this machine is another."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from edgec.errors import EdgecError
 from edgec.steps import Progress
 
 MAX_EMULATED_MACS = 2e9
-"""Multiply-accumulates in float that are emulated: some 15 seconds.
+"""The limit of emulated multiply-accumulates in float: some 15 seconds.
 
-A count, not a time, so that the same inputs give the same bundle.
+It is a count and no time, so the same inputs give the same bundle.
 """
 INTEGER_SHARE = 1 / 8
 """The time of an integer multiply-accumulate, as a part of a float one's."""
@@ -25,16 +25,17 @@ def check_as_board(
 ) -> str:
     """Run the program for the board's first target on the first sample.
 
-    Each segment is checked. Return what was not run here, and why; "" where nothing was
-    left out, or the board's code is this machine's.
+    Each segment is checked. Return the note on code that was not run, with the reason;
+    "" if all was, or if the board's code is this machine's.
 
-    Raises EdgecError where the program fails.
+    Raises EdgecError if the program fails.
     """
     board = lowered.target.board
     target = board.targets[0]
     if target.name == machine_target():
         return ""
     how = f"{target.qemu_cpu} code"
+    # A missing emulator is no error, as most machines have none: the report says so.
     device = Emulated(board)
     reason = _too_much(lowered) or device.lacks(bundle)
     if reason:
@@ -49,6 +50,7 @@ def check_as_board(
             at=lowered.graph.name,
             hint="report it with the model",
         ) from e
+    # The sample has the inputs of the first segment, the device returned all others.
     for s in lowered.partition.segments:
         checker(s, tensors.__getitem__, how)
     return ""
@@ -56,6 +58,7 @@ def check_as_board(
 
 def _too_much(lowered: Lowered) -> str:
     """Return why a model is too large to be emulated, or ""."""
+    # qemu emulates floats in software, so integers are far cheaper.
     weighted = 0.0
     macs = 0
     for s in lowered.partition.segments:

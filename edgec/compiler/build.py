@@ -17,7 +17,7 @@ from edgec.toolchain.cc import Compiler
 
 @dataclass(frozen=True)
 class Built:
-    """The binaries of each target, and the compiler that made them."""
+    """The binaries and the compiler of each target."""
 
     binaries: Mapping[str, Binaries]
     compilers: Mapping[str, Compiler]
@@ -36,6 +36,7 @@ def build_programs(
     """
     compilers = compilers_for(board, cc)
     texts = {name: made.texts for name, made in emitted.sources.items()}
+    # Flags are by file: the files of one core among several need its instruction set.
     flags: dict[str, tuple[str, ...]] = {}
     for made in emitted.sources.values():
         flags.update(made.flags)
@@ -45,6 +46,8 @@ def build_programs(
 
 def compilers_for(board: Board, cc: str | None) -> dict[str, Compiler]:
     """Return a compiler for each target of a board, and for this machine."""
+    # Only this machine's own target can have the compiler of a person: zig alone compiles
+    # for others.
     here = Board.load("host").targets[0]
     compilers = {}
     for target in targets_of(board):

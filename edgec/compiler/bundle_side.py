@@ -1,5 +1,6 @@
-"""A bundle as a side of a comparison: its own C on this machine, or its Edge TPU
-segments by what runs them.
+"""A bundle as one side of a comparison.
+
+Its C runs on this machine, or its Edge TPU segments run by LiteRT or on an Edge TPU.
 """
 
 from __future__ import annotations
@@ -31,9 +32,22 @@ _HINT = "compile the model again"
 
 
 class BundleSide:
-    """The very library of a bundle, as every machine of this kind runs it.
+    """The library of a bundle, run as every machine of this kind runs it.
 
-    The values that its C stores can be seen.
+    The comparison sees the values in memory: those of the C that are not fused away.
+
+    Attributes:
+        name: the name of the side.
+        preprocess: the preprocessing of image inputs, by name.
+        labels: the names of classes.
+        parts: the graph of each segment, by its name.
+        changes: the channel changes of the recipe, by value.
+        inputs: the inputs of the model.
+        outputs: the outputs of the model.
+        same_code: whether `run` executes the C, as `force` always does.
+        how: the way in which the bundle runs, in words.
+        complete: whether the ops of `parts` have their constants.
+        channels_last: whether channels are the last axis of images.
     """
 
     complete = False
@@ -42,8 +56,8 @@ class BundleSide:
     def __init__(self, name: str, path: Path, tpu: str) -> None:
         """Open the bundle.
 
-        tpu: "c", or how a session runs the Edge TPU segments; then the tensors between
-        segments can be seen.
+        tpu: "c" for the bundle's C, or the way in which a session runs the Edge TPU
+        segments; a session shows the tensors between segments alone.
 
         Raises EdgecError for a bundle of another machine, or a damaged one.
         """
@@ -54,11 +68,12 @@ class BundleSide:
             self._read()
             self._open(tpu)
         except BaseException:
+            # Nobody else can close the bundle of an object that was never returned.
             self.close()
             raise
 
     def _read(self) -> None:
-        """Read what the bundle says of its values."""
+        """Read the types, places and graphs of the bundle's values."""
         manifest = self._bundle.manifest
         self.preprocess = manifest.preprocess
         self.labels = manifest.labels or ()
@@ -73,6 +88,7 @@ class BundleSide:
         self.changes: Changes = changes_in(self._file)
 
         # A value of a segment's graph has the same name as the tensor of the manifest.
+        # The one of the graph goes last, so that `see` gets the values of `parts`.
         self._known: dict[str, Value] = {}
         for name, info in manifest.tensors.items():
             self._known[name] = Value(name, tensor_type(info))
@@ -84,7 +100,10 @@ class BundleSide:
         self.outputs: Sequence[Value] = [self._known[n] for n in manifest.outputs]
 
     def _values_file(self) -> ValuesFile:
-        """Return the bundle's list of values. Raises EdgecError for another machine's."""
+        """Return the bundle's list of values, which is empty in older bundles.
+
+        Raises DeviceError for the list or the code of another machine.
+        """
         manifest = self._bundle.manifest
         at = str(self._bundle.path)
         values = ValuesFile()
@@ -96,6 +115,7 @@ class BundleSide:
             there = ", ".join(manifest.libraries) or "none"
             what = f"the bundle has no code for this machine, {target}; it has {there}"
             raise DeviceError(what, at, _HINT)
+        # Other code fuses other ops, so its values are at other places.
         if values.target not in ("", target):
             what = (
                 f"it shows the values of {values.target}'s code; "
@@ -110,19 +130,22 @@ class BundleSide:
         self._library = load_library(self._bundle, target)
         self._weights = self._read_weights(target)
         segments = self._bundle.manifest.segments
+        # Segments run one after the other, so one arena serves them all.
         self._arena = aligned_bytes(max((s.arena for s in segments), default=0))
         self.same_code = tpu == "c"
         self.how = "the bundle's C"
         if tpu != "c":
             self._session = Session(self._bundle, tpu=tpu)
-            by = {"interpreter": "LiteRT", "delegate": "Edge TPU", "c": "C"}
-            kinds = dict.fromkeys(by[k] for k in self._session.backends.values())
-            self.how = f"the bundle by {' and '.join(kinds)}"
+            titles = {"interpreter": "LiteRT", "delegate": "Edge TPU", "c": "C"}
+            backends = self._session.backends.values()
+            # A dict keeps the order of the segments.
+            used = dict.fromkeys(titles[backend] for backend in backends)
+            self.how = f"the bundle by {' and '.join(used)}"
         elif not self._file.segments:
             self.how += ", which was made before its values could be seen"
 
     def _read_weights(self, target: str) -> Array:
-        """Return the weights of a target, in memory that C can use."""
+        """Return the weights of a target in aligned memory, as the C needs them."""
         name = self._bundle.manifest.weights.get(target)
         data = self._bundle.read(name) if name is not None else b""
         weights = aligned_bytes(len(data))
@@ -131,21 +154,24 @@ class BundleSide:
 
     @property
     def meaning(self) -> Meaning | None:
-        """Of its outputs, where it says."""
+        """The meaning of the outputs; None without a task on images."""
         task = self._bundle.manifest.task
+        # Both sides are judged by the same Python, so that only outputs differ.
         vision = Vision(self._bundle, native=False)
         if task is None or vision.image is None:
             return None
         size = vision.image
+        width = size[0]
         shapes = {v.name: v.type.shape for v in self.outputs}
         return Meaning(
-            task.kind, size[0], shapes, lambda outputs: vision.result(outputs, size)
+            task.kind, width, shapes, lambda outputs: vision.result(outputs, size)
         )
 
     def run(self, inputs: Sample, see: Look) -> dict[str, Array]:
         """See Side."""
         if self._session is None:
             return self._walk(inputs, see)
+        # Samples are independent: no state of the one before may be left.
         self._session.reset()
         outputs = self._session.run(inputs)
         for name in self._bundle.manifest.tensors:
@@ -159,72 +185,95 @@ class BundleSide:
     def _walk(
         self, inputs: Sample, see: Callable[[Value, Array], Array | None]
     ) -> dict[str, Array]:
-        m = self._bundle.manifest
-        buffers = {n: aligned_bytes(info.nbytes) for n, info in m.tensors.items()}
+        """Run all segments on one sample.
+
+        see: is shown each value, and may return an array to go on with in its place.
+        """
+        manifest = self._bundle.manifest
+        buffers: dict[str, Array] = {}
+        for name, info in manifest.tensors.items():
+            buffers[name] = aligned_bytes(info.nbytes)
 
         def show(v: Value, raw: Array) -> None:
-            array = raw[: v.type.nbytes].view(v.type.np_dtype).reshape(v.type.shape)
+            array = _as_array(v, raw)
             other = see(v, array)
             if other is not None:
+                # The array is a view of the buffer, so the C reads the other values.
                 array[...] = other
 
-        for state in m.state:
-            if state.initial is not None:
-                buffers[state.input][:] = np.frombuffer(
-                    self._bundle.read(state.initial), np.uint8
-                )
-        for name in (*m.inputs, *m.kept):
-            if name in inputs or name in m.inputs:
-                buffers[name][:] = (
-                    np.ascontiguousarray(inputs[name]).reshape(-1).view(np.uint8)
-                )
+        self._fill_inputs(inputs, buffers)
+        for name in (*manifest.inputs, *manifest.kept):
             show(self._known[name], buffers[name])
-        for s in m.segments:
-            self._segment(s, buffers, show)
-        return {
-            v.name: buffers[v.name].view(v.type.np_dtype).reshape(v.type.shape).copy()
-            for v in self.outputs
-        }
+        for s in manifest.segments:
+            self._run_segment(s, buffers, show)
+        # The copies outlive the buffers of this sample.
+        return {v.name: _as_array(v, buffers[v.name]).copy() for v in self.outputs}
 
-    def _segment(
+    def _fill_inputs(self, inputs: Sample, buffers: Mapping[str, Array]) -> None:
+        """Write inputs and state into their buffers."""
+        manifest = self._bundle.manifest
+        for state in manifest.state:
+            if state.initial is not None:
+                initial = self._bundle.read(state.initial)
+                buffers[state.input][:] = np.frombuffer(initial, np.uint8)
+        for name in (*manifest.inputs, *manifest.kept):
+            # A sample may lack state, which keeps its first value then. A lacking input
+            # is an error of the caller.
+            if name in inputs or name in manifest.inputs:
+                array = np.ascontiguousarray(inputs[name])
+                buffers[name][:] = array.reshape(-1).view(np.uint8)
+
+    def _run_segment(
         self,
         s: SegmentInfo,
         buffers: Mapping[str, Array],
         show: Callable[[Value, Array], None],
     ) -> None:
-        """Run a segment, showing each value as soon as it is in its place."""
+        """Run a segment, and show each value as soon as it is complete."""
         values = self._file.segments.get(s.name)
-        ports = (
-            pointers([buffers[n] for n in s.inputs]),
-            pointers([buffers[n] for n in s.outputs]),
-        )
-        memory = (
+        arguments = (
             ctypes.c_void_p(self._arena.ctypes.data),
             ctypes.c_void_p(self._weights.ctypes.data),
+            pointers([buffers[name] for name in s.inputs]),
+            pointers([buffers[name] for name in s.outputs]),
         )
-        due: dict[int, list[tuple[Value, Array]]] = {}
-        for name, at in values.places.items() if values is not None else ():
-            if name not in s.inputs:
-                v = self._known[name]
-                due.setdefault(at.done, []).append((v, self._bytes(v, at, buffers)))
-
+        due = self._due_values(s, buffers)
         raised: list[BaseException] = []
 
         def mark(_: int | None, step: int) -> None:
+            if raised:
+                return
             # C cannot pass an exception on, so the first one waits until it is done.
             try:
-                for v, raw in due.get(step, ()) if not raised else ():
+                for v, raw in due.get(step, ()):
                     show(v, raw)
             except BaseException as e:
                 raised.append(e)
 
         function = self._function(s, values.function if values is not None else s.name)
-        function(*memory, *ports, MARK(mark), None)
+        function(*arguments, MARK(mark), None)
         if raised:
             raise raised[0]
+        # A bundle without a list of values shows the tensors of the manifest alone.
         if values is None:
             for name in s.outputs:
                 show(self._known[name], buffers[name])
+
+    def _due_values(
+        self, s: SegmentInfo, buffers: Mapping[str, Array]
+    ) -> dict[int, list[tuple[Value, Array]]]:
+        """Return the values of a segment and their memory, by the mark that ends them."""
+        due: dict[int, list[tuple[Value, Array]]] = {}
+        values = self._file.segments.get(s.name)
+        if values is None:
+            return due
+        for name, location in values.places.items():
+            # Inputs were shown when they were written.
+            if name not in s.inputs:
+                v = self._known[name]
+                raw = self._bytes(v, location, buffers)
+                due.setdefault(location.done, []).append((v, raw))
+        return due
 
     def _function(self, s: SegmentInfo, name: str) -> Callable[..., int]:
         """Return the profiled entry of a segment's C.
@@ -232,6 +281,8 @@ class BundleSide:
         Raises InputError where the list of values names another segment's.
         """
         try:
+            # The list is a file from anywhere: a function with other tensors would read
+            # beside the buffers.
             if not f"{name}_".startswith(f"{s.name}_"):
                 raise AttributeError(f"{name} is not the code of {s.name}")
             function: Callable[..., int] = getattr(
@@ -243,20 +294,32 @@ class BundleSide:
         return function
 
     def _bytes(
-        self, v: Value, at: ValueLocation, buffers: Mapping[str, Array]
+        self, v: Value, location: ValueLocation, buffers: Mapping[str, Array]
     ) -> Array:
-        """The memory of a value; a place that cannot be is refused."""
-        whole = buffers.get(at.buffer, self._arena if not at.buffer else None)
-        if whole is None or not 0 <= at.offset <= len(whole) - v.type.nbytes:
+        """Return the memory from a value's place on.
+
+        Raises InputError for a place outside of its buffer.
+        """
+        # Values inside a segment have no buffer of their own: "" is the arena.
+        buffer = buffers.get(location.buffer)
+        if buffer is None and not location.buffer:
+            buffer = self._arena
+        nbytes = v.type.nbytes
+        if buffer is None or not 0 <= location.offset <= len(buffer) - nbytes:
             raise InputError(
                 f"{VALUES_FILE} is damaged: {v.name} is nowhere",
                 str(self._bundle.path),
                 _HINT,
             )
-        return whole[at.offset :]
+        return buffer[location.offset :]
 
     def close(self) -> None:
         """Close the bundle."""
         if self._session is not None:
             self._session.close()
         self._bundle.close()
+
+
+def _as_array(v: Value, raw: Array) -> Array:
+    """Return the first bytes of memory as the array of a value, without a copy."""
+    return raw[: v.type.nbytes].view(v.type.np_dtype).reshape(v.type.shape)

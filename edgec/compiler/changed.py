@@ -1,4 +1,4 @@
-"""The channel changes of a recipe, as a bundle's list of values keeps them."""
+"""The channel changes of a recipe in a bundle's list of values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def changes_in(file: ValuesFile) -> Changes:
     """Return the changes of a list, of an older edgec as well."""
     changes = {}
     for name, times in file.factors.items():
-        # older lists have no moves, and no orders and counts of split channels
+        # Older lists have no moves, and no orders and counts of split channels.
         plus = np.array(file.moves.get(name, (0.0,)))
         order = np.array(file.orders[name]) if name in file.orders else None
         changes[name] = Change(np.array(times), plus, order, file.counts.get(name))
@@ -35,5 +35,5 @@ def changes_in(file: ValuesFile) -> Changes:
 
 
 def _rounded(channels: Array) -> tuple[float, ...]:
-    """Return numbers with seven digits, which a float32 has."""
+    """Return numbers with the seven digits of a float32."""
     return tuple(float(f"{x:.7g}") for x in channels)

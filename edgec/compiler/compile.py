@@ -12,7 +12,11 @@ from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle, write_bundle
 
 from edgec.compiler.build import build_programs
-from edgec.compiler.edgetpu_loop import CompilerOutcome, ask, told
+from edgec.compiler.edgetpu_loop import (
+    CompilerOutcome,
+    compile_for_edgetpu,
+    outcome_lines,
+)
 from edgec.compiler.emit import emit
 from edgec.compiler.host import Dump, Host
 from edgec.compiler.job import Job
@@ -38,50 +42,50 @@ from edgec.toolchain.edgetpu.where import runner_for
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compile made.
+    """The results of a compile.
 
     Attributes:
         path: the bundle.
         lowered: the model as it was partitioned.
         sources: the C of each segment, for the board's first target.
-        verification: how near the bundle's outputs are to the model's.
-        asked: what edgetpu_compiler answered; None where it was not asked.
-        steps: where the time went.
-        tuned: what became of the schedules that a search found.
+        verification: the distance between the outputs of the bundle and of the model.
+        outcome: the results of edgetpu_compiler; None if it was not run.
+        steps: the steps with their times.
+        tuned: notes on the schedules of a search.
     """
 
     path: Path
     lowered: Lowered
     sources: Mapping[str, CSource]
     verification: Verification
-    asked: CompilerOutcome | None
+    outcome: CompilerOutcome | None
     steps: tuple[Step, ...] = ()
     tuned: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """Return the first screen: places, sizes, checks."""
-        model = self.lowered
-        floats = model.model.floats
-        notes = [*model.notes]
+        lowered = self.lowered
+        floats = lowered.model.floats
+        notes = [*lowered.notes]
         if floats is not None:
-            notes += floats.found.sample_report.notes()
+            notes += floats.result.sample_report.notes()
         remarks = (
-            *model.read.preprocess_notes(),
+            *lowered.read.preprocess_notes(),
             *(f"note: {note}" for note in notes),
             *self.tuned,
         )
         return summary(
             Made(
                 self.path,
-                model.graph.name,
-                model.target.name,
-                model.partition,
+                lowered.graph.name,
+                lowered.target.name,
+                lowered.partition,
                 self.sources,
                 self.verification,
-                list(told(self.lowered, self.asked)),
-                model.model.float_on_cpu,
+                list(outcome_lines(lowered, self.outcome)),
+                lowered.model.float_on_cpu,
                 remarks,
-                None if floats is None else floats.found,
+                None if floats is None else floats.result,
                 None if floats is None else floats.pruned,
                 () if floats is None else floats.pruned_ms,
             )
@@ -98,8 +102,8 @@ def compile_model(
 
     Args:
         model: the file, or the module.
-        options: what a person chose.
-        progress: is told of each step.
+        options: the options of the compile.
+        progress: is called with each step.
         example_inputs: inputs of a module.
 
     Raises EdgecError, with exit code 1 when the verification fails and 2 when the input
@@ -115,20 +119,22 @@ def compile_model(
         job = Job(file, options)
         job.check()
 
-        # A person who compiles by hand finishes the job later, from its recipe.
+        # A person who compiles by hand finishes the job later, from its recipe. Other
+        # jobs have no use for the hashes of all files.
         where = options.edgetpu_compiler
         by_hand = (where or "").startswith("folder:")
         runner = runner_for(where, job.recipe() if by_hand else {})
+        # Without the option, a missing edgetpu_compiler only costs speed.
         needed = where is not None
         say = Steps(progress)
         return _Compile(job, say, runner, needed=needed, dump=options.dump).run()
 
 
 def finish(folder: Path, progress: Progress | None = None) -> Compiled:
-    """Go on with a hand-off folder that edgetpu_compiler has run on, and write its bundle.
+    """Write the bundle of a hand-off folder after a run of edgetpu_compiler.
 
     Raises EdgecError with exit code 1 when the program has to run first, or once more,
-    and InputError when the model, or the folder, is no longer what it was.
+    and InputError when the model or the folder has changed.
     """
     runner = HandOff.open(folder)
     job = Job.again(runner.recipe, folder)
@@ -141,12 +147,13 @@ class _Compile:
     """One compile.
 
     Attributes:
-        job: what is to be done.
-        say: is told of each step.
-        runner: runs the Edge TPU compiler; None: it is not asked.
-        needed: whether it is an error where that cannot be run.
-        finishing: whether no bundle is written while it still has to run by hand.
-        dump: names of passes whose result is written as text.
+        job: the model and the options.
+        say: is called with each step.
+        runner: runs edgetpu_compiler; None: it does not run.
+        needed: whether it is an error if edgetpu_compiler cannot be run.
+        finishing: whether no bundle is written while edgetpu_compiler still has to run
+            by hand.
+        dump: the names of passes whose results are written as text.
     """
 
     job: Job
@@ -160,7 +167,7 @@ class _Compile:
         """Do all stages, and write the bundle."""
         job = self.job
         wanted = job.wanted()
-        lowered, asked = self._place(wanted)
+        lowered, outcome = self._place(wanted)
 
         task = bound(wanted, lowered)
         self.say("emit")
@@ -169,12 +176,14 @@ class _Compile:
         built = build_programs(emitted, lowered.target.board, job.options.cc, self.say)
 
         self.say("pack")
-        package = pack(lowered, emitted, built, asked, wanted, task)
+        package = pack(lowered, emitted, built, outcome, wanted, task)
 
         self.say("verify")
         verification = self._verify(package, lowered)
 
         self.say("pack")
+        # The bundle is packed twice: verification opens it as a person will, and the
+        # manifest then gets the figures.
         contents = replace(package.contents, verification=verification.to_json())
         write_bundle(job.output, contents, package.files, package.tried_here)
         self.say("")
@@ -183,13 +192,13 @@ class _Compile:
             lowered=lowered,
             sources=emitted.first.segments,
             verification=verification,
-            asked=asked,
+            outcome=outcome,
             steps=self.say.done(),
             tuned=tuple(tuning.notes(emitted.board_sources)),
         )
 
     def _place(self, wanted: TaskFile) -> tuple[Lowered, CompilerOutcome | None]:
-        """Bring the model to segments, and let the Edge TPU compiler have its say."""
+        """Lower the model to segments, and compile those of the Edge TPU."""
         job = self.job
         preprocess = wanted.with_preprocess(job.options.preprocess)
         options = replace(job.options, preprocess=preprocess)
@@ -199,16 +208,19 @@ class _Compile:
         on_edgetpu = [s for s in lowered.partition.segments if s.place == "edgetpu"]
         if self.runner is None or not on_edgetpu:
             return lowered, None
-        lowered, asked = ask(lowered, self.runner, self.say, needed=self.needed)
-        if self.finishing and asked.pending is not None:
-            raise asked.pending
-        return lowered, asked
+        lowered, outcome = compile_for_edgetpu(
+            lowered, self.runner, self.say, needed=self.needed
+        )
+        if self.finishing and outcome.pending is not None:
+            raise outcome.pending
+        return lowered, outcome
 
     def _verify(self, package: PackedBundle, lowered: Lowered) -> Verification:
-        """Run the bundle, written aside, on the samples.
+        """Run the bundle on the samples, from a temporary file.
 
-        Raises EdgecError when something does not agree.
+        Raises EdgecError if an output or a segment does not agree.
         """
+        # The output path must not have a bundle that failed, nor lose an older one to it.
         floats = lowered.model.floats
         min_cosine = None if floats is None else self.job.options.min_cosine
         with temporary_folder("verify") as folder:
@@ -218,6 +230,13 @@ class _Compile:
                 checked = verify_bundle(bundle, lowered, min_cosine, self.say)
         if checked.ok:
             return checked
+        raise self._failure(checked, lowered)
+
+    def _failure(self, checked: Verification, lowered: Lowered) -> EdgecError:
+        """Return the error of a verification that failed."""
+        name = lowered.graph.name
+        floats = lowered.model.floats
+        # C and numpy may differ on NaN and infinity, so this is no fault of the code.
         if checked.not_finite and floats is None:
             what = (
                 f"the model cannot be verified: {checked.not_finite}, "
@@ -227,19 +246,20 @@ class _Compile:
                 "give --validate samples of what the model is for: "
                 "numpy's noise may be none, as for a logarithm"
             )
-            raise InputError(what, at=lowered.graph.name, hint=hint)
+            return InputError(what, at=name, hint=hint)
+
+        # An int8 model that is only too unlike its float form is no fault of the code.
         hint = "report it with the model"
         if floats is not None and not checked.failures:
-            hint = f"give {floats.found.remedy}, or accept less with --min-cosine"
+            hint = f"give {floats.result.remedy}, or accept less with --min-cosine"
         what = "; ".join((*checked.failures, *checked.unlike))
-        raise EdgecError(
-            f"verification failed: {what}", at=lowered.graph.name, hint=hint
-        )
+        return EdgecError(f"verification failed: {what}", at=name, hint=hint)
 
 
 def _dumper(names: Sequence[str], path: Path) -> Dump:
-    """Return what writes <bundle>.<n>-<pass>.txt after each wanted pass."""
+    """Return a function that writes <bundle>.<n>-<pass>.txt after each wanted pass."""
     wanted = {name.removeprefix("after=") for name in names}
+    # Passes run several times: the number keeps their files apart, and in order.
     count = 0
 
     def dump(name: str, graph: Graph) -> None:

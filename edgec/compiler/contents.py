@@ -1,4 +1,4 @@
-"""What the manifest of a bundle says of a compile (docs/bundle.md)."""
+"""The contents of a bundle's manifest after a compile (docs/bundle.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgec.version import VERSION
 
 @dataclass(frozen=True)
 class BundleFacts:
-    """What the manifest says beside the model itself.
+    """The facts of the manifest beside the model itself.
 
     Attributes:
         arena: the bytes that each segment needs, enough for every target.
@@ -44,8 +44,14 @@ class BundleFacts:
 def contents_of(lowered: Lowered, facts: BundleFacts) -> Contents:
     """Return the manifest without verification, which comes after."""
     files = facts.files
-    tensors = border_tensors(lowered.graph, lowered.partition.segments)
+    segments = lowered.partition.segments
     targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
+
+    # Tensors inside a segment are none of a session's business: it fills the borders.
+    tensors = {}
+    for name, type_ in border_tensors(lowered.graph, segments).items():
+        dtype = DESCR[type_.dtype]
+        tensors[name] = TensorInfo(name, type_.shape, dtype, _quant(type_.quant))
     return Contents(
         edgec=VERSION,
         name=lowered.graph.name,
@@ -54,13 +60,8 @@ def contents_of(lowered: Lowered, facts: BundleFacts) -> Contents:
         inputs=names(lowered.graph.given()),
         outputs=names(lowered.graph.returned()),
         state=state_of(lowered.graph),
-        tensors={
-            n: TensorInfo(n, t.shape, DESCR[t.dtype], _quant(t.quant))
-            for n, t in tensors.items()
-        },
-        segments=tuple(
-            _segment(s, facts.arena[s.name], files) for s in lowered.partition.segments
-        ),
+        tensors=tensors,
+        segments=tuple(_segment(s, facts.arena[s.name], files) for s in segments),
         libraries={t: f"lib/{t}/libmodel.so" for t in targets},
         programs={t: f"bin/{t}/main" for t in targets},
         weights=facts.weights,
@@ -71,23 +72,26 @@ def contents_of(lowered: Lowered, facts: BundleFacts) -> Contents:
         toolchain=facts.toolchain,
         verification={},
         quantization=_quantization(lowered),
-        graph=digest_of(lowered.partition.segments),
+        graph=digest_of(segments),
     )
 
 
 def _quantization(lowered: Lowered) -> dict[str, Any]:
-    """The recipe, and which of its candidates was kept: a recipe of that one alone
-    makes the same model.
-    """
+    """Return the recipe and the name of its chosen candidate; {} without a recipe."""
     if lowered.model.floats is None:
         return {}
-    found = lowered.model.floats.found
-    return {"recipe": found.recipe.to_json(), "kept": found.candidate.name}
+    # A recipe of the chosen candidate alone makes the same model, without the search.
+    result = lowered.model.floats.result
+    return {"recipe": result.recipe.to_json(), "kept": result.candidate.name}
 
 
 def _segment(s: Segment, arena: int, files: Mapping[str, bytes]) -> SegmentInfo:
-    paths = [f"segments/{s.name}{end}" for end in (".tflite", "_edgetpu.tflite")]
-    tflite, edgetpu = (path if path in files else None for path in paths)
+    """Return a segment as the manifest lists it.
+
+    arena: the bytes that it needs. files: the files of the bundle, by path.
+    """
+    tflite = f"segments/{s.name}.tflite"
+    edgetpu = f"segments/{s.name}_edgetpu.tflite"
     return SegmentInfo(
         name=s.name,
         place=s.place,
@@ -95,41 +99,48 @@ def _segment(s: Segment, arena: int, files: Mapping[str, bytes]) -> SegmentInfo:
         outputs=names(s.graph.outputs),
         arena=arena,
         macs=s.macs,
-        tflite=tflite,
-        edgetpu=edgetpu,
+        # Segments for the CPU have neither file, and without edgetpu_compiler there is
+        # no compiled one.
+        tflite=tflite if tflite in files else None,
+        edgetpu=edgetpu if edgetpu in files else None,
         est_ms=s.est.ms if s.est else None,
     )
 
 
-def _quant(q: Quant | None) -> TensorQuant | None:
-    if q is None:
+def _quant(quant: Quant | None) -> TensorQuant | None:
+    """Return the quantization of a tensor in the form of the manifest."""
+    if quant is None:
         return None
-    return TensorQuant(tuple(q.scale), tuple(q.zero_point), q.axis)
+    return TensorQuant(tuple(quant.scale), tuple(quant.zero_point), quant.axis)
 
 
 def state_of(graph: Graph) -> tuple[StateInfo, ...]:
-    """What is kept between calls; what it begins as is in `state_files`, unless it is
-    zeros.
+    """Return the tensors that are kept between calls.
+
+    Their first values are in `state_files`, unless these are zeros.
     """
-    return tuple(
-        StateInfo(s.input, s.output, _initial_path(i) if s.initial.any() else None)
-        for i, s in enumerate(graph.state)
-    )
+    infos = []
+    for i, s in enumerate(graph.state):
+        # Most states begin as zeros, for which the manifest needs no file.
+        initial = _initial_path(i) if s.initial.any() else None
+        infos.append(StateInfo(s.input, s.output, initial))
+    return tuple(infos)
 
 
 def state_files(graph: Graph) -> dict[str, bytes]:
-    """What state begins as, by path in the bundle."""
-    return {
-        _initial_path(i): s.initial.tobytes()
-        for i, s in enumerate(graph.state)
-        if s.initial.any()
-    }
+    """Return the first values of state that are not zeros, by path in the bundle."""
+    files = {}
+    for i, s in enumerate(graph.state):
+        if s.initial.any():
+            files[_initial_path(i)] = s.initial.tobytes()
+    return files
 
 
 def _initial_path(i: int) -> str:
+    """Return the path of the first value of state number `i`."""
     return f"state/{i}.bin"
 
 
 def names(values: Sequence[Value]) -> tuple[str, ...]:
-    """In order."""
+    """Return the names of values, in the same order."""
     return tuple(v.name for v in values)

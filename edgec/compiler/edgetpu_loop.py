@@ -1,8 +1,9 @@
-"""edgetpu_compiler in the loop: what it refuses goes to the CPU, the model is split
-again, and it is asked again, until every Edge TPU segment maps whole.
+"""The loop of partitioning and edgetpu_compiler.
 
-A segment of which it compiles nothing is cut into pieces to find a part that it does
-compile.
+Each round compiles the Edge TPU segments of the current partition. The operations that
+the compiler refuses are demoted to the CPU and the graph is partitioned again, until
+every Edge TPU segment maps whole. If the compiler rejects a segment without naming an
+operation, bisection finds the operations to demote.
 """
 
 from __future__ import annotations
@@ -28,20 +29,28 @@ from edgec.toolchain.edgetpu.runners import Runner
 from edgec.toolchain.edgetpu.statuses import status
 
 RULE = "edgetpu_compiler"
-"""The rule of ops that the compiler itself refused."""
+"""The rule in refusals by the compiler itself, beside those of the support table."""
 MAX_ROUNDS = 8
+"""Partitions that are tried."""
 MAX_CALLS = 48
-"""Of the program, all in all: one that fails may take minutes."""
+"""Runs of edgetpu_compiler over all rounds: a run that fails may take minutes."""
 _FLAKY = "Internal compiler error"
-"""Users saw it vanish when the same command was repeated, so it is asked twice."""
+"""A failure that users saw vanish when they repeated the command."""
 _SMALLER = (
     "use a smaller input, or change the operation so that its tensors are smaller"
 )
+"""The fix for a region that the compiler cannot take as a whole."""
 
 
 @dataclass(frozen=True)
 class DemotedOp:
-    """An op that was sent to the CPU on the compiler's word."""
+    """An op that was moved to the CPU because edgetpu_compiler refused it.
+
+    Attributes:
+        op: the name of its first output.
+        kind: the kind of the op.
+        refusal: the reason.
+    """
 
     op: str
     kind: str
@@ -50,19 +59,24 @@ class DemotedOp:
 
 @dataclass(frozen=True)
 class CompilerOutcome:
-    """What came of asking.
+    """The results of edgetpu_compiler for one model.
 
-    segments: the result for each Edge TPU segment of the final partition, empty if
-    there is none. runner: where the program ran. together: whether all segments share
-    the on-chip memory. pending: what a person has to do before there are results.
-    warning: why it could not be asked to the end. version: of the program, as it
-    printed it.
+    Attributes:
+        runner: where the program ran.
+        rounds: the partitions that were tried.
+        calls: the runs of the program.
+        demoted: the ops that moved to the CPU.
+        segments: the result for each Edge TPU segment of the final partition, by name.
+        together: whether all segments share the on-chip memory.
+        pending: the manual step before there are results; None if there is none.
+        warning: why the loop ended early; None if it did not.
+        version: the version of the program as it printed it.
     """
 
     runner: str
     rounds: int = 0
     calls: int = 0
-    found: tuple[DemotedOp, ...] = ()
+    demoted: tuple[DemotedOp, ...] = ()
     segments: Mapping[str, CompiledSegment] = field(default_factory=dict)
     together: bool = True
     pending: Pending | None = None
@@ -70,71 +84,81 @@ class CompilerOutcome:
     version: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """For the bundle; without times, so that the same inputs give the same bytes."""
+        """Return the outcome as the bundle's report keeps it."""
+        refused = []
+        for demoted in self.demoted:
+            refused.append(
+                {
+                    "op": demoted.op,
+                    "kind": demoted.kind,
+                    "seen": demoted.refusal.seen,
+                    "fix": demoted.refusal.fix,
+                }
+            )
+        # Times and the runner are left out: the same inputs give the same bundle on
+        # every machine.
         return {
             "version": self.version,
             "rounds": self.rounds,
             "calls": self.calls,
             "together": self.together,
-            "refused": [
-                {
-                    "op": f.op,
-                    "kind": f.kind,
-                    "seen": f.refusal.seen,
-                    "fix": f.refusal.fix,
-                }
-                for f in self.found
-            ],
+            "refused": refused,
             "warning": self.warning,
             "segments": {name: _segment_json(s) for name, s in self.segments.items()},
         }
 
 
-def _segment_json(s: CompiledSegment) -> dict[str, Any]:
+def _segment_json(result: CompiledSegment) -> dict[str, Any]:
+    """Return the result for one segment as JSON."""
+    log = result.log
     return {
-        "whole": s.data is not None,
-        "problem": s.problem,
-        "operators": s.log.total_ops,
-        "cached_bytes": s.log.cached_bytes,
-        "streamed_bytes": s.log.streamed_bytes,
-        "rows": [[r.op, r.count, r.status] for r in s.log.rows],
+        "whole": result.data is not None,
+        "problem": result.problem,
+        "operators": log.total_ops,
+        "cached_bytes": log.cached_bytes,
+        "streamed_bytes": log.streamed_bytes,
+        "rows": [[row.op, row.count, row.status] for row in log.rows],
     }
 
 
-def ask(
+def compile_for_edgetpu(
     lowered: Lowered, runner: Runner, say: Progress, *, needed: bool
 ) -> tuple[Lowered, CompilerOutcome]:
-    """Compile the Edge TPU segments of a model, with a partition of which the compiler
-    maps as much as it can.
+    """Compile the Edge TPU segments of a model, repartitioned as the compiler needs it.
 
-    needed: a program that cannot be run is an error (ToolError), and not only a
+    needed: whether a program that cannot be run is an error (ToolError) and not only a
     warning.
     """
-    return _Loop(lowered, runner, say).run(needed)
+    return _PartitionLoop(lowered, runner, say).run(needed)
 
 
 class _OutOfCalls(Exception):
-    """MAX_CALLS were made."""
+    """The loop has run the program MAX_CALLS times."""
 
 
-class _Loop:
+class _PartitionLoop:
+    """The state of the loop for one model."""
+
     def __init__(self, lowered: Lowered, runner: Runner, say: Progress) -> None:
         self._lowered = lowered
         self._runner = runner
         self._say = say
-        self._rounds = self._calls = 0
-        self._found: list[DemotedOp] = []
+        self._rounds = 0
+        self._calls = 0
+        self._demoted: list[DemotedOp] = []
         self._results: dict[str, CompiledSegment] = {}
         self._together = True
         self._version: str | None = None
         self._compiled_any = False
 
     def run(self, needed: bool) -> tuple[Lowered, CompilerOutcome]:
+        """Run all rounds; return the final partition and the outcome."""
         pending: Pending | None = None
         warning: str | None = None
         try:
             warning = self._rounds_until_whole()
         except Pending as e:
+            # Results of an earlier round are for another partition.
             pending = e
             self._results = {}
         except ToolError as e:
@@ -143,241 +167,299 @@ class _Loop:
             warning = e.what
             self._results = {}
         except _OutOfCalls:
+            # Results, if there are any, are of the current partition: segments that
+            # mapped whole stay usable, the others run as C.
             warning = f"gave up after {MAX_CALLS} calls of {PROGRAM}"
-        return self._lowered, CompilerOutcome(
-            self._runner.name,
-            self._rounds,
-            self._calls,
-            tuple(self._found),
-            self._results,
-            self._together,
-            pending,
-            warning,
-            self._version,
+
+        outcome = CompilerOutcome(
+            runner=self._runner.name,
+            rounds=self._rounds,
+            calls=self._calls,
+            demoted=tuple(self._demoted),
+            segments=self._results,
+            together=self._together,
+            pending=pending,
+            warning=warning,
+            version=self._version,
         )
+        return self._lowered, outcome
 
     def _rounds_until_whole(self) -> str | None:
-        """Why it is not whole in the end, or None."""
+        """Compile and repartition until every segment maps whole.
+
+        Return why the loop gave up before that, or None.
+        """
         while True:
-            segments = [
-                s for s in self._lowered.partition.segments if s.place == "edgetpu"
-            ]
+            partition = self._lowered.partition
+            segments = [s for s in partition.segments if s.place == "edgetpu"]
+            # A round that fails midway must not leave results of the partition before.
             self._results = {}
             if not segments:
                 return None
+
             self._rounds += 1
-            results = self._compile_all(
-                {s.name: write_tflite(s.graph) for s in segments}
-            )
+            models = {s.name: write_tflite(s.graph) for s in segments}
+            results = self._compile_all(models)
             self._results = results
             if all(r.data is not None for r in results.values()):
                 return None
             if self._rounds == MAX_ROUNDS:
                 return f"{PROGRAM} still refuses operations after {MAX_ROUNDS} rounds"
-            known = self._lowered.wishes.refused
-            new = [
-                f
-                for s in segments
-                for f in self._findings(s, results[s.name])
-                if f.op not in known
-            ]
-            if not new:
-                return None  # the problems of the segments say why
-            self._found += new
-            refusals = {f.op: f.refusal for f in new}
+
+            refusals = self._demote(segments, results)
+            if not refusals:
+                # Another round would be the same; each segment's problem says why.
+                return None
             self._lowered = self._lowered.without(refusals)
 
+    def _demote(
+        self, segments: Sequence[Segment], results: Mapping[str, CompiledSegment]
+    ) -> dict[str, Refusal]:
+        """Note the ops that a round refused for the first time; return their refusals."""
+        known = self._lowered.wishes.refused
+        refusals = {}
+        for s in segments:
+            for demoted in self._refused_ops(s, results[s.name]):
+                if demoted.op not in known:
+                    self._demoted.append(demoted)
+                    refusals[demoted.op] = demoted.refusal
+        return refusals
+
     def _compile_all(self, models: Mapping[str, bytes]) -> dict[str, CompiledSegment]:
-        """Together, so that they share the on-chip memory; where that compiles nothing,
-        each alone.
-        """
+        """Compile all segments together; each alone if one has no file then."""
+        # Only models that are compiled together share the on-chip memory. But one model
+        # that fails can leave all of them without a file.
         results = self._compile(models)
         self._together = True
         if len(models) > 1 and any(r.file is None for r in results.values()):
-            results = {
-                n: r
-                for name, data in models.items()
-                for n, r in self._compile({name: data}).items()
-            }
+            results = {}
+            for name, data in models.items():
+                results |= self._compile({name: data})
             self._together = False
-        for name, r in results.items():
-            if r.log.failure is not None and r.log.failure.text == _FLAKY:
+
+        for name, result in results.items():
+            failure = result.log.failure
+            if failure is not None and failure.text == _FLAKY:
                 results[name] = self._compile({name: models[name]})[name]
         return results
 
     def _compile(
-        self, models: Mapping[str, bytes], what: str = ""
+        self, models: Mapping[str, bytes], label: str = ""
     ) -> dict[str, CompiledSegment]:
+        """Run the program once.
+
+        label: the models in the words of the progress; default: their names.
+
+        Raises _OutOfCalls.
+        """
         if self._calls == MAX_CALLS:
             raise _OutOfCalls
         self._calls += 1
-        self._say(f"asking {PROGRAM}: {what or ', '.join(models)} (call {self._calls})")
+        label = label or ", ".join(models)
+        self._say(f"asking {PROGRAM}: {label} (call {self._calls})")
+
         results = compile_segments(models, self._runner)
-        self._version = next(
-            (r.log.version for r in results.values() if r.log.version), self._version
-        )
+        versions = [r.log.version for r in results.values() if r.log.version]
+        if versions:
+            self._version = versions[0]
         self._compiled_any |= any(r.file is not None for r in results.values())
         return results
 
-    def _findings(self, s: Segment, r: CompiledSegment) -> list[DemotedOp]:
-        """The ops that must leave the segment, by the compiler's answer."""
-        if r.data is not None:
+    def _refused_ops(self, s: Segment, result: CompiledSegment) -> list[DemotedOp]:
+        """Return the ops that must leave a segment by the compiler's answer."""
+        if result.data is not None:
             return []
-        if r.log.failure is None:
-            refused = [
-                (_op_of(s.graph, x.operator.outputs[0]), x.said) for x in r.refused()
-            ]
-            return _unique(_found(op, said) for op, said in refused if op is not None)
-        named = _named(s.graph, r.log.failure)
-        if named or r.log.failure.trouble is CompilerFailure.MODEL:
-            return _unique(_found(op, r.log.failure.text) for op in named)
-        return [_found(op, r.log.failure.text) for op in self._bisect(s)]
+        demoted: list[DemotedOp] = []
+        failure = result.log.failure
+
+        # The program compiled a part of the segment and left operators on the CPU.
+        if failure is None:
+            for refused in result.refused():
+                op = _op_of(s.graph, refused.operator.outputs[0])
+                if op is not None:
+                    demoted.append(_demoted(op, refused.said))
+            return _unique(demoted)
+
+        ops: Sequence[Op] = _named(s.graph, failure)
+        # Pieces of a file that is bad as a whole would only fail in the same way.
+        if not ops and failure.trouble is not CompilerFailure.MODEL:
+            ops = self._bisect(s)
+        return _unique(_demoted(op, failure.text) for op in ops)
 
     def _bisect(self, s: Segment) -> Sequence[Op]:
-        """Ops without which more of the segment compiles: at most two.
+        """Return at most two ops without which more of the segment compiles.
 
-        By halves, the longest start of the segment that compiles is searched, then the
-        longest end of what follows. The op that ends the first goes, and the op that
-        the second cannot have; what is between them is tried next. None where it never
-        compiled anything at all: then the ops are not to blame.
+        Bisection finds the longest start of the segment that compiles, then the longest
+        end behind the op that follows this start. The op behind the start and the op
+        before the end are refused; the next round tries the ops between them.
         """
         ops = s.graph.ops
-        start = 0
-        bad = len(ops)
+        # The first `accepted` ops compile, the first `refused` do not.
+        accepted = 0
+        refused = len(ops)
         try:
-            while bad - start > 1:
-                middle = (start + bad) // 2
-                start, bad = (
-                    (middle, bad) if self._compiles(s, 0, middle) else (start, middle)
-                )
-            end = start + 1
-            if end < len(ops) and not self._compiles(s, end, len(ops)):
-                low = end
-                end = len(ops)
-                while end - low > 1:
-                    middle = (low + end) // 2
-                    low, end = (
-                        (low, middle)
-                        if self._compiles(s, middle, len(ops))
-                        else (middle, end)
-                    )
+            while refused - accepted > 1:
+                middle = (accepted + refused) // 2
+                if self._compiles(s, 0, middle):
+                    accepted = middle
+                else:
+                    refused = middle
+            end = self._longest_end(s, accepted + 1)
         except _OutOfCalls:
-            return ops[start:] if self._compiled_any else ()
-        return [ops[i] for i in sorted({start, end - 1})] if self._compiled_any else ()
+            return ops[accepted:] if self._compiled_any else ()
+
+        # A program that has never compiled anything is broken: the ops are not to blame.
+        if not self._compiled_any:
+            return ()
+        return [ops[i] for i in sorted({accepted, end - 1})]
+
+    def _longest_end(self, s: Segment, first: int) -> int:
+        """Return the first op of the longest end of a segment that compiles.
+
+        The end begins at op `first` or later; it is empty if no end compiles.
+        """
+        count = len(s.graph.ops)
+        if first == count or self._compiles(s, first, count):
+            return first
+        # Ops from `refused` on do not compile, those from `accepted` on do.
+        refused = first
+        accepted = count
+        while accepted - refused > 1:
+            middle = (refused + accepted) // 2
+            if self._compiles(s, middle, count):
+                accepted = middle
+            else:
+                refused = middle
+        return accepted
 
     def _compiles(self, s: Segment, start: int, end: int) -> bool:
-        """Whether the compiler makes anything of ops start to end of a segment."""
+        """Return whether the compiler writes a file for ops start to end of a segment."""
         inside = set(s.graph.ops[start:end])
-        places: dict[Op, Place] = {
-            op: "edgetpu" if op in inside else "cpu" for op in s.graph.ops
-        }
-        # neighbours are one region
+        places: dict[Op, Place] = {}
+        for op in s.graph.ops:
+            places[op] = "edgetpu" if op in inside else "cpu"
+        # Neighbours in the order of the ops form one region.
         (region,) = (r for r in regions(s.graph, places) if r.place == "edgetpu")
         data = write_tflite(segment(s.name, region).graph)
-        what = f"{s.name}, operations {start + 1} to {end} of {len(s.graph.ops)}"
-        return self._compile({s.name: data}, what)[s.name].file is not None
+        label = f"{s.name}, operations {start + 1} to {end} of {len(s.graph.ops)}"
+        return self._compile({s.name: data}, label)[s.name].file is not None
 
 
-def _found(op: Op, said: str) -> DemotedOp:
-    """An op with the compiler's word as the reason."""
-    known = status(said)
+def _demoted(op: Op, reason: str) -> DemotedOp:
+    """Return an op with the compiler's reason as its refusal."""
+    known = status(reason)
     constraint = f"{PROGRAM} must map the operation: {known.meaning}"
     fix = known.fix
-    # no status of an operator, but a failure of its region
-    if known.text == known.meaning and said != NO_REASON:
+    # A text that is its own meaning is no status of an operator in the table, but the
+    # failure of the whole region.
+    if known.text == known.meaning and reason != NO_REASON:
         constraint = f"{PROGRAM} must compile the region that holds the operation"
         fix = _SMALLER
-    return DemotedOp(op.outputs[0].name, op.kind, Refusal(RULE, constraint, said, fix))
+    refusal = Refusal(RULE, constraint, reason, fix)
+    return DemotedOp(op.outputs[0].name, op.kind, refusal)
 
 
-def _unique(found: Iterable[DemotedOp]) -> list[DemotedOp]:
-    return list({f.op: f for f in found}.values())
+def _unique(demoted: Iterable[DemotedOp]) -> list[DemotedOp]:
+    """Return each op once, with the last of its reasons."""
+    return list({d.op: d for d in demoted}.values())
 
 
 def _op_of(graph: Graph, tensor: str) -> Op | None:
-    """The op of a segment that an operator of its file stands for, by the first tensor
-    that this one writes.
+    """Return the op of a segment for an operator of its .tflite file.
 
-    A uint8 file has a QUANTIZE at each border, of which the tensor inside is called
-    <name>_inner (see emit/tflite.py); one at the entrance stands for the first op
-    behind it.
+    tensor: the first tensor that the operator writes.
+
+    A uint8 file has a QUANTIZE at each border, with <name>_inner as the name of its
+    inner tensor (emit/tflite.py). A QUANTIZE at an input stands for the first op that
+    reads the tensor.
     """
-    writes = {v.name: op for op in graph.ops for v in op.outputs}
+    writers = {v.name: op for op in graph.ops for v in op.outputs}
     inner = tensor.removesuffix("_inner")
-    reads = next(
-        (op for op in graph.ops if any(v.name == inner for v in op.inputs)), None
-    )
-    return writes.get(tensor) or writes.get(inner) or reads
+    for name in (tensor, inner):
+        if name in writers:
+            return writers[name]
+    for op in graph.ops:
+        if any(v.name == inner for v in op.inputs):
+            return op
+    return None
 
 
 def _named(graph: Graph, failure: Failure) -> list[Op]:
-    """The ops that a failure names."""
-    codes = [(op, op.spec.to_tflite(op)) for op in graph.ops]
-    same = [(op, c) for op, c in codes if c is not None and c.name == failure.opcode]
+    """Return the ops that a failure names by opcode or by number."""
+    same: list[tuple[Op, int]] = []
+    for op in graph.ops:
+        code = op.spec.to_tflite(op)
+        if code is not None and code.name == failure.opcode:
+            same.append((op, code.version))
+
     if failure.trouble is CompilerFailure.OPCODE:
-        return [
-            op
-            for op, c in same
-            if failure.version is None or c.version == failure.version
-        ]
-    if (
-        failure.trouble is CompilerFailure.NODE
-        and failure.node is not None
-        and failure.node < len(graph.ops)
-    ):
-        op = graph.ops[failure.node]
-        return [op] if any(op is o for o, _ in same) else []
-    return []
+        return [op for op, version in same if failure.version in (None, version)]
+    if failure.trouble is not CompilerFailure.NODE or failure.node is None:
+        return []
+    # A uint8 file has a QUANTIZE before the ops, so the number may be of another
+    # operator: it counts only if the opcode agrees.
+    if failure.node >= len(graph.ops):
+        return []
+    op = graph.ops[failure.node]
+    return [op] if any(op is other for other, _ in same) else []
 
 
-def told(lowered: Lowered, asked: CompilerOutcome | None) -> Iterator[str]:
-    """What a person should know of it, in lines."""
-    if asked is None:
+def outcome_lines(lowered: Lowered, outcome: CompilerOutcome | None) -> Iterator[str]:
+    """Yield the lines of the summary on edgetpu_compiler.
+
+    outcome: None if it was not run.
+    """
+    if outcome is None:
         if any(s.place == "edgetpu" for s in lowered.partition.segments):
             yield (
                 f"{PROGRAM} was not run: Edge TPU segments run as C on the CPU, "
                 "with the same results"
             )
         return
-    if asked.pending is not None:
+    if outcome.pending is not None:
         yield (
-            f"{asked.pending.what}: until then Edge TPU segments run as C on the "
+            f"{outcome.pending.what}: until then Edge TPU segments run as C on the "
             "CPU, with the same results"
         )
-        yield f"next: {asked.pending.hint}"
+        yield f"next: {outcome.pending.hint}"
         return
-    for f in asked.found:
+
+    for demoted in outcome.demoted:
         yield (
-            f"{PROGRAM} refused {f.op} ({f.kind}), which now runs on the CPU: "
-            f"{f.refusal.seen}"
+            f"{PROGRAM} refused {demoted.op} ({demoted.kind}), which now runs on the CPU: "
+            f"{demoted.refusal.seen}"
         )
-    for name, result in asked.segments.items():
+    for name, result in outcome.segments.items():
         yield result.problem or f"{PROGRAM} mapped all of {name}{_memory(result)}"
-    if any(r.data is None for r in asked.segments.values()):
+    if any(r.data is None for r in outcome.segments.values()):
         yield "what it did not compile runs as C on the CPU, with the same results"
-    if not asked.together and len(asked.segments) > 1:
+    if not outcome.together and len(outcome.segments) > 1:
         yield (
             "the segments could not be compiled together: "
-            "each takes all of the "
-            "on-chip memory when it runs"
+            "each takes all of the on-chip memory when it runs"
         )
-    if asked.warning is not None:
-        yield f"warning: {asked.warning}"
-    rounds = (
-        f"{asked.rounds} round{'s' * (asked.rounds != 1)}, "
-        f"{asked.calls} "
-        f"call{'s' * (asked.calls != 1)}"
-    )
-    yield f"{PROGRAM} {asked.version or 'of unknown version'}, {asked.runner}: {rounds}"
+    if outcome.warning is not None:
+        yield f"warning: {outcome.warning}"
+    yield _run_line(outcome)
+
+
+def _run_line(outcome: CompilerOutcome) -> str:
+    """Return the version of the program, where it ran, and how often."""
+    version = outcome.version or "of unknown version"
+    round_word = "round" if outcome.rounds == 1 else "rounds"
+    call_word = "call" if outcome.calls == 1 else "calls"
+    counts = f"{outcome.rounds} {round_word}, {outcome.calls} {call_word}"
+    return f"{PROGRAM} {version}, {outcome.runner}: {counts}"
 
 
 def _memory(result: CompiledSegment) -> str:
-    """How many of its parameters stay on the chip."""
+    """Return where the parameters of a segment lie; "" if the log does not tell."""
     log = result.log
     if log.cached_bytes is None or log.streamed_bytes is None:
         return ""
+    cached_mb = log.cached_bytes / 1e6
+    streamed_mb = log.streamed_bytes / 1e6
     return (
-        f"; parameters: {log.cached_bytes / 1e6:.2f} MB on the chip, "
-        f"{log.streamed_bytes / 1e6:.2f} "
-        "MB sent each time"
+        f"; parameters: {cached_mb:.2f} MB on the chip, "
+        f"{streamed_mb:.2f} MB sent each time"
     )

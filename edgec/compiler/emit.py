@@ -1,4 +1,4 @@
-"""Stage 6 of a compile: the C of every target, and the Edge TPU segments as .tflite files."""
+"""Stage 6 of a compile: the C of every target, and .tflite files for the Edge TPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Emitted:
         sources: the C of each target, this machine's among them.
         board_targets: the names of the board's own targets.
         tflites: the .tflite file of each Edge TPU segment.
-        threads: the most threads that the C can use.
+        threads: the largest number of threads of the C.
     """
 
     sources: Mapping[str, TargetSources]
@@ -44,11 +44,12 @@ class Emitted:
 
     @property
     def link_flags(self) -> tuple[str, ...]:
-        """The flags that the linker needs."""
+        """The flags for the linker."""
         return ("-pthread",) if self.threads > 1 else ()
 
     def arena_bytes(self, segment: str) -> int:
-        """Return the memory that a segment needs, enough for every target."""
+        """Return the bytes of a segment's arena, enough for every target."""
+        # Kernel variants have scratch memory of different sizes.
         return max(made.arena[segment] for made in self.sources.values())
 
 
@@ -57,7 +58,7 @@ def emit(
 ) -> Emitted:
     """Generate the C for the board's targets and for this machine.
 
-    task: the task, bound to the model's outputs. threads: the most that the C can use.
+    task: the task, bound to the model's outputs. threads: the largest number of threads.
     """
     board = lowered.target.board
     segments = lowered.partition.segments

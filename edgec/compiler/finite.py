@@ -1,8 +1,8 @@
 """Values of a model that are not finite numbers (docs/accuracy.md).
 
-A constant that is NaN is refused: nobody trained for it. Infinite constants are kept and
-reported: masks are made of them. Outputs that are not finite are reported; an int8 model
-is not made of samples that give such outputs.
+A NaN constant is refused: nobody trained for it. Infinite constants are kept and
+reported, since masks consist of them. NaN and infinite outputs are reported; samples with
+these outputs are refused for calibration.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from edgec.ir import Array, Graph, Op, Run, Value, interp
 
 @dataclass(frozen=True)
 class NotFinite:
-    """A value with elements that are not finite numbers.
+    """A value with NaN or infinite elements.
 
     Attributes:
-        op: the first op that computes or reads such a value.
+        op: the op that computes or reads the value first.
         value: the value.
-        nan: the number of elements that are NaN.
-        infinite: the number of elements that are infinite.
+        nan: the number of NaN elements.
+        infinite: the number of infinite elements.
     """
 
     op: Op
@@ -49,9 +49,10 @@ class NotFinite:
 
 
 def _counted(op: Op, v: Value, array: Array) -> NotFinite | None:
-    """Count the elements of a value that are not finite; None where all are."""
+    """Count the NaN and infinite elements of a value; None if there are none."""
     if array.dtype.kind != "f":
         return None
+    # One pass decides for most values; the kinds are only counted in the others.
     finite = int(np.isfinite(array).sum())
     if finite == array.size:
         return None
@@ -60,7 +61,7 @@ def _counted(op: Op, v: Value, array: Array) -> NotFinite | None:
 
 
 def constants(graph: Graph) -> Iterator[NotFinite]:
-    """Yield the constants that are not finite, in the order in which they are read."""
+    """Yield the constants with NaN or infinite elements, in the order of their readers."""
     seen: set[Value] = set()
     for op in graph.ops:
         for v in op.inputs:
@@ -73,7 +74,7 @@ def constants(graph: Graph) -> Iterator[NotFinite]:
 
 
 def check_constants(graph: Graph) -> Iterator[str]:
-    """Yield a note on infinite constants. Raises InputError for the first with NaN."""
+    """Yield a note on infinite constants. Raise InputError for the first with NaN."""
     bad = [*constants(graph)]
     nan = next((c for c in bad if c.nan), None)
     if nan is not None:
@@ -90,13 +91,14 @@ def check_constants(graph: Graph) -> Iterator[str]:
 def first(
     graph: Graph, sample: Mapping[str, Array], run: Run | None = None
 ) -> NotFinite | None:
-    """Return the first computed value that is not finite, in the order of the ops.
+    """Return the first computed value with NaN or infinity, in the order of the ops.
 
     run: runs the graph; default: `interp`.
     """
     seen: list[NotFinite] = []
     producer = {v: op for op in graph.ops for v in op.outputs}
 
+    # Values behind the first mostly inherit its NaN, so only the first is counted.
     def observe(v: Value, array: Array) -> None:
         if seen or v not in producer:
             return
@@ -121,8 +123,10 @@ def check_calibration(
 
     run: runs the graph's C. names: the samples' names.
 
-    Raises InputError for the first sample where they are not.
+    Raises InputError for the first other sample.
     """
+    # Outputs alone are looked at first: observing all values is slow, and only needed
+    # for the message.
     finite = in_order(lambda s: is_finite(run(s, None)), samples, cores())
     for i, (good, name) in enumerate(zip(finite, names, strict=True)):
         if good:

@@ -1,4 +1,4 @@
-"""What stages of a compile need of this machine."""
+"""This machine, as the stages of a compile use it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,23 @@ from edgec.steps import Progress
 from edgec.toolchain.cc import Compiler
 
 Dump = Callable[[str, Graph], None]
-"""Is called with the name of a pass or a stage and the graph that it left."""
+"""Called with the name of a pass or a stage and the resulting graph."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """The C compiler of this machine, and who is told of progress and of graphs."""
+    """The C compiler of this machine, and the functions for progress and dumps.
+
+    Attributes:
+        compiler: the C compiler.
+        say: is called with each step.
+        dump: is called with the graph after each pass and stage.
+    """
 
     compiler: Compiler
     say: Progress = lambda text: None
     dump: Dump = lambda name, graph: None
 
     def runners(self) -> HostRunners:
-        """Return what runs graphs as C on this machine."""
+        """Return the runners of graphs as C on this machine."""
         return HostRunners(self.compiler, self.say)

@@ -1,4 +1,4 @@
-"""A compile that can be put down and taken up again (`edgec finish`)."""
+"""A compile as a job that can be interrupted and finished later (`edgec finish`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgec.quantize.change.recipe import Recipe, recipe_file
 from edgec.toolchain.edgetpu.handoff import sha256
 
 _NEW_FOLDER = "compile again"
-"""What to do with a hand-off folder that no longer fits."""
+"""The hint for a hand-off folder of other files or another version."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Job:
 
     Attributes:
         model: the model file.
-        options: what a person chose.
+        options: the options of the compile.
     """
 
     model: Path
@@ -62,10 +62,8 @@ class Job:
             )
 
     def recipe(self) -> dict[str, Any]:
-        """Return the job as JSON: absolute paths, and the hashes of all files it reads.
-
-        Only options that were given are in it.
-        """
+        """Return the job as JSON, with absolute paths and the hashes of all files."""
+        # Options that were not given are left out, so that a newer edgec may drop some.
         options: dict[str, Any] = {}
         for name, value in asdict(self.options).items():
             if value not in (None, (), {}):
@@ -84,10 +82,9 @@ class Job:
 
     @classmethod
     def again(cls, recipe: Mapping[str, Any], at: Path) -> Job:
-        """Return the job of a recipe, read from the folder `at`.
+        """Return the job of a recipe from the folder `at`.
 
-        Raises InputError if a file that it reads has changed, or the recipe is of
-        another version.
+        Raises InputError if a file has changed, or the recipe is of another version.
         """
         try:
             job = cls(Path(recipe["model"]), CompileOptions(**recipe["options"]))
@@ -97,6 +94,7 @@ class Job:
             what = f"the folder is of another edgec: {e}"
             raise InputError(what, str(at), _NEW_FOLDER) from e
 
+        # Results of edgetpu_compiler for another model would be put into the bundle.
         for path in job._read():
             if not path.exists():
                 hint = f"put it back, or {_NEW_FOLDER}"
@@ -107,10 +105,8 @@ class Job:
         return job
 
     def wanted(self) -> TaskFile:
-        """Return the task of the outputs with its labels; raises InputError.
-
-        Without a file beside the model or an option, it is what the model states.
-        """
+        """Return the task of the outputs with its labels; raises InputError."""
+        # A person's word goes first, then a file beside the model, then the model itself.
         wanted = task_file(self.model, self.options.task, path_of(self.options.anchors))
         if wanted.task is None:
             stated = stated_task(self.model)
@@ -123,16 +119,15 @@ class Job:
         return replace(wanted, labels=tuple(read_labels(labels)))
 
     def _files(self) -> dict[str, Path]:
-        """Return the files and folders that options name, by the option.
-
-        The options `tuned`, `quantize` and `task` may also have a name that is no file.
-        """
+        """Return the files and folders among the options, by the option."""
         files: dict[str, Path] = {}
         for one in declared(CompileOptions):
             value = getattr(self.options, one.name)
             if value is not None and Path in get_args(one.type):
                 files[one.name] = Path(value)
 
+        # The bundle is written, not read. The options `tuned`, `quantize` and `task` may
+        # also be names.
         files.pop("output", None)
         if files.get("tuned") == Path(NONE):
             del files["tuned"]
@@ -147,7 +142,7 @@ class Job:
         return files
 
     def _read(self) -> Iterator[Path]:
-        """Yield every file and folder that the compile reads."""
+        """Yield every file and folder of the compile's input, once."""
         files = self._files()
         beside = task_file(self.model, self.options.task, path_of(self.options.anchors))
         paths = [self.model, *files.values(), *beside.read]
@@ -155,7 +150,7 @@ class Job:
 
 
 def _text(file: str | Path | None) -> str | None:
-    """Return the text of an option that is a name or a file."""
+    """Return an option as text; None if it was not given."""
     return None if file is None else str(file)
 
 
@@ -168,6 +163,7 @@ def _hash(path: Path) -> str:
         if not path.is_dir():
             return sha256(path.read_bytes())
 
+        # With the names, since they decide about the order of samples.
         lines: list[str] = []
         for file in sorted(p for p in path.rglob("*") if p.is_file()):
             lines.append(f"{file.relative_to(path)} {sha256(file.read_bytes())}")

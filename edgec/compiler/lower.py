@@ -1,4 +1,7 @@
-"""The first half of a compile, from a model file to placed segments; `explain` shares it."""
+"""The first half of a compile, from a model file to placed segments.
+
+`explain` shares it.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,13 @@ class Lowered:
 
     Attributes:
         target: the board, with or without an Edge TPU.
-        read: the model as its file has it.
+        read: the model of the file.
         samples: the samples to calibrate and to verify with.
-        model: the model in the precision that it will have.
-        wishes: what the Edge TPU is to get.
+        model: the model in its final precision.
+        wishes: the wishes about the share of the Edge TPU.
         partition: the segments, and where each runs.
-        described: the int8 graph that an ONNX file describes in floats, which the code
-            must agree with in place of the graph as read.
+        described: the int8 graph that an ONNX file describes in floats; the code must
+            agree with it instead of the graph as read.
     """
 
     target: Target
@@ -56,7 +59,7 @@ class Lowered:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What there is to say of the file, its state and its precision."""
+        """The notes on the file, its state and its precision."""
         notes = (*self.read.notes, *self.read.state_notes(), *self.model.notes)
         if self.described is not None:
             notes = (*notes, *quantized_file.notes(self.described))
@@ -65,15 +68,16 @@ class Lowered:
     def without(self, refused: Mapping[str, Refusal]) -> Lowered:
         """Return the model partitioned again, with more operations on the CPU.
 
-        refused: why the Edge TPU compiler refused them, by their first outputs.
+        refused: the refusals by edgetpu_compiler, by the first outputs of operations.
         """
+        # Refusals of earlier rounds stay, or the loop would turn in circles.
         every = {**self.wishes.refused, **refused}
         wishes = replace(self.wishes, refused=every)
         partition = place(self.graph, self.target, wishes)
         return replace(self, wishes=wishes, partition=partition)
 
 
-# What is not finite in the file is reported where it is read, and stays so.
+# NaN and infinity of the file are reported by `read`: numpy need not warn too.
 @np.errstate(over="ignore", invalid="ignore")
 def lower(
     model: Path,
@@ -83,20 +87,23 @@ def lower(
     head: Head | None = None,
     assume: bool = False,
 ) -> Lowered:
-    """Bring a model file to segments.
+    """Lower a model file to segments.
 
-    host: the C compiler of this machine, and who is told of progress; default: zig, and
-    nobody. head: where a network that picks its boxes itself may end; it does where
-    that cannot be int8, or cannot be read.
-
-    assume: whether the model is only looked at: a float model without calibration gets
-    made-up scales, and an operator of a .tflite file that edgec cannot read becomes
-    opaque.
+    Args:
+        model: the model file.
+        options: the options of the compile.
+        host: the C compiler of this machine, and the functions for progress and dumps;
+            None: zig, and none.
+        head: the possible end of a network before a head with box selection; the network
+            ends there if the head cannot be int8, or cannot be read.
+        assume: whether the model is only looked at: a float model without calibration
+            gets made-up scales, and an unknown operator of a .tflite file is opaque.
 
     Raises EdgecError.
     """
     host = host or Host(native_compiler(None))
     target = Target.parse(options.target, options.also)
+    # Impossible options are errors before minutes of work.
     options.check()
     quantizing = QuantizeOptions.of(options, model.name, assume)
     wishes = wishes_of(options)
@@ -113,15 +120,19 @@ def lower(
     reader = SampleReader(canonical, model_read.preprocess, run)
     samples = reader.read(path_of(options.calibrate), path_of(options.validate))
 
+    # The recipe weighs accuracy against time, so it needs the cost of a placement
+    # before the graph is placed.
     price = pricer(target, wishes, quantizing.passes_off)
     quantizer = Quantizer(target, quantizing, price, host)
     quantized = quantizer.quantize(canonical, samples)
     if quantized.floats is not None:
-        refused = left_in_float(quantized.floats.found)
+        refused = left_in_float(quantized.floats.result)
         wishes = replace(wishes, refused=refused)
 
     host.say("partition")
     partition = place(quantized.graph, target, wishes)
+    # Such a file computes in floats between scales, so its own outputs differ from int8
+    # arithmetic by rounding steps: the int8 form is the reference instead.
     stated = None
     if quantized.taken_as_it_is and described(model_read.graph):
         stated = quantized.graph.copy()

@@ -1,7 +1,7 @@
-"""The check of int8 ops that read what float ops computed.
+"""The op-by-op check of segments in which int8 ops read results of float ops.
 
-Each op is compared on the very values that the code had, so that the last bit of a float
-before it does not matter.
+Each op is compared on the inputs that the code had, so the last bit of a float before it
+does not matter.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from edgec.ir.interp import run_op
 from edgec.quantize.observe.verification import SegmentCheck
 
 HOW = "C, op by op"
+"""The executor in the report."""
 
 
 def op_by_op(
     bundle: Bundle, segments: Sequence[Segment], sample: Mapping[str, Array]
 ) -> tuple[SegmentCheck, ...]:
-    """Return, for each segment, the value furthest beyond what rounding explains.
+    """Return, for each segment, the value with the largest error beyond rounding.
 
     The segments run as this machine's C.
     """
@@ -38,10 +39,10 @@ def op_by_op(
 
 
 class _ValueComparison:
-    """Compares each value that the code shows with `interp` of its op.
+    """Compares each value of the code with `interp` of its op.
 
     Attributes:
-        worst: for each segment, the value that is furthest off.
+        worst: for each segment, the value with the largest error beyond rounding.
     """
 
     def __init__(self, segments: Sequence[Segment]) -> None:
@@ -53,6 +54,7 @@ class _ValueComparison:
         self._computed: dict[str, tuple[Array, tuple[Op, ...]]] = {}
 
     def __call__(self, v: Value, array: Array) -> None:
+        """Compare a value, and keep it as an input of later ops."""
         if v.name in self._producers:
             want, ops = self._reference(v.name)
             s = self._producers[v.name][1]
@@ -60,13 +62,13 @@ class _ValueComparison:
             check = SegmentCheck(s.name, s.place, HOW, error, rounding(ops, want))
             worst = self.worst.get(s.name, check)
             self.worst[s.name] = max(worst, check, key=lambda c: c.beyond)
+        # The arena is reused, so the array changes after this call.
         self._shown[v.name] = array.copy()
 
     def _reference(self, name: str) -> tuple[Array, tuple[Op, ...]]:
-        """Return a value computed from those that were shown, and the ops on the way.
-
-        Values inside a fused loop are not shown, so they are computed too.
-        """
+        """Return a value computed from visible ones, and the ops on the way."""
+        # Values inside a fused loop are never in memory, so they are computed too. Their
+        # ops count: each of them may round, and the limit is for all together.
         if name not in self._computed:
             op, _ = self._producers[name]
             inputs: dict[Value, Array] = {}

@@ -13,13 +13,15 @@ from edgec.ir import Graph
 from edgec.passes.pipeline import available, optimize
 
 _RECOGNITION = "recognize_activations"
+"""The pass that fuses activations into their producers."""
 
 
 def optimise(graph: Graph, disabled: Collection[str], dump: Dump) -> Graph:
-    """Return the canonical form of a graph as a file has it.
+    """Return the canonical form of a graph from a file.
 
     Raises UnsupportedError for an operation that has no C.
     """
+    # The copy leaves the graph as read for verification.
     canonical = optimize(graph.copy(), disabled, dump)
     check_kernels(canonical)
     return canonical
@@ -28,11 +30,9 @@ def optimise(graph: Graph, disabled: Collection[str], dump: Dump) -> Graph:
 def simplify(
     graph: Graph, disabled: Collection[str], dump: Dump | None = None
 ) -> Graph:
-    """Run the passes on a graph that was canonical and was rewritten since.
-
-    Activations are not recognised again: what the rewrites for the Edge TPU took apart
-    would be put together.
-    """
+    """Run the passes again after rewrites of a canonical graph."""
+    # The rewrites for the Edge TPU took some activations apart: recognition would undo
+    # this.
     return optimize(graph, {*disabled, _RECOGNITION}, dump)
 
 
@@ -41,6 +41,7 @@ def disabled(names: Sequence[str]) -> tuple[set[str], set[str]]:
 
     Raises InputError for a name that is neither.
     """
+    # A person need not know the difference, so both share one option.
     passes = available()
     table = rewrites()
     known = [*passes, *table]

@@ -1,4 +1,4 @@
-"""The options of a compile, each said once."""
+"""The options of a compile, for Python and the command line alike."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from edgec.errors import InputError
 
 FilePath = str | Path
 COMPILE_RECIPE = "best"
+"""The default recipe of `compile`."""
 EXPLAIN_RECIPE = "fast"
-"""Where operations run hardly depends on the recipe, and a person who asks for it
+"""The default recipe of `explain`.
+
+The placement of operations hardly depends on the recipe, and a person who asks for it
 should not wait for minutes.
 """
 SHARES = ("auto", "all")
-"""What the Edge TPU gets of what it can run: what is faster with it, or all."""
+"""The values of --edgetpu: operations that are faster on it, or all that it can run."""
 
 _TARGET = "Where it runs"
 _INT8 = "int8"
@@ -31,7 +34,7 @@ _OUTPUTS = "What its outputs mean"
 
 
 def path_of(file: FilePath | None) -> Path | None:
-    """Return the path of a file that may not have been given."""
+    """Return the path of a file; None if it was not given."""
     return None if file is None else Path(file)
 
 
@@ -53,6 +56,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def parse_fixed(text: str) -> tuple[str, tuple[float, ...]]:
     """Parse NAME=16000 or NAME=1,2,3; raises InputError."""
+    # A number has no "=" either.
     name, equals, numbers = text.rpartition("=")
     try:
         values = tuple(float(n) for n in numbers.split(","))
@@ -78,7 +82,7 @@ def parse_state(text: str) -> tuple[str, str]:
 
 
 def _pairs(parse: Callable[[str], tuple[str, Any]]) -> Callable[[Any], dict[str, Any]]:
-    """Return a parser of texts that are a name and a value each."""
+    """Return a parser of texts with a name and a value each."""
     return lambda texts: dict(map(parse, texts))
 
 
@@ -90,7 +94,7 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions:
-    """What a model's inputs are."""
+    """The options about the inputs of a model."""
 
     preprocess: str | None = field(
         default=None,
@@ -139,7 +143,7 @@ class InputOptions:
 
     @property
     def constants(self) -> dict[str, tuple[float, ...]]:
-        """The elements of inputs that are constants, by name."""
+        """The elements of constant inputs, by name."""
         constants: dict[str, tuple[float, ...]] = {}
         for name, x in self.fix.items():
             constants[name] = tuple(x) if isinstance(x, Sequence) else (float(x),)
@@ -148,7 +152,7 @@ class InputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(InputOptions):
-    """What a person chose about a compile; the same for `explain`."""
+    """The options of a compile that `explain` has too."""
 
     target: str = field(
         default="host",
@@ -298,7 +302,7 @@ class Options(InputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions(Options):
-    """What a person chose about a compile that ends in a bundle."""
+    """The options of a compile to a bundle."""
 
     output: FilePath | None = field(
         default=None,
@@ -397,7 +401,7 @@ class CompileOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class CompileCall(CompileOptions):
-    """A compile through Python, which can give objects too."""
+    """The options of a compile through Python, where values can be objects too."""
 
     example_inputs: Sequence[Any] | None = field(
         default=None,

@@ -1,4 +1,4 @@
-"""Stage 9 of a compile: the files of the bundle, and what its manifest says."""
+"""Stage 9 of a compile: the files of the bundle, and its manifest."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class PackedBundle:
     """A bundle that is not written yet.
 
     Attributes:
-        contents: what its manifest says, without verification.
+        contents: its manifest, without verification.
         files: its files, by path.
-        tried_here: the files that only this machine's code consists of, which is not
-            the board's; they are not packed.
+        tried_here: the files of this machine's code if the board has other code; they
+            are not packed.
     """
 
     contents: Contents
@@ -50,18 +50,19 @@ def pack(
     lowered: Lowered,
     emitted: Emitted,
     built: Built,
-    asked: CompilerOutcome | None,
+    outcome: CompilerOutcome | None,
     wanted: TaskFile,
     task: Task | None,
 ) -> PackedBundle:
     """Put the files of a bundle together.
 
-    asked: the answer of the Edge TPU compiler. wanted: the task as a person or the file
+    outcome: the results of edgetpu_compiler. wanted: the task as a person or the file
     states it. task: the same, bound to the model's outputs.
     """
+    # Weights are by far the largest files, and cores with the same layout share them.
     weights = weights_files({n: made.weights for n, made in emitted.sources.items()})
     files = _source_files(emitted)
-    files |= _binary_files(emitted, built, asked)
+    files |= _binary_files(emitted, built, outcome)
     files |= {path: emitted.sources[name].weights for name, path in weights.items()}
     files |= _app_files(emitted, lowered.target.board)
     files |= state_files(lowered.graph)
@@ -70,8 +71,8 @@ def pack(
     files |= _report_files(lowered, emitted)
 
     toolchain = built.versions()
-    if asked is not None and asked.version is not None:
-        toolchain[PROGRAM] = asked.version
+    if outcome is not None and outcome.version is not None:
+        toolchain[PROGRAM] = outcome.version
     segments = lowered.partition.segments
     facts = BundleFacts(
         arena={s.name: emitted.arena_bytes(s.name) for s in segments},
@@ -91,6 +92,7 @@ def weights_files(data: Mapping[str, bytes]) -> dict[str, str]:
     first: dict[bytes, str] = {}
     for target, content in data.items():
         first.setdefault(content, target)
+    # Weights of all targets lie beside their folders; others in the first one's.
     alone = len(first) == 1
     paths = {}
     for target, content in data.items():
@@ -101,10 +103,8 @@ def weights_files(data: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def _source_files(emitted: Emitted) -> dict[str, bytes]:
-    """Return the C of the board's targets, and the kernels that it includes.
-
-    So `src/` compiles by itself.
-    """
+    """Return the C of the board's targets, and the kernels that it includes."""
+    # Only included headers are packed: `src/` compiles by itself, and stays small.
     files = {}
     texts = []
     for target, made in emitted.board_sources.items():
@@ -117,15 +117,15 @@ def _source_files(emitted: Emitted) -> dict[str, bytes]:
 
 
 def _binary_files(
-    emitted: Emitted, built: Built, asked: CompilerOutcome | None
+    emitted: Emitted, built: Built, outcome: CompilerOutcome | None
 ) -> dict[str, bytes]:
     """Return segments for the Edge TPU, libraries and programs."""
     files = {f"segments/{n}.tflite": data for n, data in emitted.tflites.items()}
-    if asked is not None:
-        for name, result in asked.segments.items():
+    if outcome is not None:
+        for name, result in outcome.segments.items():
             if result.data is not None:
                 files[f"segments/{name}_edgetpu.tflite"] = result.data
-        files[f"report/{PROGRAM}.json"] = _json(asked.to_json())
+        files[f"report/{PROGRAM}.json"] = _json(outcome.to_json())
     for target, made in built.binaries.items():
         files[f"lib/{target}/libmodel.so"] = made.library
         files[f"bin/{target}/main"] = made.program
@@ -145,6 +145,7 @@ def _app_files(emitted: Emitted, board: Board) -> dict[str, bytes]:
 
 def _report_files(lowered: Lowered, emitted: Emitted) -> dict[str, bytes]:
     """Return the reports that other verbs read from the bundle."""
+    # `diff` runs the code of this machine, so the places of values are those of that.
     segments = lowered.partition.segments
     floats = lowered.model.floats
     here = Board.load("host").targets[0].name
@@ -157,7 +158,7 @@ def _report_files(lowered: Lowered, emitted: Emitted) -> dict[str, bytes]:
         VALUES_FILE: with_changes(values, changes).to_json(),
     }
     if floats is not None:
-        report = floats.found.to_json()
+        report = floats.result.to_json()
         if floats.pruned is not None:
             report["pruned"] = floats.pruned.to_json()
         files[QUANTIZE_FILE] = _json(report)
@@ -165,10 +166,13 @@ def _report_files(lowered: Lowered, emitted: Emitted) -> dict[str, bytes]:
 
 
 def _of_targets(files: Mapping[str, bytes], targets: Set[str]) -> set[str]:
-    """Return the paths of the files that only these targets' code consists of."""
+    """Return the paths of the code of these targets."""
+    # Weights that a target of the board shares lie in that target's folder: `targets_of`
+    # names the board's targets first.
     code = {path for path in files if path.startswith(("lib/", "bin/"))}
     return {path for path in code if path.split("/")[1] in targets}
 
 
 def _json(report: object) -> bytes:
+    # Sorted keys and no times: the same inputs give the same bundle.
     return f"{json.dumps(report, indent=1, sort_keys=True)}\n".encode()

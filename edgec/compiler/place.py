@@ -15,79 +15,88 @@ from edgec.ir import Graph, Refusal
 from edgec.quantize.float_ops.limits import Price, Pricer
 from edgec.quantize.select.apply import QuantizedModel
 
-_TOLD = 0.0005
-"""A smaller part of the MACs is not worth a word."""
-_LONGER = 0.005
-"""Nor is a smaller part of the time."""
+_MIN_SHARE_CHANGE = 0.0005
+"""The smallest change of the Edge TPU's part of the MACs that is reported."""
+_MIN_TIME_CHANGE = 0.005
+"""The smallest slowdown that is reported, as a part of the time."""
 
 
 def place(graph: Graph, target: Target, wishes: Wishes) -> Partition:
-    """Split a graph for a target."""
-    return partition(
-        graph, target.board.coral if target.coral else None, cpu_cost(target), wishes
-    )
+    """Split a graph into segments for a target."""
+    coral = target.board.coral if target.coral else None
+    return partition(graph, coral, cpu_cost(target), wishes)
 
 
 def wishes_of(options: Options) -> Wishes:
-    """Return the share of the Edge TPU that a person wants."""
+    """Return the wishes of a person about the Edge TPU's share."""
     _, rewrites_off = disabled(options.disable)
     everything = options.edgetpu == "all"
     return Wishes(options.optimistic, rewrites_off, everything=everything)
 
 
 def cpu_cost(target: Target) -> CpuCost:
-    """How fast the CPU of a target's board is."""
+    """Return the cost model of the CPU on a target's board."""
     return CpuCost.of(target.board)
 
 
 def pricer(target: Target, wishes: Wishes, passes_off: Collection[str]) -> Pricer:
-    """What a quantized graph will cost on a target."""
+    """Return a function that estimates the cost of a quantized graph on a target."""
 
     def price(graph: Graph) -> Price:
-        parts = place(simplify(graph.copy(), passes_off), target, wishes)
-        found = column(
-            parts.regions, {}, cpu_cost(target).within(parts.graph), parts.link
-        )
-        return Price(
-            found.est_ms, found.tpu_macs_share if parts.link is not None else None
-        )
+        # Candidates are priced as they would be compiled: simplified, on a copy, since
+        # the passes change a graph in place.
+        simplified = simplify(graph.copy(), passes_off)
+        parts = place(simplified, target, wishes)
+        cpu = cpu_cost(target).within(parts.graph)
+        estimate = column(parts.regions, {}, cpu, parts.link)
+        has_edgetpu = parts.link is not None
+        tpu_share = estimate.tpu_macs_share if has_edgetpu else None
+        return Price(estimate.est_ms, tpu_share)
 
     return price
 
 
-def costs(found: QuantizedModel) -> Iterator[str]:
-    """What there is to say where the candidate that was kept has less on the Edge TPU
-    than the first, or is slower.
+def costs(result: QuantizedModel) -> Iterator[str]:
+    """Yield a note if the chosen candidate costs more than the first.
+
+    It costs more if it has less on the Edge TPU, or is slower.
     """
-    if found.prices is None:
+    if result.prices is None:
         return
-    first, kept = found.prices
-    name, before = found.candidate.name, found.recipe.candidates[0].name
-    db = {t.name: t.db for t in found.tried}
+    first_price, price = result.prices
+    name = result.candidate.name
+    first_name = result.recipe.candidates[0].name
+    db = {trial.name: trial.db for trial in result.tried}
+    gain_db = db[name] - db[first_name]
     time = (
-        f"an estimated {kept.ms:.2f} ms in place of {first.ms:.2f}, "
-        "and buys "
-        f"{db[name] - db[before]:.1f} dB"
+        f"an estimated {price.ms:.2f} ms in place of {first_price.ms:.2f}, "
+        f"and buys {gain_db:.1f} dB"
     )
-    now = kept.tpu_share
-    then = first.tpu_share
-    if now is not None and then is not None and now <= then - _TOLD:
+
+    # One note is enough: what leaves the Edge TPU is the reason for the time too.
+    share = price.tpu_share
+    first_share = first_price.tpu_share
+    if (
+        share is not None
+        and first_share is not None
+        and share <= first_share - _MIN_SHARE_CHANGE
+    ):
         shares = (
-            f"keeps {now:.1%} of the MACs on the Edge TPU, "
-            f"{before} would keep {then:.1%}"
+            f"keeps {share:.1%} of the MACs on the Edge TPU, "
+            f"{first_name} would keep {first_share:.1%}"
         )
         yield f"{name} {shares}: it costs {time} on held-back samples"
-    elif kept.ms > first.ms * (1 + _LONGER):
-        yield f"{name} takes {time} over {before} on held-back samples"
+    elif price.ms > first_price.ms * (1 + _MIN_TIME_CHANGE):
+        yield f"{name} takes {time} over {first_name} on held-back samples"
 
 
-def left_in_float(found: QuantizedModel) -> Mapping[str, Refusal]:
-    """Why the Edge TPU gets none of the ops that a person, or limits of a person,
-    wanted in float, by their results.
+def left_in_float(result: QuantizedModel) -> Mapping[str, Refusal]:
+    """Return the refusals of the ops that stay float for accuracy, by their results.
+
+    A person, or a person's limits, wanted these ops in float.
     """
     why = "left in float32, so that the model keeps its accuracy"
     fix = "allow it to lose more (--accuracy), or leave it out of --float-ops"
-    return {
-        n: Refusal("precision", "what int8 would hurt too much stays float32", why, fix)
-        for n in found.floating
-    }
+    meaning = "what int8 would hurt too much stays float32"
+    refusal = Refusal("precision", meaning, why, fix)
+    return dict.fromkeys(result.floating, refusal)

@@ -1,4 +1,7 @@
-"""Stage 4 of a compile: a float model becomes int8, by calibration or with made-up scales."""
+"""Stage 4 of a compile: quantization of a float model to int8.
+
+Scales come from calibration, or are made up for models that are only looked at.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ from edgec.quantize.select.apply import (
 )
 
 _SLOWDOWN = "--max-slowdown"
-_PRECISION = (
+_PRECISION_OPTIONS = (
     "prune",
     "float_ops",
     "accuracy",
@@ -46,30 +49,30 @@ _PRECISION = (
     "min_tpu_share",
     "max_slowdown",
 )
-"""The options about precision, for a float model that becomes int8."""
-_COMPILED_SAMPLES = 10**9
-"""So many runs are announced for graphs that are timed: they are compiled then."""
+"""The options about the precision of an int8 form of a float model."""
+_TIMED_RUNS = 10**9
+"""Announced runs of graphs that are timed: enough for any graph to be compiled."""
 
 
 @dataclass(frozen=True)
 class QuantizeOptions:
-    """How a float model becomes int8.
+    """The options of quantization.
 
     Attributes:
         file_name: the name of the model file, for messages.
         recipe: the recipe.
         recipe_name: the name of the recipe, as given; None: the default one.
         calibrate: whether there are samples to calibrate with.
-        assume: whether made-up scales do, since the model is only looked at.
+        assume: whether made-up scales are enough, as the model is only looked at.
         allow_float: whether a model without samples may stay float on a target with an
             Edge TPU.
         goal: the accuracy to keep by leaving operations in float.
-        budget: the most that they may cost.
-        prune: how far outputs may change when channels are taken out, as a part.
+        budget: the largest cost of operations in float.
+        prune: the allowed change of outputs by pruned channels, as a part.
         precision_options: the given options about precision, in words.
         passes_off: the passes to leave out.
         rewrites_off: the rewrites for the Edge TPU to leave out.
-        optimistic: whether rewrites count on operations with which nobody has tried the
+        optimistic: whether rewrites may use operations that were never tried on an
             Edge TPU.
     """
 
@@ -89,9 +92,9 @@ class QuantizeOptions:
 
     @classmethod
     def of(cls, options: Options, file_name: str, assume: bool) -> QuantizeOptions:
-        """Return how a compile quantizes the model of a file.
+        """Return the options for the model of a file.
 
-        assume: whether the model is only looked at, and made-up scales do.
+        assume: whether the model is only looked at, and made-up scales are enough.
 
         Raises InputError for impossible values, and options in contradiction.
         """
@@ -121,6 +124,7 @@ def _goal(options: Options) -> AccuracyGoal:
 
     Raises InputError where the options are impossible, or give it twice.
     """
+    # --max-drop and --min-sqnr are the older names, kept for scripts.
     older = AccuracyGoal.of(options.max_drop, options.min_sqnr)
     if options.accuracy is None:
         return older
@@ -131,7 +135,7 @@ def _goal(options: Options) -> AccuracyGoal:
 
 
 def _budget(options: Options) -> CostBudget:
-    """Return the most that operations in float may cost.
+    """Return the largest cost of operations in float.
 
     Raises InputError where the options are impossible, or give it twice.
     """
@@ -148,7 +152,7 @@ def _budget(options: Options) -> CostBudget:
 
 def _precision_options(options: Options) -> str:
     """Return the given options about precision, with commas."""
-    given = [n for n in _PRECISION if getattr(options, n) not in (None, ())]
+    given = [n for n in _PRECISION_OPTIONS if getattr(options, n) not in (None, ())]
     return ", ".join(f"--{n.replace('_', '-')}" for n in given)
 
 
@@ -161,6 +165,7 @@ def _recipe(options: Options, name: str) -> Recipe:
     slowdown = _budget(options).max_slowdown
     if slowdown is not None and _is_slowdown_alone(options):
         recipe = replace(recipe, slowdown=slowdown)
+    # Every candidate keeps them in float, so that the choice between candidates is fair.
     names = tuple(options.float_ops)
     candidates = tuple(leave_in_float(c, names) for c in recipe.candidates)
     return replace(recipe, candidates=candidates)
@@ -192,6 +197,7 @@ def _check_precision(options: Options) -> None:
         hint = "leave it out, or give both by --accuracy and --budget"
         raise InputError(what, _SLOWDOWN, hint)
 
+    # Without an Edge TPU the limit would have no effect, silently.
     has_share = budget.min_tpu_share is not None
     if has_share and not Target.parse(options.target).coral:
         raise InputError(
@@ -207,12 +213,12 @@ class FloatModel:
 
     Attributes:
         graph: the graph that was calibrated.
-        run: runs it.
-        reference: runs the model as it was before rewrites for the Edge TPU and pruning.
+        run: runs the graph.
+        reference: runs the model without rewrites for the Edge TPU and pruning.
         samples: the number of calibration samples.
-        found: the result of the recipe.
+        result: the result of the recipe.
         before: the graph before the recipe.
-        pruned: the result of pruning; None where nobody asked for it.
+        pruned: the result of pruning; None without --prune.
         pruned_ms: the times before and after pruning, measured here.
     """
 
@@ -220,27 +226,27 @@ class FloatModel:
     run: Run
     reference: Run
     samples: int
-    found: QuantizedModel
+    result: QuantizedModel
     before: Graph
     pruned: Pruned | None = None
     pruned_ms: tuple[float, ...] = ()
 
     def changes(self) -> Changes:
         """Return the factors and terms of the recipe for each channel, by value."""
-        return channel_changes(self.before, self.graph, self.found.parts)
+        return channel_changes(self.before, self.graph, self.result.parts)
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """A model in the precision that it will have.
+    """A model in its final precision.
 
     Attributes:
         graph: the graph.
-        floats: what an int8 model is compared with; None where edgec did not quantize.
+        floats: the float form to compare with; None if edgec did not quantize.
         assumed: whether the scales are made up.
         rewritten: the rewrites for the Edge TPU that were made before quantization.
-        float_on_cpu: whether nothing of it can run on the target's Edge TPU, since it
-            was left in float.
+        float_on_cpu: whether the model was left in float, so that nothing runs on the
+            target's Edge TPU.
         taken_as_it_is: whether the file was quantized already.
         notes: remarks on its precision.
     """
@@ -256,7 +262,7 @@ class Quantized:
 
 @dataclass(frozen=True)
 class Quantizer:
-    """Brings canonical graphs to the precision that a target wants.
+    """Brings canonical graphs to the precision for a target.
 
     Attributes:
         target: the board, with or without an Edge TPU.
@@ -297,10 +303,14 @@ class Quantizer:
             notes = tuple(self._stays_float())
             return Quantized(graph, float_on_cpu=uncalibrated, notes=notes)
 
+        # int8 scales take the place of clamps to int16, and without these clamps the
+        # graph may have another canonical form.
         plain = self._simplify(graph) if without_bounds(graph) else graph
         prepared, rewritten = self._for_edgetpu(plain)
         floats = None
         if options.calibrate:
+            # Rewrites change float results by rounding, so accuracy is measured against
+            # the graph without them.
             before = plain if rewritten else None
             int8, floats = self._calibrated(prepared, before, samples)
         else:
@@ -308,17 +318,19 @@ class Quantizer:
         verify(int8, "quantized")
         int8 = self._simplify(int8)
         self.host.dump("quantize", int8)
-        notes = (*self._stays_float(), *(costs(floats.found) if floats else ()))
+        notes = (*self._stays_float(), *(costs(floats.result) if floats else ()))
         return Quantized(int8, floats, assume, rewritten, notes=notes)
 
     def _simplify(self, graph: Graph) -> Graph:
         return simplify(graph, self.options.passes_off, self.host.dump)
 
     def _for_edgetpu(self, graph: Graph) -> tuple[Graph, tuple[Applied, ...]]:
-        """Return the graph with what almost maps to the Edge TPU rewritten to map."""
+        """Rewrite operations that almost map to the Edge TPU."""
         if not self.target.coral:
             return graph, ()
         options = self.options
+        # Before quantization, since a rewrite of a float graph may be inexact: the scales
+        # are calibrated on the result.
         rewritten, applied = legalize(
             graph,
             exact=False,
@@ -334,6 +346,7 @@ class Quantizer:
 
         plain: the graph before rewrites, if there were any.
         """
+        # Pruned first: the recipe has to calibrate the channels that are left.
         pruned = self._pruned(graph, samples.calibrate)
         pruned_ms: tuple[float, ...] = ()
         if pruned is not None:
@@ -346,7 +359,7 @@ class Quantizer:
         # for cores, and busily.
         with threadpool_limits(1, "blas"):
             # The samples to verify with are not shown: scales must not depend on them.
-            found = apply_recipe(
+            result = apply_recipe(
                 self.options.recipe,
                 graph,
                 samples.calibrate,
@@ -354,27 +367,28 @@ class Quantizer:
                 self.host.say,
                 FloatPlanner(self.options.goal, self.options.budget, self.price),
             )
+        # The recipe has compiled the same graph already where nothing was changed.
         reference: Run
-        if plain is None and isinstance(found.run, NativeGraph):
-            reference = found.run
+        if plain is None and isinstance(result.run, NativeGraph):
+            reference = result.run
         else:
-            original = plain or found.floats
+            original = plain or result.floats
             count = len(samples.verify)
             reference = runner(original, count, self.host.compiler, self.host.say)
         floats = FloatModel(
-            graph=found.floats,
-            run=found.run,
+            graph=result.floats,
+            run=result.run,
             reference=reference,
-            samples=found.samples,
-            found=found,
+            samples=result.samples,
+            result=result,
             before=graph,
             pruned=pruned,
             pruned_ms=pruned_ms,
         )
-        return found.graph, floats
+        return result.graph, floats
 
     def _pruned(self, graph: Graph, samples: Sequence[Sample]) -> Pruned | None:
-        """Take channels out of a float graph, where a person asked for that."""
+        """Prune the channels of a float graph; None without --prune."""
         allowed = self.options.prune
         if allowed is None:
             return None
@@ -391,23 +405,26 @@ class Quantizer:
         _, held = self._fit_and_held(graph, samples)
         runners = self.host.runners()
         graphs = (graph, pruned.graph)
-        runs = [runners.int8(evenly(g), _COMPILED_SAMPLES) for g in graphs]
+        # Times do not depend on scales, so evenly spread ones are enough.
+        runs = [runners.int8(evenly(g), _TIMED_RUNS) for g in graphs]
         return tuple(least_ms(runs, held[0]))
 
     def _fit_and_held(
         self, graph: Graph, samples: Sequence[Sample]
     ) -> tuple[Sequence[Sample], Sequence[Sample]]:
+        """Split samples into those to fit and those to judge by, as recipes do."""
         state = QuantizationState(graph, CachedSamples(samples))
         fit, held = next(held_out_parts(state))
         return fit.samples, held
 
     def _check_finite(self, graph: Graph, samples: Sequence[Sample]) -> None:
+        """Raise InputError for a sample with outputs that are not finite."""
         run = self.host.runners().floats(graph, len(samples))
         names = [label(samples, i) for i in range(len(samples))]
         finite.check_calibration(graph, samples, run, names)
 
     def _taken_as_it_is(self) -> Iterator[str]:
-        """Yield that a model that is int8 already is not quantized again."""
+        """Yield the note on a quantized model whose options have no effect."""
         given = ["--calibrate"] if self.options.calibrate else []
         if self.options.recipe_name is not None:
             given.append(f"--quantize {self.options.recipe_name}")
@@ -419,12 +436,13 @@ class Quantizer:
             )
 
     def _stays_float(self) -> Iterator[str]:
-        """Yield that a recipe without samples does nothing."""
+        """Yield the note on a recipe without samples, which has no effect."""
         name = self.options.recipe_name
         if name is not None and not self.options.calibrate:
             yield f"the model stays in float: --quantize {name} wants --calibrate"
 
     def _lacks_samples(self) -> InputError:
+        """Return the error of a float model without samples for an Edge TPU."""
         what = (
             f"{self.options.file_name} is a float model, and without calibration data "
             "nothing of it can run on the Edge TPU"

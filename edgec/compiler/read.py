@@ -1,4 +1,7 @@
-"""Stage 1 of a compile: a model file becomes a graph with preprocessing of its image inputs."""
+"""Stage 1 of a compile: reading of a model file.
+
+The result is a graph with the preprocessing of its image inputs.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +26,18 @@ from edgec.quantize.observe.preprocess import choose
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a model file is read.
+    """The options of reading a model file.
 
     Attributes:
-        preprocess: how photos become inputs (docs/preprocessing.md); None: as the file
-            states.
+        preprocess: the preprocessing of photos (docs/preprocessing.md); None: the one of
+            the file.
         input_shapes: the shapes of dynamic inputs, by name.
         fix: the values of inputs that are constants, by name.
         state: the outputs that come back as inputs at the next call, by input.
-        head: where a network that picks its boxes itself may end; None: it does not.
-        becomes_int8: whether the graph will be quantized, which such a head cannot be.
-        opaque: whether an operator that edgec cannot read becomes one that it does not
-            look into.
+        head: the possible end of a network before a head with box selection; None: the
+            network is read whole.
+        becomes_int8: whether the graph will be quantized.
+        opaque: whether operators that edgec cannot read become opaque ones.
     """
 
     preprocess: str | None = None
@@ -47,10 +50,11 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Options, head: Head | None, assume: bool) -> ReadOptions:
-        """Return how a compile reads its file.
+        """Return the options for the file of a compile.
 
-        head: where the network may end. assume: whether the model is only looked at.
+        head: the possible end. assume: whether the model is only looked at.
         """
+        # `explain` makes up scales, unless the person wants to see the float model.
         is_calibrated = options.calibrate is not None
         return cls(
             preprocess=options.preprocess,
@@ -70,8 +74,8 @@ class ReadModel:
     Attributes:
         graph: the graph as the file has it.
         preprocess: the preprocessing of the inputs that are images, by name.
-        notes: what there is to say of the file.
-        headless: whether the graph ends before the head that picks boxes.
+        notes: notes on the file.
+        headless: whether the graph ends before a head with box selection.
     """
 
     graph: Graph
@@ -80,14 +84,14 @@ class ReadModel:
     headless: bool = False
 
     def preprocess_notes(self) -> tuple[str, ...]:
-        """Return a line for each image input on how a photo becomes it."""
+        """Return a line for each image input on its preprocessing."""
         return tuple(
             f'a photo becomes "{name}" by {p.explained()}'
             for name, p in self.preprocess.items()
         )
 
     def state_notes(self) -> Iterator[str]:
-        """Yield what is kept between calls, and what looks as if it should be."""
+        """Yield the notes on state, and on inputs and outputs that look like state."""
         if self.graph.state:
             names = ", ".join(s.input for s in self.graph.state)
             nbytes = sum(s.initial.nbytes for s in self.graph.state)
@@ -104,8 +108,9 @@ class ReadModel:
 
 
 def read(model: Path, options: ReadOptions) -> ReadModel:
-    """Read a model file. Raises EdgecError for what cannot be read."""
+    """Read a model file; raises EdgecError."""
     graph, head_notes = _read_graph(model, options)
+    # State is no input of a person, so photos cannot become it: `given` leaves it out.
     inputs = [tensor_info(v.name, v.type) for v in graph.given()]
     stated = stated_preprocessing(model, inputs)
     preprocess = choose(graph.given(), options.preprocess, stated.by_input)
@@ -116,9 +121,9 @@ def read(model: Path, options: ReadOptions) -> ReadModel:
 
 
 def _read_graph(model: Path, options: ReadOptions) -> tuple[Graph, list[str]]:
-    """Read the graph, without a head that picks boxes where that cannot be compiled.
+    """Read the graph, without its head with box selection if this cannot be compiled.
 
-    Return it, and why the head was left out.
+    Return the graph, and a note if the head was left out.
     """
     read_whole = partial(
         read_model,
@@ -128,6 +133,8 @@ def _read_graph(model: Path, options: ReadOptions) -> tuple[Graph, list[str]]:
         fixed=options.fix,
         state=options.state,
     )
+    # A head may end the graph only if it must: the file's own selection of boxes is
+    # what its accuracy was measured with.
     head = options.head
     if head is None:
         return read_whole(), []

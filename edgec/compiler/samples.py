@@ -1,4 +1,4 @@
-"""Stage 3 of a compile: the samples to calibrate with, and others to verify with."""
+"""Stage 3 of a compile: the samples for calibration and for verification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgec.quantize.observe.calibration import (
 )
 
 CALIBRATION_SAMPLES = 100
-"""At most so many are used, drawn from all that are given: ranges hardly change beyond."""
+"""The largest number of samples, drawn from all files: ranges hardly change beyond."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Samples:
     Attributes:
         calibrate: the samples to calibrate with.
         verify: the samples to verify with.
-        source: where those to verify with come from, in words.
-        seen: whether calibration has them too.
+        source: the origin of the samples to verify with, in words.
+        seen: whether the samples to verify with are also for calibration.
     """
 
     calibrate: Sequence[Sample]
@@ -43,13 +43,13 @@ class Samples:
 class SampleReader:
     """Reads samples for the inputs of a graph.
 
-    Of a graph with state, samples are the first of a sequence of calls, and the state
-    that the calls before left becomes part of each.
+    The files of a graph with state are a sequence of calls; each sample then has the
+    state after the calls before it.
 
     Attributes:
         graph: the graph.
         preprocess: the preprocessing of its image inputs, by name.
-        runner: makes what runs the graph so many times.
+        runner: returns a function that runs the graph this number of times.
     """
 
     graph: Graph
@@ -70,6 +70,7 @@ class SampleReader:
             every = self._load(calibrate)
             known, held = split(every, CALIBRATION_SAMPLES, hold=validate is None)
             source = f"{_name(calibrate)}, held back from calibration"
+            # Too few samples to hold some back: agreement is then easier, so it is said.
             if not held:
                 held = known
                 source = f"{_name(calibrate)}, the same as for calibration"
@@ -83,6 +84,8 @@ class SampleReader:
         return Samples(known, held, source, seen)
 
     def _load(self, path: Path) -> Sequence[Sample]:
+        """Read all samples of a folder or a file."""
+        # A photo cannot tell which of several inputs it is for.
         inputs = self.graph.given()
         preprocess = self.preprocess.get(inputs[0].name) if len(inputs) == 1 else None
         samples = load_calibration(path, inputs, preprocess)
@@ -96,4 +99,5 @@ class SampleReader:
 
 
 def _name(path: Path) -> str:
+    """Return the name of a folder or a file for people."""
     return f"{path.name}/" if path.is_dir() else path.name

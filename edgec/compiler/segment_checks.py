@@ -1,4 +1,4 @@
-"""How near to `interp` code must run, and whether segments do."""
+"""The comparison of segments with `interp`, and its tolerances."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from edgec.ops.quantize import Dequantize, Quantize
 from edgec.quantize.observe.verification import SegmentCheck
 
 FLOAT_TOLERANCE = 1e-4
-"""The error that a float output may have, as a part of its range.
+"""The allowed error of a float output, as a part of its range.
 
 C and numpy add float32 in different orders.
 """
 ROUNDING_MARGIN = 4.0
-"""Beyond FLOAT_TOLERANCE, so many times the graph's own rounding error is allowed."""
+"""Allowed error beyond FLOAT_TOLERANCE, in multiples of the graph's rounding error."""
 WORST_TOLERANCE = 1e-2
-"""No float output may have more, as a part of its range."""
+"""The largest allowed error of any float output, as a part of its range."""
 MIXED_TOLERANCE = 0.02
-"""The root mean square error, as a part of the range, where int8 ops read floats.
+"""The allowed RMS error, as a part of the range, if int8 ops read floats.
 
 The last bit of a float decides between two integer steps there. A few such decisions
 move a network's output by as much as quantization does, and single elements by all of
@@ -31,16 +31,15 @@ their range; some samples have many of them and others none. So such a segment i
 compared op by op (`op_by_op`).
 """
 WORST_MIXED_TOLERANCE = 0.25
+"""The largest allowed RMS error of a mixed segment, as a part of the range."""
 PERTURBATIONS = 4
-"""So many graphs with other last bits show how far a mixed graph's output moves."""
+"""Graphs with other last bits that show how far the output of a mixed graph moves."""
 INT8_STEPS = 255
+"""The range of an int8 tensor, in steps."""
 
 
 class SegmentChecker:
-    """Compares what segments computed with `interp`.
-
-    `interp` runs once for the same inputs of a segment.
-    """
+    """Compares the results of segments with `interp`."""
 
     def __init__(self) -> None:
         self._wanted: dict[tuple[str, tuple[bytes, ...]], dict[str, Array]] = {}
@@ -55,10 +54,11 @@ class SegmentChecker:
     ) -> None:
         """Check one inference of a segment.
 
-        tensor: returns any tensor that the segment read or wrote, by name. how: what
-        ran the segment. keep: is given the values that `interp` computes, where it runs.
+        tensor: returns an input or output of the segment, by name. how: the executor of
+        the segment. keep: receives the values of `interp`, if it runs.
         """
         inputs = {v.name: tensor(v.name) for v in s.graph.inputs}
+        # C, TFLite and the emulated board often have the same inputs: `interp` is slow.
         key = s.name, tuple(x.tobytes() for x in inputs.values())
         if key not in self._wanted:
             self._wanted[key] = interp(s.graph, inputs, keep)
@@ -72,7 +72,7 @@ class SegmentChecker:
         self.add([max(checks, key=lambda c: c.beyond, default=worst)])
 
     def add(self, checks: Sequence[SegmentCheck]) -> None:
-        """Take in the checks of one more sample, at most one of a segment and way."""
+        """Take in the checks of one more sample, at most one of a segment and executor."""
         for check in checks:
             key = check.segment, check.how
             before = self._checks.get(key, replace(check, samples=0))
@@ -98,6 +98,8 @@ def _error(
             return error, float_limit(graph, inputs, name, want, error)
         return error, usual
 
+    # The mean instead of the worst element: a few decisions may move single elements by
+    # all of their range.
     unit = 1 if is_float else INT8_STEPS
     moved = 0.0
     for seed in range(PERTURBATIONS):
@@ -108,7 +110,7 @@ def _error(
 
 
 def rounds_floats(graph: Graph) -> bool:
-    """Return whether integer ops read, rounded, what float ops of the graph computed."""
+    """Return whether integer ops read results of float ops, rounded."""
     computed: set[Value] = set()
     rounded: set[Value] = set()
     for op in graph.ops:
@@ -130,9 +132,10 @@ def float_limit(
 ) -> float:
     """Return how far a float output may be off, as a part of its range.
 
-    It is FLOAT_TOLERANCE, or more where the graph itself amplifies rounding, as some
+    It is FLOAT_TOLERANCE, or more if the graph itself amplifies rounding, as some
     networks do on some inputs.
     """
+    # The rounding error costs another run of `interp`, so only a suspect pays for it.
     if error <= FLOAT_TOLERANCE:
         return FLOAT_TOLERANCE
     amplified = ROUNDING_MARGIN * rounding_error(graph, inputs, name, want)
@@ -144,8 +147,8 @@ def rounding_error(
 ) -> float:
     """Return how far output `name` moves when every float constant changes by one ulp.
 
-    That is backward error analysis (Wilkinson 1963): sums in another order give what
-    slightly other weights would have given.
+    This is backward error analysis (Wilkinson 1963): sums in another order give the
+    exact results of slightly other weights.
     """
     return distance(_perturbed(graph, inputs, name), want)
 
@@ -155,6 +158,7 @@ def _perturbed(
 ) -> Array:
     """Return output `name` with every float constant moved by one ulp, up or down."""
     twin = graph.copy()
+    # A fixed seed: the same inputs give the same verdict.
     rng = np.random.default_rng(seed)
     for v in twin.constants():
         if v.const is not None and v.type.dtype == "float32":

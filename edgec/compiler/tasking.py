@@ -1,4 +1,4 @@
-"""The task of a model that is being compiled: bound to its outputs, and its C."""
+"""The task of a model in a compile: bound to the outputs, and as C."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ from edgec.ir.tensors import tensor_info
 
 
 def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
-    """Return the task with the names of the outputs that it reads.
+    """Return the task with the names of its outputs; None without a task.
 
-    It is None where there is no task, or the model's own file states one that does not
-    suit it.
-
-    Raises InputError where a person asked for a task that does not suit the model.
+    Raises InputError if a person wants a task that does not suit the model.
     """
     task = wanted.headless if lowered.read.headless else wanted.task
     if task is None:
@@ -27,6 +24,8 @@ def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
     try:
         return _bound(task, lowered)
     except InputError:
+        # A task stated by the model file is no wish of the person: the model compiles
+        # without it.
         if wanted.stated:
             return None
         raise
@@ -36,6 +35,7 @@ def _bound(task: Task, lowered: Lowered) -> Task:
     """Bind a task to the size of the first image input, and to the outputs."""
     preprocess = lowered.read.preprocess
     outputs = {info.name: info for info in _outputs(lowered)}
+    # Boxes are in pixels of an image, so the task needs its size.
     for info in _inputs(lowered):
         if info.name not in preprocess:
             continue
@@ -57,8 +57,10 @@ def vision_texts(lowered: Lowered, task: Task | None) -> dict[str, str]:
 
 
 def _inputs(lowered: Lowered) -> list[TensorInfo]:
+    """Return the inputs of the model without state."""
     return [tensor_info(v.name, v.type) for v in lowered.graph.given()]
 
 
 def _outputs(lowered: Lowered) -> list[TensorInfo]:
+    """Return the outputs of the model without state."""
     return [tensor_info(v.name, v.type) for v in lowered.graph.returned()]

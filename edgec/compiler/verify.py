@@ -1,4 +1,7 @@
-"""Stage 8 of a compile: every segment against `interp`, the whole against the model as read."""
+"""Stage 8 of a compile: verification.
+
+Every segment is compared with `interp`, and the outputs of all with the model as read.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,14 @@ from edgec.quantize.observe.verification import Verification
 from edgec.steps import Progress, each
 
 COMPARED_MACS = 20e9
-"""Multiply-accumulates that outputs are compared on: about ten seconds of C.
+"""Multiply-accumulates over all samples of a comparison: about ten seconds of C.
 
-A count, not a time, so that the same inputs give the same bundle.
+It is a count and no time, so the same inputs give the same bundle.
 """
 MAX_COMPARED_SAMPLES = 100
+"""Samples of a comparison of outputs."""
 HEAVY_MACS = 1e9
-"""A model of more multiply-accumulates runs through interp once, any other twice."""
+"""A model of more multiply-accumulates runs through `interp` once, any other twice."""
 
 
 def verify_bundle(
@@ -41,14 +45,14 @@ def verify_bundle(
     min_cosine: float | None,
     say: Progress = lambda text: None,
 ) -> Verification:
-    """Run the bundle on the samples in every way that this machine can, and compare.
+    """Run the bundle on the samples in all ways of this machine, and compare.
 
-    Each segment is compared with `interp` on the first sample or two; the outputs of a
-    model that edgec quantized are compared with those of its float form on as many as
-    the model's size allows.
+    Each segment is compared with `interp` on the first sample or two. The outputs of a
+    model that edgec quantized are compared with its float form on as many samples as the
+    model's size allows.
 
-    min_cosine: how like that form it must be; None for a model that edgec did not
-    quantize, which must agree with what was read within rounding.
+    min_cosine: the least cosine between the outputs of both forms; None for a model that
+    edgec did not quantize. Such a model must agree with its file within rounding.
     """
     segments = lowered.partition.segments
     checker = SegmentChecker()
@@ -60,6 +64,7 @@ def verify_bundle(
 
     _check_as_tflite(bundle, lowered, checker, exact, say)
     not_run = check_as_board(bundle, lowered, checker, say)
+    # Such segments amplify the last bit of a float, so their own limit is a wide one.
     mixed = [s for s in segments if rounds_floats(s.graph)]
     for i in each(range(exact if mixed else 0), exact, "verify op by op", say):
         checker.add(op_by_op(bundle, mixed, lowered.samples.verify[i]))
@@ -93,9 +98,10 @@ def verify_bundle(
 
 
 def _sample_counts(lowered: Lowered) -> tuple[int, int]:
-    """Return on how many samples segments, and on how many outputs, are compared."""
+    """Return the number of samples for segments, and the number for outputs."""
     macs = max(1, sum(op.spec.macs(op) for op in lowered.read.graph.ops))
     given = len(lowered.samples.verify)
+    # `interp` takes seconds for a heavy model, and for each sample.
     exact = min(given, 1 if macs > HEAVY_MACS else 2)
     affordable = min(MAX_COMPARED_SAMPLES, int(COMPARED_MACS // macs))
     return exact, min(given, max(exact, affordable))
@@ -103,16 +109,17 @@ def _sample_counts(lowered: Lowered) -> tuple[int, int]:
 
 @dataclass
 class _OutputComparison:
-    """The outputs of a bundle's C beside those that the model should have.
+    """The outputs of a bundle's C beside the expected ones.
 
     Attributes:
         lowered: the model.
         checker: compares segments with `interp` on the first samples.
-        reference: gives the outputs that the model should have.
-        unlike: what differs from the model as read by more than rounding.
-        worst: the op whose own quantization noise is largest; None where edgec did not
-            quantize.
-        not_finite: the first value that is not finite, where that matters.
+        reference: gives the expected outputs.
+        unlike: the differences from the model as read beyond rounding.
+        worst: the op with the largest quantization noise of its own; None if edgec did
+            not quantize.
+        not_finite: the first value with NaN or infinity, if the outputs have some or
+            differ; "" otherwise.
     """
 
     lowered: Lowered
@@ -138,6 +145,7 @@ class _OutputComparison:
     def compare(self, session: Session, exact: int, count: int, say: Progress) -> None:
         """Run `count` samples; segments are compared too on the first `exact`."""
         for i in range(count):
+            # More samples by `interp` alone would take too long.
             if i >= exact and not self.reference.of_any_sample:
                 break
             say(f"verify {i + 1}/{count}")
@@ -152,6 +160,7 @@ class _OutputComparison:
         """Compare every segment, then the outputs, on one sample."""
         segments = self.lowered.partition.segments
         floats = self.lowered.model.floats
+        # The worst op hardly differs between samples, and all values take much memory.
         keeps = first and floats is not None
         values: dict[str, Array] | None = {} if keeps else None
         got = _run(session, segments, sample, "C", self.checker, values)
@@ -174,6 +183,7 @@ class _OutputComparison:
             else:
                 wanted = interp(described, sample)
                 self.unlike += _unlike(described, sample, got, wanted)
+        # Looking for the first such value runs the whole model: only if it explains.
         if not self.not_finite and (self.unlike or not finite.is_finite(want)):
             self.not_finite = str(finite.first(original, sample) or "")
         for name, y in want.items():
@@ -181,9 +191,9 @@ class _OutputComparison:
 
 
 class _Reference:
-    """The outputs that a model should have.
+    """The expected outputs of a model.
 
-    They are those of interp, and of the float form's C once that agrees with interp.
+    `interp` computes them, or the float form's C as long as it agrees with `interp`.
     """
 
     def __init__(self, lowered: Lowered) -> None:
@@ -193,21 +203,23 @@ class _Reference:
 
     @property
     def of_any_sample(self) -> bool:
-        """Whether there is a faster way than interp, which agreed with it so far."""
+        """Whether there is a faster way than `interp` with the same results so far."""
         return self._run is not None
 
     @property
     def how(self) -> str:
-        """What most outputs are from."""
+        """The name of the executor of most outputs."""
         return "C" if isinstance(self._run, NativeGraph) else "interp"
 
     def exactly(self, sample: Sample) -> dict[str, Array]:
-        """Return the outputs by interp of the model as read, or by what agrees with it."""
+        """Return the outputs by `interp`, or by the faster way if both agree."""
         want = interp(self._imported, sample)
         if self._run is not None:
             got = self._run(sample, None)
             if not list(_unlike(self._imported, sample, got, want)):
+                # Later samples come from this way too, and errors are added up.
                 return got
+            # Results that differ on this sample are no reference for others.
             self._run = None
         return want
 
@@ -241,9 +253,9 @@ def _run(
     checker: SegmentChecker,
     values: dict[str, Array] | None = None,
 ) -> dict[str, Array]:
-    """Run one inference, and check each segment on the very inputs that it got.
+    """Run one inference, and check each segment on the inputs that it had.
 
-    values: is given all int8 results by name.
+    values: a dict for all int8 results, by name.
     """
 
     def keep(v: Value, array: Array) -> None:
@@ -251,6 +263,7 @@ def _run(
             values[v.name] = array
 
     outputs = _outputs(session, sample)
+    # With its own inputs, a segment is not blamed for an error of the one before.
     for s in segments:
         checker(s, session.tensor, how, keep)
     return outputs
@@ -266,11 +279,11 @@ def _outputs(session: Session, sample: Sample) -> dict[str, Array]:
 def _too_unlike(
     agreements: Mapping[str, Agreement], min_cosine: float | None
 ) -> Iterator[str]:
-    """Yield the outputs that are too far from the float model's."""
+    """Yield a line on each output with a lower cosine than needed."""
     if min_cosine is None:
         return
     for name, a in agreements.items():
-        # not (cosine >= min), since a cosine may be NaN
+        # "not >=" instead of "<": a NaN cosine fails too.
         if not a.cosine >= min_cosine:
             yield (
                 f"output {name} has cosine {a.cosine:.8g} with the float model, "
@@ -281,10 +294,9 @@ def _too_unlike(
 def _unmapped(
     bundle: Bundle, segments: Sequence[Segment], optimistic: bool
 ) -> Iterator[str]:
-    """Yield operators of the emitted segments that the support rules refuse.
-
-    The segments are read back as edgetpu_compiler will read them.
-    """
+    """Yield operators of the emitted segments that the support rules refuse."""
+    # The file is read back, since it may have operators that the graph has not, as the
+    # conversions at borders.
     for s in segments:
         if s.place != "edgetpu":
             continue
@@ -304,7 +316,7 @@ def _unlike(
     got: Mapping[str, Array],
     want: Mapping[str, Array],
 ) -> Iterator[str]:
-    """Yield the outputs that differ from the graph as read by more than rounding."""
+    """Yield the outputs that differ from the graph as read beyond rounding."""
     for v in original.outputs:
         y = want[v.name]
         error = distance(got[v.name], y)

@@ -21,6 +21,7 @@ def check_place(path: Path, option: str) -> None:
             option,
             f"mkdir -p {path.parent}",
         )
+    # Replacing a folder fails only at the end, after minutes of work.
     if path.is_dir():
         raise InputError(f"{path} is a folder", option, "give the name of a file")
 

@@ -107,6 +107,7 @@ class Folded:
                 # The edge ends at the node's upper side, not at its centre.
                 end_y -= HEIGHT / 2
 
+            # Neighbouring points are a row apart, so at most one column further.
             column = self.column(end[1])
             if column != self.column(start[1]):
                 lane = lanes[edge, column]
@@ -156,6 +157,7 @@ def fold(drawing: Drawing, widths: Sequence[float]) -> Folded:
     extents = _row_extents(drawing, widths)
     incoming = _incoming_edges(drawing)
 
+    # More columns make the picture wider and cut edges: each must be worth it.
     best = _fold_at(drawing, extents, [0], 0)
     limit = min(MAX_COLUMNS, drawing.rows // MIN_ROWS_PER_COLUMN)
     for columns in range(2, limit + 1):
@@ -171,6 +173,7 @@ def fold(drawing: Drawing, widths: Sequence[float]) -> Folded:
 
 def _scale(folded: Folded) -> float:
     """Return how large the picture is when it fills the screen, in relative units."""
+    # The picture keeps its proportions, so the tighter side decides.
     return min(VIEW_WIDTH / folded.width, VIEW_HEIGHT / folded.height)
 
 
@@ -205,6 +208,7 @@ def _incoming_edges(drawing: Drawing) -> list[int]:
 def _column_breaks(rows: int, incoming: Sequence[int], columns: int) -> list[int]:
     """Return the first rows of columns of about one height, where few edges cross."""
     height = rows / columns
+    # A sixth of a column is hardly seen, and often spares many crossing edges.
     reach = max(1, int(height / 6))
     first = [0]
     for i in range(1, columns):
@@ -235,6 +239,7 @@ def _fold_at(
         else:
             gutter.append(right + GUTTER / 2)
             right += GUTTER + LANE * lanes
+        # Each column is as narrow as its own rows, not as the widest of all.
         low = min((extent[0] for extent in extents[start:end]), default=0.0)
         high = max((extent[1] for extent in extents[start:end]), default=0.0)
         shift.append(right - low)

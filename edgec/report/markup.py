@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 def html(form: LiteralString, *values: object, **named: object) -> Markup:
     """Return `form.format(…)` as markup; values other than markup are escaped."""
+    # LiteralString: mypy refuses a form that was put together from data.
     return Markup(form).format(*values, **named)
 
 
@@ -50,6 +51,7 @@ def _templates() -> Environment:
         "separators": (",", ":"),
     }
 
+    # Style and script are part of the page, which a person may open offline.
     def inline(name: str) -> Markup:
         source, _, _ = loader.get_source(environment, name)
         return Markup(source)

@@ -42,6 +42,7 @@ def taken_out(pruned: Pruned, here: Sequence[float]) -> Iterator[str]:
         "all that may go": pruned.most,
         "kept": pruned.kept,
     }
+    # A variant that was not reached has no row.
     rows = [_row(name, p) for name, p in variants.items() if p is not None]
     yield table(("", "channels", "MACs", "ms", "SQNR", "top-1"), rows, "lrrrrr")
 
@@ -49,6 +50,7 @@ def taken_out(pruned: Pruned, here: Sequence[float]) -> Iterator[str]:
 def _row(name: str, pruning: Pruning) -> tuple[str, ...]:
     """Return a row of the table; SQNR and top-1 are of the worst output."""
     agreements = pruning.outputs.values()
+    # The worst output, since pruning must not ruin one for the others.
     ratio = min(a.sqnr_db for a in agreements)
 
     shares = [a.top1 for a in agreements if a.top1 is not None]

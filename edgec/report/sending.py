@@ -75,6 +75,7 @@ def _bars(to: TextIO) -> Iterator[Report]:
     with Progress(*columns, console=Console(file=to), transient=True) as bars:
 
         def report(url: str, sending: Sending) -> None:
+            # Each device has a thread, and two must not add a bar for one URL.
             with lock:
                 if url not in tasks:
                     tasks[url] = bars.add_task(printable(url), total=None, text="")
@@ -123,6 +124,7 @@ def _text(sending: Sending) -> str:
     """
     if sending.step != "sending":
         return sending.step
+    # Nothing to send is done already.
     percent = 100
     if sending.total:
         percent = 100 * sending.done // sending.total

@@ -75,6 +75,7 @@ def summary(made: Made) -> str:
     lines += _accuracy(made.verification)
 
     quantized = made.quantized
+    # The remedy is of the recipe, so a model that was int8 already has none.
     if quantized is not None and made.verification.low():
         lines.append(f"  hint: give {quantized.remedy}")
     if made.pruned is not None:
@@ -97,16 +98,19 @@ def _headline(made: Made) -> str:
 
 def _wrapped(text: str) -> list[str]:
     """Wrap text at 120 columns, names of files and options unbroken."""
+    # A broken path or option could not be copied into a command.
     return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _segments(made: Made) -> Iterator[str]:
     """Yield the table of segments, and the meaning of its terms."""
     segments = made.partition.segments
+    # A model without multiply-accumulates has shares too, of 0 %.
     total = max(1, sum(segment.macs for segment in segments))
     rows = []
     for segment in segments:
         plan = made.sources[segment.name].plan
+        # A segment of views alone needs no arena, so its bound is 0.
         excess = "-"
         if plan.lower_bound:
             excess = f"{plan.size / plan.lower_bound - 1:.1%}"
@@ -131,12 +135,14 @@ def _segments(made: Made) -> Iterator[str]:
 
 def _top_refusals(partition: Partition) -> Iterator[str]:
     """Yield the three reasons that keep most MACs from the Edge TPU."""
+    # The first refusal of an op only: further ones would count its MACs twice.
     groups: dict[tuple[str, str], list[int]] = {}
     for op, verdict in partition.verdicts.items():
         if verdict.refusals:
             key = (op.kind, verdict.refusals[0].constraint)
             groups.setdefault(key, []).append(op.spec.macs(op))
 
+    # The key itself goes last, so that equal groups have the same order every time.
     ranks = {key: (-sum(macs), -len(macs), key) for key, macs in groups.items()}
     for key in sorted(groups, key=ranks.__getitem__)[:MAX_REFUSALS]:
         kind, constraint = key
@@ -152,6 +158,7 @@ def _checks(verification: Verification) -> Iterator[str]:
     This is independent of the accuracy of the model. All segments that are exact share
     a line for each executor; every other segment has its own.
     """
+    # A network may have dozens of segments, and exact ones leave nothing to say.
     exact: dict[tuple[str, int], list[str]] = {}
     for check in verification.segments:
         if not check.error:
@@ -212,6 +219,7 @@ def _candidates(model: QuantizedModel) -> Iterator[str]:
     """Yield the candidates of a quantization recipe, the most accurate first."""
     if not model.tried:
         return
+    # With few samples each part is held back once, as in cross-validation.
     if model.held == model.samples:
         how = "each held back in turn"
     else:
@@ -222,6 +230,7 @@ def _candidates(model: QuantizedModel) -> Iterator[str]:
         f"{_samples(model.held)}, {how}:"
     )
 
+    # Gains are over the first candidate of the recipe, its baseline.
     first = model.tried[0]
     rows = []
     for candidate in sorted(model.tried, key=lambda candidate: -candidate.db):
@@ -250,6 +259,7 @@ def _worst_layer(layer: LayerNoise) -> Iterator[str]:
         f"SQNR {layer.own_sqnr_db:.1f} dB by itself"
     )
     if layer.source:
+        # Spaces let a long list of fused nodes be shortened between two names.
         nodes = layer.source.replace("+", " + ")
         yield textwrap.shorten(
             f"from {nodes}", 110, placeholder=" …", initial_indent="    "

@@ -77,6 +77,7 @@ def _rules() -> Iterator[str]:
                 kinds.setdefault(rule, []).append(kind)
 
     mapped_ops = sum(cls.edgetpu for cls in OpDef.registry.values())
+    # A rule of all ops would otherwise list every name.
     for rule, ops in sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0])):
         names = "all" if len(ops) == mapped_ops else ", ".join(ops)
         yield f"- {names}: {rule}"

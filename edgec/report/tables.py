@@ -47,6 +47,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], aligned: str) -> s
     grid = Table(
         box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style=""
     )
+    # The last column has the longest texts: reasons and names. Only it wraps, so that
+    # the others stay in line.
     last = len(head) - 1
     for i, (name, side) in enumerate(zip(head, aligned, strict=True)):
         grid.add_column(
@@ -72,4 +74,5 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], aligned: str) -> s
         legacy_windows=False,
     )
     console.print(grid)
+    # rich fills lines with spaces up to the width.
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

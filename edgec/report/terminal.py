@@ -42,6 +42,7 @@ class _Pace:
 
     def progress(self, at: int, total: int) -> str:
         """Return "12/64, 8 s left"; the time is shown from the second count on."""
+        # The first call may be in the middle of a step.
         done = at - self._first
         if not done:
             return f"{at}/{total}"
@@ -62,6 +63,7 @@ class StepDisplay:
     """
 
     def __init__(self, quiet: bool = False, lines: bool = True) -> None:
+        # Standard output may be a pipe for the result, so progress is on standard error.
         self._bar: _Bar | None = None
         if not quiet and sys.stderr.isatty():
             self._bar = _Bar()

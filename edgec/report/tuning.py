@@ -19,6 +19,7 @@ def to_text(tuning: Tuning) -> str:
 
 def _lines(tuning: Tuning) -> Iterator[str]:
     """Yield the lines of the result; a table counts as one."""
+    # Calls of the database were not tried again, so they have no part in the count.
     new = [call for call in tuning.choices if call.new]
     variants = sum(call.tried for call in new)
     cached = len(tuning.choices) - len(new)
@@ -28,6 +29,7 @@ def _lines(tuning: Tuning) -> Iterator[str]:
         f"kinds of calls{known}"
     )
 
+    # Small gains are within the noise of a measurement.
     faster = [call for call in tuning.choices if call.gain > WORTH_SHOWING]
     faster.sort(key=_saved_ms, reverse=True)
     est = "est. " if tuning.estimated else ""

@@ -17,6 +17,7 @@ def shortened(text: str, most: int) -> str:
     """
     if len(text) <= most:
         return text
+    # Half minus one in front leaves room for the ellipsis.
     half = most // 2
     return f"{text[: half - 1]}…{text[-half:]}"
 
@@ -40,6 +41,7 @@ def size(n: int) -> str:
 
 def percent(share: float) -> str:
     """Return whole percents, but never 0 % or 100 % for a share that is not exact."""
+    # "100 %" in a report must mean all of it: one op on the CPU changes everything.
     if share in (0.0, 1.0) or share > 1:
         return f"{share:.0%}"
     if share >= 0.99:

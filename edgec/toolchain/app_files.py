@@ -26,8 +26,8 @@ def app_files(
         link: flags of the linker beside libm
     """
     files = sorted(names)
+    # Warnings are errors for edgec only: another compiler may have other warnings.
     common = [*CODE_FLAGS, _cpu_option(mcpu), "-DEK_PROGRAM"]
-    # In the order of the names, so that the same model gives the same bytes.
     file_flags = {name: flags[name] for name in files if flags.get(name)}
     return {
         "CMakeLists.txt": _cmake(files, common, file_flags, link),
@@ -37,7 +37,7 @@ def app_files(
 
 def _cpu_option(mcpu: str) -> str:
     """Return the option of gcc and clang for zig's name of a CPU."""
-    # zig writes x86_64_v3 and cortex_a53; gcc and clang write x86-64-v3 and cortex-a53.
+    # zig has underscores for dashes; "x86_64" itself is "x86-64" for gcc.
     name = mcpu.replace("x86_64", "x86-64").replace("_", "-")
     return f"-march={name}" if name.startswith("x86") else f"-mcpu={name}"
 
@@ -52,8 +52,6 @@ def _cmake(
     properties = []
     for name, flags in file_flags.items():
         options = ";".join(flags)
-        # Flags of one core among several stay with its files: the other cores may lack
-        # its instructions.
         properties.append(
             f'set_source_files_properties({name} PROPERTIES COMPILE_OPTIONS "{options}")'
         )
@@ -79,6 +77,7 @@ def _make(
     link: Sequence[str],
 ) -> str:
     """Return the model.mk."""
+    # Names without a folder: the objects lie where the including file builds.
     objects = [_object_name(name) for name in files]
     variables = []
     for name, flags in file_flags.items():

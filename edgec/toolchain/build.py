@@ -60,6 +60,7 @@ def build(
         flags: additional flags of the files of a name
         link: additional flags of the linker
     """
+    # Threads are enough: each waits for a compiler, which is a process of its own.
     store = objects()
     with temporary_folder("build") as tmp, ThreadPoolExecutor(os.cpu_count()) as pool:
         binaries = dict[str, Binaries]()
@@ -109,6 +110,7 @@ def _build_one(
     jobs["model_program.o"] = pool.submit(
         target.compile, "model.c", texts["model.c"], ["-DEK_PROGRAM"]
     )
+    # main.c is the same for all models, and mostly comes from the cache.
     main = (target.csrc / "main.c").read_text()
     jobs["main.o"] = pool.submit(target.compile, "main.c", main)
     objects = {name: job.result() for name, job in jobs.items()}
@@ -143,6 +145,8 @@ class _Target:
         """Return the object file of a C text, which may include headers of csrc."""
         flags = [*self._cc.command, *self._cc.objects, *FLAGS, *extra]
 
+        # By the text of headers instead of times: a checkout or another installation
+        # has the same objects.
         headers = included([text], self.csrc)
         key = self._key("object", flags, name, text, *headers, *headers.values())
 
@@ -167,7 +171,7 @@ class _Target:
         kind_flags = self._cc.library if library else self._cc.program
         flags = [*self._cc.command, *kind_flags, *extra]
 
-        # Digests, not the objects themselves: a key is made from JSON text.
+        # Objects are megabytes; their hashes are enough for a key.
         digests = [hashlib.sha256(data).hexdigest() for data in parts.values()]
         key = self._key(name, flags, *digests)
 

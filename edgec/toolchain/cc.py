@@ -84,6 +84,7 @@ class Compiler:
         Objects are compiled once, against musl's headers: they call nothing but mem*
         and float functions, which both libraries have.
         """
+        # An architecture outside of the table has a single CPU, that of this machine.
         linked = _LINKED_FOR.get(program_triple.split("-")[0], cpu)
         return cls(
             (sys.executable, "-m", "ziglang", "cc"),
@@ -112,10 +113,10 @@ class Compiler:
         """Return its name and version, for the manifest."""
         if self.builds_libraries:
             return f"ziglang {metadata.version('ziglang')}"
+        # The first line of gcc and clang has name and version, then comes the licence.
         result = subprocess.run(
             [*self.command, "--version"], capture_output=True, text=True
         )
-        # gcc and clang print a license below the first line.
         lines = result.stdout.splitlines()
         return lines[0] if lines else self.command[0]
 
@@ -130,6 +131,7 @@ class Compiler:
 
         Raises InternalError if it does not compile: generated C is edgec's own.
         """
+        # Absolute, since the compiler runs in a folder of its own (`_run`).
         includes = [f"-I{folder.absolute()}" for folder in include]
         flags = [*self.objects, *FLAGS, *extra, *includes, "-c"]
         self._run(flags, [source], output, source.name)
@@ -138,7 +140,7 @@ class Compiler:
         self, objects: Sequence[Path], output: Path, extra: Sequence[str] = ()
     ) -> None:
         """Link a shared library that needs only the C library."""
-        # Without a soname, programs that link it would remember the path of this build.
+        # Without a soname, a program linked to the library would look for its path here.
         name = f"-Wl,-soname,{output.name}"
         flags = [*self.library, "-shared", name]
         self._run(flags, objects, output, output.name, ["-lm", "-s", *extra])

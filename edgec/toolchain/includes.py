@@ -22,12 +22,14 @@ def included(texts: Iterable[str], csrc: Path) -> dict[str, str]:
         folder, text = pending.pop()
 
         for name in _INCLUDE.findall(text):
+            # Headers of the system are in angle brackets, which the pattern leaves out.
             path = _find(name, folder, root)
             if path is not None and path not in headers:
                 header = path.read_text()
                 headers[path] = header
                 pending.append((path.parent, header))
 
+    # The resolved path is the key above, as one header has several relative names.
     by_name = {}
     for path in sorted(headers):
         by_name[path.relative_to(root).as_posix()] = headers[path]

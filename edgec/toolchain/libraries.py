@@ -36,21 +36,22 @@ def build_libraries(compiler: Compiler, target: str, say: Progress) -> None:
     marker = _marker(compiler)
     if marker.exists():
         return
+    # zig builds them silently at the first link: a person would wonder what takes so
+    # long in compiling a small model.
     say(f"build zig's C library for {target}: a minute or two, once")
     with temporary_folder("zig") as folder:
         source = folder / "empty.c"
         source.write_text(_SOURCE)
-        # A library and a program, since they link two C libraries: glibc and musl.
         compiler.compile(source, [], folder / "empty.o")
         compiler.link_library([folder / "empty.o"], folder / "libempty.so")
         compiler.link_program([folder / "empty.o"], folder / "empty")
-    # Last, so that an interrupted build is done and announced once more.
+    # Last, so that an interrupted build is tried again.
     marker.touch()
 
 
 def _marker(compiler: Compiler) -> Path:
     """Return the file that marks the libraries of a zig and its targets as built."""
-    # Another zig, or another CPU to link for, has libraries of its own.
+    # Flags for objects do not change the libraries.
     linked = (compiler.version(), *compiler.library, *compiler.program)
     digest = hashlib.sha256(repr(linked).encode()).hexdigest()
     return zig_libraries() / f"edgec-{digest[:16]}"

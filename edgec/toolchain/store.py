@@ -28,6 +28,7 @@ class Store:
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder = folder
         self._limit = limit
+        # Its files are executed, so nobody else may write them.
         only_ours(folder)
 
     def get(self, key: str) -> bytes | None:
@@ -54,11 +55,9 @@ class Store:
             handle, temporary = tempfile.mkstemp(dir=self._folder, suffix=".part")
             with os.fdopen(handle, "wb") as f:
                 f.write(_sum(key, data) + data)
-            # Atomic within a folder, so that processes that write the same key do no
-            # harm.
+            # Writers of the same key have the same bytes: the last one may win.
             os.replace(temporary, path)
         except OSError:
-            # A part that was written takes room, and is never read.
             if temporary is not None:
                 _remove(Path(temporary))
 
@@ -74,7 +73,7 @@ class Store:
             files.append((info.st_mtime_ns, info.st_size, entry.path))
 
         total = sum(size for _, size, _ in files)
-        # By the time of the last use, which `get` renews.
+        # Oldest use first.
         for _, size, path in sorted(files):
             if total <= self._limit:
                 break
@@ -82,11 +81,14 @@ class Store:
             total -= size
 
     def _path(self, key: str) -> Path:
+        """Return the file of a key."""
         assert _KEY.fullmatch(key)
         return self._folder / key
 
 
 def _sum(key: str, data: bytes) -> bytes:
+    """Return the checksum of a file."""
+    # With the key, so that a file renamed to another key counts as damaged.
     return hashlib.sha256(key.encode() + data).digest()
 
 

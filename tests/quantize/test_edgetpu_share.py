@@ -127,8 +127,8 @@ def test_a_lost_share_is_told_with_what_it_costs_and_buys(tmp_path: Path) -> Non
         )
         made = lower(model, options)
         assert made.model.floats is not None
-        assert made.model.floats.found.candidate.name == name
-        found.append(made.model.floats.found)
+        assert made.model.floats.result.candidate.name == name
+        found.append(made.model.floats.result)
         told[name] = [n for n in made.notes if "Edge TPU" in n]
     assert not told["other"]
     (note,) = told["float"]

@@ -110,7 +110,7 @@ def test_sequential_biases_are_those_of_one_op_after_the_other(graph: Graph) -> 
 def test_c_takes_in_what_is_corrected(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgec.compiler.native._WORTH_COMPILING", 0)
+    monkeypatch.setattr("edgec.compiler.native.MIN_COMPILED_WORK", 0)
     made: list[object] = []
 
     class Told(HostRunners):

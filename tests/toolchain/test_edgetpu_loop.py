@@ -14,7 +14,7 @@ from edgec_devices.boards import Target
 from edgec_partitioner.partition import Wishes
 
 from edgec.compiler import edgetpu_loop
-from edgec.compiler.edgetpu_loop import CompilerOutcome, ask
+from edgec.compiler.edgetpu_loop import CompilerOutcome, compile_for_edgetpu
 from edgec.compiler.lower import Lowered
 from edgec.compiler.place import place
 from edgec.compiler.quantize import Quantized
@@ -135,7 +135,7 @@ def asked(
     model: Lowered, rules: Rules
 ) -> tuple[Lowered, CompilerOutcome, StandInRunner]:
     runner = StandInRunner(rules)
-    after, outcome = ask(model, runner, lambda text: None, needed=True)
+    after, outcome = compile_for_edgetpu(model, runner, lambda text: None, needed=True)
     want = interp(model.graph, model.samples.verify[0])
     got = run(after)
     for name, y in want.items():  # whatever goes where, the numbers stay
@@ -148,7 +148,7 @@ def test_all_maps_at_once() -> None:
     after, outcome, runner = asked(model, Rules())
     assert len(names(after)) >= 6
     assert after is model
-    assert (outcome.rounds, outcome.calls, outcome.found, outcome.warning) == (
+    assert (outcome.rounds, outcome.calls, outcome.demoted, outcome.warning) == (
         1,
         1,
         (),
@@ -171,7 +171,7 @@ def test_a_refused_op_goes_to_the_cpu_with_the_compilers_reason(version: str) ->
         model, Rules(version=version, refuse={victim: UNSPECIFIED})
     )
     assert victim not in names(after)
-    assert [f.op for f in outcome.found] == [victim]
+    assert [f.op for f in outcome.demoted] == [victim]
     assert outcome.rounds == 2
     assert len(outcome.segments) == 2
     assert all(r.data is not None for r in outcome.segments.values())
@@ -188,7 +188,7 @@ def test_what_only_comes_after_a_refused_op_is_not_blamed() -> None:
     model = lowered(branches())
     first = names(model)[1:3]
     _, outcome, _ = asked(model, Rules(refuse={first[0]: "Operation not supported"}))
-    assert [f.op for f in outcome.found] == [first[0]]
+    assert [f.op for f in outcome.demoted] == [first[0]]
 
 
 def test_of_one_opcode_those_are_blamed_that_were_ready() -> None:
@@ -198,8 +198,8 @@ def test_of_one_opcode_those_are_blamed_that_were_ready() -> None:
     model = lowered(chain())
     victims = names(model)[1::2]
     _, outcome, _ = asked(model, Rules(refuse=dict.fromkeys(victims, UNSPECIFIED)))
-    assert next(f.op for f in outcome.found) == victims[0]
-    assert {f.op for f in outcome.found} <= set(victims)
+    assert next(f.op for f in outcome.demoted) == victims[0]
+    assert {f.op for f in outcome.demoted} <= set(victims)
     assert outcome.rounds > 2
 
 
@@ -211,7 +211,7 @@ def test_an_opcode_that_is_refused_wherever_it_is() -> None:
     assert names(after) == []
     assert outcome.segments == {}
     assert (outcome.rounds, outcome.version) == (1, "16.0.384591198")
-    assert {f.refusal.seen for f in outcome.found} == {"Operation not supported"}
+    assert {f.refusal.seen for f in outcome.demoted} == {"Operation not supported"}
 
 
 def test_a_version_that_it_does_not_know_takes_the_opcode_away() -> None:
@@ -220,7 +220,7 @@ def test_a_version_that_it_does_not_know_takes_the_opcode_away() -> None:
     assert names(after) == []
     assert len(runner.calls) == 1
     assert (
-        "Didn't find op for builtin opcode 'CONV_2D'" in outcome.found[0].refusal.seen
+        "Didn't find op for builtin opcode 'CONV_2D'" in outcome.demoted[0].refusal.seen
     )
 
 
@@ -236,10 +236,10 @@ def test_an_op_that_breaks_the_compiler_is_found_by_halves(
     model = lowered(chain())
     victim = names(model)[at]
     after, outcome, runner = asked(model, Rules(breaks_on=(victim,), failure=failure))
-    assert [f.op for f in outcome.found] == [victim]
+    assert [f.op for f in outcome.demoted] == [victim]
     assert (
         "edgetpu_compiler must compile the region"
-        in outcome.found[0].refusal.constraint
+        in outcome.demoted[0].refusal.constraint
     )
     assert all(r.data is not None for r in outcome.segments.values())
     assert len(names(after)) >= len(names(model)) - 2
@@ -250,9 +250,9 @@ def test_a_region_that_is_too_large_is_cut_in_two() -> None:
     model = lowered(chain(8))
     most = len(names(model)) - 3
     after, outcome, _ = asked(model, Rules(breaks_above=most, failure=LARGE))
-    assert len(outcome.found) == 1
+    assert len(outcome.demoted) == 1
     assert len(outcome.segments) == 2
-    assert "large activation tensors" in outcome.found[0].refusal.seen
+    assert "large activation tensors" in outcome.demoted[0].refusal.seen
     assert len(names(after)) == len(names(model)) - 1
 
 
@@ -261,14 +261,14 @@ def test_several_ops_that_break_it_are_found_one_after_the_other() -> None:
     victims = (names(model)[1], names(model)[6])
     _, outcome, _ = asked(model, Rules(breaks_on=victims))
     assert all(r.data is not None for r in outcome.segments.values())
-    assert set(victims) <= {f.op for f in outcome.found}
+    assert set(victims) <= {f.op for f in outcome.demoted}
 
 
 def test_an_internal_error_that_does_not_come_again() -> None:
     model = lowered(chain())
     after, outcome, runner = asked(model, Rules(breaks_above=1, failures=1))
     assert after is model
-    assert (outcome.found, len(runner.calls)) == ((), 2)
+    assert (outcome.demoted, len(runner.calls)) == ((), 2)
     assert all(r.data is not None for r in outcome.segments.values())
 
 
@@ -299,7 +299,7 @@ def test_a_compiler_that_says_whole_but_left_ops_is_not_believed() -> None:
     victim = names(model)[3]
     after, outcome, _ = asked(model, Rules(refuse={victim: UNSPECIFIED}, lies=True))
     assert victim not in names(after)
-    assert outcome.found[0].refusal.seen == "it gave no reason"
+    assert outcome.demoted[0].refusal.seen == "it gave no reason"
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_a_compiler_that_never_answers_sensibly_blames_no_op(says: str) -> None:
     model = lowered(chain())
     after, outcome, runner = asked(model, Rules(says=says))
     assert after is model
-    assert outcome.found == ()
+    assert outcome.demoted == ()
     assert len(runner.calls) <= 8
     (result,) = outcome.segments.values()
     assert "did not compile" in (result.problem or "")
@@ -361,7 +361,7 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> N
     double = StandInEdgetpuCompiler(tmp_path)
     double.program.write_text("#!/bin/sh\nsleep 60 & echo started >&2\nwait\n")
     model = lowered(chain(2))
-    _, outcome = ask(
+    _, outcome = compile_for_edgetpu(
         model,
         LocalRunner(str(double.program), timeout=0.2),
         lambda text: None,
@@ -377,8 +377,8 @@ def test_a_program_that_cannot_run_is_an_error_only_when_it_was_asked_for(
     model = lowered(chain(2))
     runner = LocalRunner(str(tmp_path / "absent"))
     with pytest.raises(ToolError, match="cannot run"):
-        ask(model, runner, lambda text: None, needed=True)
-    after, outcome = ask(model, runner, lambda text: None, needed=False)
+        compile_for_edgetpu(model, runner, lambda text: None, needed=True)
+    after, outcome = compile_for_edgetpu(model, runner, lambda text: None, needed=False)
     assert after is model
     assert "cannot run" in (outcome.warning or "")
 
@@ -386,7 +386,7 @@ def test_a_program_that_cannot_run_is_an_error_only_when_it_was_asked_for(
 def test_progress_says_what_is_asked() -> None:
     said: list[str] = []
     model = lowered(chain())
-    ask(
+    compile_for_edgetpu(
         model,
         StandInRunner(Rules(breaks_on=(names(model)[2],))),
         said.append,

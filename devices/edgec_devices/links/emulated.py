@@ -123,7 +123,7 @@ class Emulated(Device):
             emulator = _emulator(target)
         except ToolError as e:
             return f"{e.what} ({e.hint})"
-        # An old QEMU emulates the architecture, but not every CPU of it.
+        # Old versions of QEMU lack newer cores, and would only say so in the run.
         known = subprocess.run(
             [emulator, "-cpu", "help"], capture_output=True, text=True, check=False
         ).stdout
@@ -147,6 +147,7 @@ class Emulated(Device):
             "of its parts, not measured."
         ]
         say(f"{bundle.manifest.name} on {self.url}: counting one inference")
+        # Without a compiler for the plugin, segments on the Edge TPU have estimates still.
         counts: Counts | None = None
         try:
             plugin = block_count_plugin()
@@ -155,11 +156,11 @@ class Emulated(Device):
         else:
             counts = self.counts(bundle, plugin, plan.threads)
         segments, between = estimated(bundle, self.board, counts)
+        # The gain by threads is worth a note only against one thread.
         if counts is not None and plan.threads > 1:
             say(
                 f"{bundle.manifest.name} on {self.url}: counting one inference on one core"
             )
-            # The figure for one core stands beside it, and needs counts without parts.
             alone, alone_between = estimated(
                 bundle, self.board, self.counts(bundle, plugin)
             )
@@ -176,10 +177,9 @@ class Emulated(Device):
         With threads, they are counted by part of an op too.
         """
         with temporary_folder("device") as folder:
+            # One inference is enough: the same instructions run every time.
             out = folder / "counts"
             option = plugin_option(plugin, out, self.board.caches)
-            # In turn, since instructions of parts that run at the same time could not
-            # be told apart.
             options = (
                 "--runs",
                 "0",
@@ -219,8 +219,6 @@ class Emulated(Device):
         files = []
         for i, array in enumerate(arrays):
             file = f"input{i}.npy"
-            # ascontiguousarray makes a scalar one-dimensional, so its shape is
-            # restored.
             np.save(folder / file, np.ascontiguousarray(array).reshape(array.shape))
             files.append(file)
         command = [
@@ -259,7 +257,6 @@ class Emulated(Device):
         if result.returncode == 0:
             return
         message = (result.stderr or result.stdout).strip().replace("\n", "; ")[-400:]
-        # QEMU dies of the guest's own signal, or ends with a shell's number for it.
         if result.returncode in (-signal.SIGILL, 128 + signal.SIGILL):
             raise DeviceError(
                 f"the program uses an instruction that the CPU of {self.board.name} lacks",
@@ -305,7 +302,6 @@ def _cores(threads: int, ms: float, alone: float) -> str:
 
 def _emulator(target: ArchTarget) -> str:
     """Return the path of a target's emulator; raises ToolError without it."""
-    # Debian's qemu-user-static adds the suffix.
     for name in (target.qemu, f"{target.qemu}-static"):
         path = shutil.which(name)
         if path:

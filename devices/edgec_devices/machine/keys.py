@@ -17,6 +17,7 @@ def make_keys(folder: Path) -> None:
     Raises ToolError.
     """
     for name in (USER_KEY, HOST_KEY):
+        # Keys stay the same over boots, so that known_hosts stays valid.
         if not (folder / name).exists():
             hint = "see that the folder can be written to"
             run(
@@ -49,9 +50,12 @@ def write_config(folder: Path, alias: str, user: str, port: int) -> Path:
     It is for `ssh -F` or an Include line of ~/.ssh/config, and checks the host's key
     strictly.
     """
+    # The host key was made here, so the first connection needs no trust.
     known = folder / "known_hosts"
     known.write_text(f"{alias} {(folder / f'{HOST_KEY}.pub').read_text()}")
     config = folder / CONFIG
+    # A known_hosts of its own: the ports of machines change, and the user's file stays
+    # clean.
     config.write_text(
         f"Host {alias}\n"
         "    HostName 127.0.0.1\n"

@@ -59,6 +59,7 @@ def carry(source: int, sink: int, rate: float) -> None:
         if not data:
             return
         _pass_on(sink, data)
+        # A line that was idle has no credit: it sends at its rate from now on.
         due = max(due, time.monotonic() - TICK_S) + len(data) / rate
         time.sleep(max(0.0, due - time.monotonic()))
 

@@ -132,6 +132,7 @@ class Machine:
                 "boot it again",
             )
         except (OSError, InputError):
+            # A damaged state is of a machine that is off: booting writes a new one.
             return None
 
     @property
@@ -180,6 +181,7 @@ class Machine:
             made = image(release, progress, self.settings.cameras)
             if fresh or not (self.folder / _DISK).exists():
                 self._make_disk(made.disk)
+            # The port of the last time is tried again.
             before = self.state
             # line.py may be left of the last time.
             self.cut()
@@ -207,6 +209,7 @@ class Machine:
 
     def reboot(self) -> None:
         """Restart the guest, which writes all data first, and wait for a login."""
+        # sshd answers for a while after the order: only another boot id tells.
         before = self._boot_id()
         with contextlib.suppress(DeviceError):
             # The connection may end before the answer.
@@ -215,6 +218,7 @@ class Machine:
 
     def stop(self) -> None:
         """Write unwritten data, end its processes and remove its state."""
+        # Killing QEMU is a power cut, so the guest writes its data first.
         if self.running:
             with contextlib.suppress(DeviceError):
                 self.run("sudo sync", timeout=20)

@@ -39,6 +39,7 @@ def program(name: str) -> str:
 
 def require(*names: str) -> None:
     """Raise ToolError with one command for all missing programs."""
+    # All at once, so that a person installs only one time.
     missing = [n for n in names if not _which(n)]
     if missing:
         packages = " ".join(sorted({PACKAGES[n] for n in missing}))
@@ -105,5 +106,6 @@ def run(
 def _last_errors(output: str) -> str:
     """Return the last lines of a program's output, or the last errors of apt."""
     lines = [line for line in output.strip().splitlines() if line]
+    # apt goes on to print hints after its errors.
     errors = [line for line in lines if line.startswith("E:")] or lines
     return "; ".join(errors[-2:])[-400:] or "no message"

@@ -47,6 +47,7 @@ def launch(
         icount: whether the guest's clock counts instructions
         port: the port of the last start, which is used again if it is free
     """
+    # The same port again, so that open configurations stay valid.
     output = ""
     for chosen in (port or free_port(), free_port(), free_port()):
         pid_file = disk.with_name("qemu.pid")
@@ -63,6 +64,7 @@ def launch(
             errors="replace",
         )
         output = (result.stdout + result.stderr).strip()
+        # QEMU tells the name of the pty only in this message.
         pty = re.search(r"redirected to (/dev/\S+)", output)
         if result.returncode == 0 and pty:
             return StartedMachine(int(pid_file.read_text()), pty[1], chosen)

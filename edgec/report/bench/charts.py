@@ -129,6 +129,7 @@ def histogram_svg(
 
 def _split_tail(bins: Sequence[Bin]) -> tuple[Sequence[Bin], Bin | None]:
     """Return the bins of equal width, and the wider last bin if there is one."""
+    # At one scale, the bin of the outliers would squeeze all others.
     usual_width = bins[0].high - bins[0].low
     last_width = bins[-1].high - bins[-1].low
     if last_width > 1.5 * usual_width:
@@ -185,6 +186,7 @@ def inferences_svg(launches: Sequence[Launched], unit: str) -> Markup:
 
 def _padded_scale(low: float, high: float) -> _Scale:
     """Return the y scale of steady latencies, with some space above and below."""
+    # A device with a constant latency needs a scale too.
     room = 0.08 * (high - low) or 0.1 * high or 1.0
     return _Scale(max(0.0, low - room), high + room, BOTTOM, TOP)
 
@@ -220,6 +222,7 @@ def _dots(
     """Return a path of dots, or nothing without points."""
     dots = []
     for number, ms in points:
+        # A line of no length with round ends: one path instead of thousands of circles.
         height = y.at(min(ms, y.high))
         dots.append(f"M{x.at(start + number):.1f} {height:.1f}h0")
     if not dots:
@@ -231,6 +234,7 @@ def _thinned(
     series: Sequence[float], first: int, limit: int
 ) -> Iterator[tuple[int, float]]:
     """Yield (number, latency) of about `limit` inferences, all outliers among them."""
+    # Minimum, median and maximum of each group: outliers are what a chart is for.
     step = 1
     if len(series) > limit:
         step = max(1, math.ceil(3 * len(series) / limit))
@@ -252,6 +256,7 @@ def over_time_svg(
         span: first and last moment, s
         marks: moments (s), and the reasons for throttling reported then
     """
+    # A device may not report the clock or the temperature at every moment.
     points = [(t, value) for t, value in line.points if value is not None]
     if not points:
         return Markup()

@@ -66,6 +66,7 @@ def _usual_high(samples: Sequence[float]) -> float:
     """
     low = min(samples)
     usual = percentile(samples, USUAL_PERCENT)
+    # Most latencies are equal, and no distance tells usual ones from outliers.
     if usual <= low:
         return max(samples)
     fence = usual + (usual - low) / 2

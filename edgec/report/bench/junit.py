@@ -46,6 +46,7 @@ def to_junit(r: BenchReport) -> str:
     suite = ElementTree.SubElement(root, "testsuite", attributes)
     _properties(suite, r)
 
+    # A dot in a name would be taken for the one between model and device.
     names = (plain(r.model), wording.device(r))
     classname = ".".join(name.replace(".", "_") for name in names)
     for verdict in cases:

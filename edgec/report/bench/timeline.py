@@ -41,7 +41,9 @@ def moments(launches: Iterable[Launch]) -> list[Moment]:
             samples += [vitals["before"], *vitals["during"], vitals["after"]]
 
     timeline = []
+    # The first sample is its own predecessor, so that its state is a moment too.
     for previous, sample in pairwise([*samples[:1], *samples]):
+        # `judge` would count a state at the moment before again for this one.
         before = _without_state(previous)
         interval = {"before": before, "during": [sample], "after": sample}
         throttling = judge([interval])

@@ -28,6 +28,7 @@ def ms(value: float, marked: str = "") -> str:
 
 def place(s: SegmentReport) -> str:
     """Return where a segment ran, which need not be where it is meant to run."""
+    # Without an Edge TPU, or its compiled file, its segments run as C.
     if s.backend in ON_TPU:
         return "Edge TPU"
     return "CPU" if s.place == "cpu" else TPU_ON_CPU
@@ -73,6 +74,7 @@ def conditions(r: BenchReport) -> str:
     if warmup:
         warmup = f"{warmup} ({steadiness.warmup_runs} inferences)"
     texts = [once("load", r.load, r), once("first inference", r.first, r), warmup]
+    # An estimate for a board has no launches to tell of.
     if r.latency.estimated and not any(texts):
         return "nothing was run on that hardware: every time is an estimate"
 

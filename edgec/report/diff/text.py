@@ -199,6 +199,7 @@ def culprit_lines(found: Diff) -> list[tuple[str, str]]:
     if culprit is None:
         return []
 
+    # Only a wrong kernel or parameter is a fault; noise is a property of int8.
     label = "faulty layer" if culprit.fault else "layer"
     lines = [(label, f"{culprit.kind} {culprit.value}")]
     if culprit.source and culprit.source != culprit.value:
@@ -220,6 +221,7 @@ def nothing(found: Diff) -> str:
         return (
             "no layer has a name and shape that both have: only outputs were compared"
         )
+    # Without noise at all there is nothing to excuse by rounding.
     exact = all(layer.sqnr_db == math.inf for layer in found.layers)
     if exact:
         return "no layer differs"
@@ -250,6 +252,7 @@ def decibel(db: float | None) -> str:
 
 def threshold(found: Diff, least: float) -> str:
     """Return a message if an output misses `least` dB, else ""."""
+    # The worst output decides: a mean would hide a broken one.
     if found.least() >= least:
         return ""
     return f"FAILED: an output has {decibel(found.least())} dB, {least:g} needed"

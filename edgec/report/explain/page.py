@@ -97,6 +97,7 @@ def _times(segments: Sequence[SegmentRow]) -> list[tuple[str, ...]]:
         if not segment.est_parts:
             continue
         parts = segment.est_parts.parts()
+        # All segments on the Edge TPU have the same parts.
         header = header or ("segment", *parts)
         cells = [f"{ms:.2f}" for ms in parts.values()]
         rows.append((segment.name, *cells))
@@ -105,6 +106,7 @@ def _times(segments: Sequence[SegmentRow]) -> list[tuple[str, ...]]:
 
 def _reasons(r: ExplainReport) -> dict[str, Any]:
     """Return the reasons with a fix ("open"), and the others ("idle")."""
+    # Reasons without a remedy would push the others off the first screen.
     fixable = []
     idle = []
     idle_kinds: dict[str, None] = {}
@@ -150,6 +152,7 @@ def _source(r: ExplainReport) -> dict[str, Any]:
                 plain(why),
             )
         )
+    # Only terms that the table has are explained below it.
     cells = {cell for row in rows for cell in row}
     terms = [name for name in ("uncertain", "folded away") if name in cells]
     return {

@@ -11,6 +11,7 @@ from edgec.report.graph_svg import NodeBox, picture, short
 
 def graph_svg(r: ExplainReport) -> str:
     """Return an `<svg>` element, or "" without ops; the nodes of ops have `data-op`."""
+    # The report has ops only; inputs are the tensors that no op writes.
     inputs = _inputs(r.ops)
 
     boxes = [NodeBox(short(name), type_, "io") for name, type_ in inputs.items()]
@@ -30,6 +31,7 @@ def _inputs(ops: Sequence[OpRow]) -> dict[str, str]:
 
 
 def _box(op: OpRow) -> NodeBox:
+    """Return the box of an op, with its number for the page's script."""
     classes = f"op {place_class(op)}"
     if op.rewrites:
         classes += " rewritten"
@@ -59,6 +61,7 @@ def _edges(inputs: Sequence[str], ops: Sequence[OpRow]) -> dict[tuple[int, int],
 
 def place_class(op: OpRow) -> str:
     """Return the CSS class of an op: edgetpu, uncertain or cpu."""
+    # An uncertain op on the Edge TPU was wanted there (--optimistic).
     if op.place == "cpu" and op.verdict == "uncertain":
         return "uncertain"
     return op.place

@@ -124,6 +124,7 @@ def comparison_rows(r: ExplainReport) -> list[tuple[str, ...]]:
     """
     if r.link is None:
         return []
+    # From the least to the most use of the Edge TPU.
     c = r.comparison
     columns = {"CPU only": c.cpu_only}
     if c.stock and c.stock.column:
@@ -189,6 +190,7 @@ def notes(r: ExplainReport) -> Iterator[str]:
     if r.obstacle:
         yield f"edgec cannot compile this model yet: {r.obstacle}"
     for remark in r.remarks:
+        # Names of files and options must stay whole to be copied.
         lines = textwrap.wrap(
             remark, WIDTH - 6, break_long_words=False, break_on_hyphens=False
         )
@@ -255,6 +257,7 @@ def segment_cells(s: SegmentRow) -> tuple[str, ...]:
     """Return the cells of a segment below SEGMENT_HEAD."""
     share = ""
     if s.place == "edgetpu":
+        # Parameters beyond the on-chip memory are sent again for each inference.
         share = percent(s.parameter_bytes / ON_CHIP)
     return (
         s.name,
@@ -289,6 +292,7 @@ def _parts_table(segments: Sequence[SegmentRow]) -> str:
         if not time:
             continue
         parts = time.parts()
+        # All segments on the Edge TPU have the same parts.
         header = header or ("estimated ms", *parts, "together")
         cells = [f"{ms:.2f}" for ms in parts.values()]
         rows.append((segment.name, *cells, f"{time.ms:.2f}"))
@@ -314,6 +318,7 @@ class Brought:
 
 def brought(r: ExplainReport) -> list[Brought]:
     """Return the effect of each applied rewrite, most MACs first."""
+    # A rewrite may be applied without any of its ops reaching the Edge TPU.
     times: dict[str, int] = {}
     for applied in r.applied:
         times[applied.rewrite] = times.get(applied.rewrite, 0) + 1
@@ -364,6 +369,7 @@ def _shown_place(op: OpRow) -> str:
 
 def _why(op: OpRow) -> str:
     """Return the rule that keeps an op from the Edge TPU, or its rewrites."""
+    # One reason is enough for a line; the JSON has them all.
     if op.refusals:
         refusal = op.refusals[0]
         return f"{in_words(refusal.rule)}: {refusal.seen}"

@@ -78,6 +78,7 @@ def read(data: bytes) -> Outline:
 
     Raises ValueError for other or damaged data.
     """
+    # Only a name for messages: the data come from an archive or another folder.
     path = Path("compiled.tflite")
     try:
         with damage_told(path):

@@ -83,8 +83,6 @@ def _segment(name: str, source: bytes, answer: Answer) -> CompiledSegment:
         why = log.failure.text if log.failure is not None else "no reason"
         problem = f"{PROGRAM} did not compile {name}: {why}"
         return CompiledSegment(name, None, log, problem)
-    # A log proves no file: the program may have been killed, or the file lost on the
-    # way.
     data = answer.files.get(name)
     if data is None:
         return CompiledSegment(name, None, log, f"{PROGRAM} wrote no file for {name}")
@@ -94,8 +92,7 @@ def _segment(name: str, source: bytes, answer: Answer) -> CompiledSegment:
     except ValueError as e:
         problem = f"{PROGRAM} wrote a file for {name} that cannot be used: {e}"
         return CompiledSegment(name, None, log, problem)
-    # The log and the file must agree, neither is trusted alone; several pieces would
-    # need code between them.
+    # Several pieces would run one after the other, with transfers between them.
     if log.whole and not file.left and file.pieces == 1:
         return CompiledSegment(name, data, log, None, file)
     problem = f"{PROGRAM} left on the CPU, of {name}: {_left(file, log)}"
@@ -107,7 +104,6 @@ def _left(file: Outline, log: CompilerLog) -> str:
     rows = counted(row for row in log.rows if not row.mapped)
     if rows:
         return rows
-    # The log has no table, or its table contradicts the file.
     opcodes = [op.opcode for op in file.left]
     counts = [f"{opcodes.count(code)} x {code}" for code in dict.fromkeys(opcodes)]
     return "; ".join(counts) or f"nothing, but in {file.pieces} pieces"
@@ -120,12 +116,11 @@ def _sound(data: bytes, source: bytes) -> Outline:
     """
     file = read(data)
     original = read(source)
-    # The segments around it pass these tensors, so nothing about them may change.
     if (file.inputs, file.outputs) != (original.inputs, original.outputs):
         raise ValueError(
             "its inputs and outputs are not those of the file that was given"
         )
-    # Outputs identify an operator, since a tensor has one producer.
+    # An operator changed on the way could give other results without a trace.
     known = {(op.opcode, op.outputs) for op in original.operators}
     for op in file.left:
         if (op.opcode, op.outputs) not in known:
@@ -150,7 +145,6 @@ def _refused(file: Outline, log: CompilerLog) -> tuple[RefusedOperator, ...]:
         operators = [op for op in file.left if op.opcode == opcode]
         refused += _refused_of_opcode(opcode, operators, ready, log)
     if not refused:
-        # The caller needs candidates, and the compiler could have mapped these first.
         refused = [RefusedOperator(op, NO_REASON) for op in ready]
     return tuple(refused)
 

@@ -136,6 +136,7 @@ class HandOff:
                 "--edgetpu-compiler",
                 "name a new folder, or remove that one",
             )
+        # Checked now, although the folder is written minutes later.
         if not folder.parent.is_dir():
             hint = f"mkdir -p {folder.parent}"
             raise InputError(
@@ -150,6 +151,7 @@ class HandOff:
         Raises InputError for other folders, and if a file of edgec was changed.
         """
         state = _read_state(folder / STATE)
+        # The person may have edited models, or copied a part of the folder only.
         calls = [Call(c.folder, dict(c.models), c.unless) for c in state.calls]
         for call in calls:
             for name, digest in call.models.items():
@@ -185,7 +187,7 @@ class HandOff:
 
     def _call_of(self, models: Mapping[str, bytes]) -> Call | None:
         """Return the call of the same models in the same order, or None."""
-        # The order counts too: on-chip memory goes to the first models of a call.
+        # The order counts: models share the on-chip memory in it.
         hashes = list(_hashes(models).items())
         for call in self._calls:
             if list(call.models.items()) == hashes:
@@ -198,11 +200,11 @@ class HandOff:
         The latter are for the case that the first call fails.
         """
         self._folder.mkdir(exist_ok=True)
-        # First, since the other calls name it as the one that makes them unnecessary.
         together = self._write(models, None)
         if len(models) > 1:
             for name, data in models.items():
                 self._write({name: data}, together.folder)
+        # Each time, since a copy may have lost the script or its mode.
         script = self._folder / "compile.sh"
         script.write_text(_SCRIPT)
         script.chmod(0o755)
@@ -270,6 +272,8 @@ class _CallRecord:
 
 @dataclass(frozen=True)
 class _State:
+    """The content of handoff.json without its checksum."""
+
     schema: int
     recipe: dict[str, Any]
     calls: list[_CallRecord]
@@ -279,8 +283,6 @@ def _compiled(folder: Path) -> dict[str, bytes]:
     """Return the files that the program wrote for a call, by name."""
     files = {}
     for path in folder.iterdir():
-        # The folder also holds the models themselves and what a person may have put
-        # there.
         if path.is_file() and "_edgetpu." in path.name:
             files[path.name] = given(path, MAX_MODEL_BYTES)
     return files
@@ -290,6 +292,7 @@ def _printed(folder: Path) -> str:
     """Return the text that the program printed, or its exit code if there is none."""
     data = given(folder / "edgec.out", MAX_TEXT_BYTES)
     text = data.decode("utf-8", "replace")
+    # A program that cannot be started prints nothing, but the shell knows its code.
     code_file = folder / "code"
     if text.strip() or not code_file.is_file():
         return text
@@ -318,8 +321,8 @@ def _read_state(path: Path) -> _State:
     except OSError as e:
         raise InputError(f"{path} cannot be read: {e.strerror}", str(path), hint) from e
 
+    # The checksum goes first: a folder that was damaged on its way is not "invalid".
     raw = from_json(data, dict[str, Any], str(path), str(path), hint)
-    # Before the schema: a damaged file must not be blamed on another version.
     if raw.pop("sha256", None) != _digest(raw):
         raise InputError(f"{path} was changed", str(path), hint)
     if raw.get("schema") != SCHEMA:

@@ -291,6 +291,7 @@ def failed(text: str) -> CompilerLog:
 
 def failure_in(text: str) -> Failure:
     """Return the reason why nothing was compiled."""
+    # The most telling message first: a later line often repeats it in general words.
     for trouble, pattern in _FAILURES:
         match = pattern.search(text)
         if match:
@@ -307,6 +308,7 @@ def failure_in(text: str) -> Failure:
                 node=int(node) if node else None,
             )
 
+    # SIZE, so that smaller pieces are tried: an unknown cause may be of one operator.
     # An unknown message: the last line is usually the error.
     lines = text.strip().splitlines()
     last = lines[-1].strip() if lines else ""

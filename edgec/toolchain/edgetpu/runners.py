@@ -72,6 +72,7 @@ class LocalRunner:
             for name, data in models.items():
                 (folder / f"{name}.tflite").write_bytes(data)
             command = [self._program, *arguments(models)]
+            # The program writes beside its input, with names of its own.
             text = run_group(command, folder, self._timeout)
             files = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
             return answer(text, models, files)
@@ -90,8 +91,7 @@ def answer(text: str, models: Iterable[str], files: Mapping[str, bytes]) -> Answ
     """Return the answer of a call from its output and its files, by file name."""
     compiled = {}
     for name in models:
-        # Behind the printed text: where both tell a value, `parse_logs` takes the later
-        # one.
+        # Versions differ in what they print and what they write only to the .log file.
         log = files.get(f"{name}_edgetpu.log", b"")
         text += "\n" + log.decode("utf-8", "replace")
         file = f"{name}_edgetpu.tflite"
@@ -131,7 +131,6 @@ def run_group(command: Sequence[str], cwd: Path, timeout: float) -> str:
     except BaseException:
         kill_group(process)
         raise
-    # Without any text there would be no reason to show; a crash prints nothing.
     if process.returncode and not text.strip():
         return f"it ended with exit code {process.returncode}\n"
     return text
@@ -141,5 +140,4 @@ def kill_group(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None
     """Kill a process that leads its own group, with all processes of the group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    # It reaps the process and closes the pipes.
     process.communicate()

@@ -68,7 +68,7 @@ class SshRunner:
             host = ""
             user = None
             port = None
-        # A name that begins with a dash could be taken for an option of ssh.
+        # A host or user that begins with a dash would be an option of ssh.
         if not _NAME.fullmatch(host) or (
             user is not None and not _NAME.fullmatch(user)
         ):
@@ -105,7 +105,7 @@ class SshRunner:
 
         Raises ToolError without a result.
         """
-        # The other machine's own limit comes first, since its message tells more.
+        # The other machine stops the program itself: this limit is for a dead connection.
         timeout = self._timeout + CONNECT_S + GRACE_S
         try:
             process = subprocess.Popen(
@@ -164,8 +164,7 @@ class SshRunner:
         try:
             with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
                 for member in archive:
-                    # Read in memory, never extracted: links and paths of a foreign
-                    # archive cannot reach files here.
+                    # Nothing is written to this disk, so no name can do harm.
                     content = archive.extractfile(member) if member.isfile() else None
                     if content is not None:
                         name = member.name.removeprefix("./")
@@ -185,15 +184,14 @@ def _script(program: str, models: Iterable[str], timeout: float) -> str:
     """
     p = shlex.quote(program)
     limit = f"{timeout:g}"
+    # Login shells differ, and sh is everywhere. `timeout` is missing on some systems.
     lines = [
         f"command -v {p} >/dev/null 2>&1 || exit {_MISSING}",
         "d=$(mktemp -d) || exit 1; trap 'rm -rf \"$d\"' EXIT; "
         'trap "exit 1" HUP INT TERM; cd "$d" || exit 1',
         "tar xf - || exit 1",
         f"set -- {p} {' '.join(map(shlex.quote, arguments(models)))}",
-        # Not every system has timeout; the limit of this end counts then.
         f'if command -v timeout >/dev/null 2>&1; then set -- timeout -k 5 {limit} "$@"; fi',
-        # Without input: the standard input is ssh's, and not for the program to read.
         '"$@" >edgec.out 2>&1 </dev/null; code=$?',
         f'if [ $code = 124 ]; then echo "no result after {limit} s" >edgec.out; '
         'elif [ $code != 0 ] && [ ! -s edgec.out ]; then echo "it ended with exit code '
@@ -206,7 +204,6 @@ def _script(program: str, models: Iterable[str], timeout: float) -> str:
 
 def _pack(models: Mapping[str, bytes]) -> bytes:
     """Return a tar archive of the models."""
-    # USTAR, the format that every tar reads, also busybox's.
     packed = io.BytesIO()
     with tarfile.open(
         fileobj=packed, mode="w:", format=tarfile.USTAR_FORMAT

@@ -35,6 +35,7 @@ def runner_for(where: str | None, recipe: Mapping[str, Any]) -> Runner | None:
         return SshRunner(where)
     if where.startswith("folder:"):
         return HandOff.new(Path(where.removeprefix("folder:")), recipe)
+    # `which` takes a path as well as a name, and looks at the mode.
     path = shutil.which(where)
     if path is None or not os.path.isfile(path):
         why = "is not executable" if os.path.isfile(where) else "is no program"
@@ -43,5 +44,5 @@ def runner_for(where: str | None, recipe: Mapping[str, Any]) -> Runner | None:
             "--edgetpu-compiler",
             f"give {FORMS}; the program is {PROGRAM}",
         )
-    # It runs in a temporary folder, where a relative path would name another file.
+    # The program runs in a temporary folder, where a relative path is another one.
     return LocalRunner(os.path.abspath(path))
