@@ -320,6 +320,7 @@ class _CascadeJoiner:
             living = [b for b in lives if b.first <= i <= b.last]
             if peak(living) == most:
                 at_peak.append(step)
+
         return at_peak
 
     def _lifetimes(self, steps: Sequence[FusedStep]) -> list[Lifetime]:

@@ -258,7 +258,9 @@ def is_worthwhile(c: GemmF32Shape, t: WinogradTiling, core: Core) -> bool:
 
     # A plain convolution keeps its weights in the cache after the first time.
     plain += _stream_cycles(4 * c.taps * c.oc, core)
-    return plain > MIN_SPEEDUP * t.cycles(c, core)
+
+    tiled = t.cycles(c, core)
+    return plain > MIN_SPEEDUP * tiled
 
 
 def transforms(m: int) -> Array:

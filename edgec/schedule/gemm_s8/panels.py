@@ -399,7 +399,9 @@ def _sum_ends(w: Array, bias: Array, q: Requant) -> list[Array]:
     span = accumulator_bounds(w, no_bias, q)
 
     middle = bias.astype(np.int64)
-    return [middle - span, middle + span]
+    least = middle - span
+    largest = middle + span
+    return [least, largest]
 
 
 def right_shifts(

@@ -282,8 +282,10 @@ def _extremum(call: KernelCall) -> KernelCall | None:
     if rows is None:
         return None
 
+    # The whole range of int8, as nothing is clamped.
     p = ExtremumRowsParams(nd=rows.nd, repeat=rows.repeat, low=-128, high=127)
-    return rows.call(on_vectors(call.kernel), call, p)
+    kernel = on_vectors(call.kernel)
+    return rows.call(kernel, call, p)
 
 
 def _floats(call: KernelCall) -> KernelCall | None:

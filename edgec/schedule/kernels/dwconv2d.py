@@ -379,9 +379,12 @@ def _input_channels(s: DepthwiseShape, starts: Iterable[int]) -> list[Array]:
     last_load = s.ic - min(s.ic, BLOCK)
     channels: list[Array] = []
     for start in starts:
-        outputs = np.minimum(np.arange(start, start + BLOCK), s.oc - 1)
+        block = np.arange(start, start + BLOCK)
+        outputs = np.minimum(block, s.oc - 1)
+        inputs = outputs // multiplier
+
         first = min(start // multiplier, last_load)
-        channels.append(outputs // multiplier - first)
+        channels.append(inputs - first)
 
     return channels
 

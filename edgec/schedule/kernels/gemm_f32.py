@@ -45,8 +45,12 @@ def _merged(c: GemmF32Shape, lanes: int) -> GemmF32Shape:
     Each result then takes more products, those of the other groups with zeros, but one
     tile computes what several did.
     """
-    limit = max(1, lanes // (c.oc // c.groups))
-    merged = max(m for m in range(1, limit + 1) if c.groups % m == 0)
+    group_results = c.oc // c.groups
+    limit = max(1, lanes // group_results)
+
+    # Each merged group has the same number of groups, hence a divisor.
+    divisors = [m for m in range(1, limit + 1) if c.groups % m == 0]
+    merged = max(divisors)
     return replace(c, group_ic=c.group_ic * merged)
 
 
@@ -197,7 +201,10 @@ def _with_zeros(weights: Array, merged: int, results: int) -> Array:
     merged: the number of groups in one. results: output channels of a merged group. The
     weights of a result for the inputs of the other groups are zeros.
     """
-    group = np.arange(weights.shape[3]) % results // (results // merged)
+    # The results of a merged group are those of its groups, one after the other.
+    within_merged = np.arange(weights.shape[3]) % results
+    group_results = results // merged
+    group = within_merged // group_results
     parts = [np.where(group == i, weights, 0) for i in range(merged)]
     return np.concatenate(parts, axis=2)
 

@@ -41,7 +41,7 @@ class Listener(ThreadingHTTPServer):
         try:
             super().process_request(request, client_address)
         except BaseException:
-            # No thread was started that would do it.
+            # No thread was started that would release it.
             self._free.release()
             raise
 

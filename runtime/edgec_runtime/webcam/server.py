@@ -89,8 +89,7 @@ class Server:
     ) -> None:
         self._http.shutdown()
         self._http.server_close()
-        # Only now, when no new connection can come; it wakes threads that wait for a
-        # picture.
+        # Only now, when no new connection can come; it ends waits for another request.
         self._http.hang_up()
         self._thread.join()
 

@@ -86,7 +86,6 @@ def _camera_source(text: str) -> Source:
     """Return the source of a camera."""
     opens = _camera_of(text)
     camera = opens()
-    # A generator, since all photos of a folder may not fit in memory.
     return Source(text, True, camera.rate, lambda source: _live(source, opens, camera))
 
 
@@ -138,6 +137,7 @@ def _photos_in(folder: Path) -> List[Path]:
 
 def _photos_source(name: str, photos: List[Path]) -> Source:
     """Return the source of photos, read one at a time."""
+    # A generator, since all photos of a folder may not fit in memory.
     return Source(
         name, False, FPS, lambda _: (CameraFrame.of(read_photo(p)) for p in photos)
     )
