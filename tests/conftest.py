@@ -75,11 +75,15 @@ def cheapness(item: pytest.Item) -> int:
 def leave_a_sample(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of each long test with many cases those whose names have the lowest hashes;
     pytest says how many are left out.
+
+    Several tests are cases of one sweep where they name it: `sweep(1, among="power")`.
     """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sweep"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        marker = item.get_closest_marker("sweep")
+        if marker is not None:
+            test = item.nodeid.partition("[")[0]
+            cases.setdefault(marker.kwargs.get("among", test), []).append(item)
     left_out = set[pytest.Item]()
     for every in cases.values():
         marker = every[0].get_closest_marker("sweep")

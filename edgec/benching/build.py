@@ -62,6 +62,7 @@ def build_report(
 ) -> BenchReport:
     """Return the report of a measurement, without budgets and comparison."""
     graph = read_graph(bundle)
+    # A session loads the library, any other runner launches the program.
     if m.runner == "session":
         files = bundle.manifest.libraries
     else:
@@ -183,6 +184,7 @@ def steady_part(one: Launch) -> tuple[int, bool]:
         busy_ms.append((total - away) / NS_PER_MS)
 
     steady = steady_from(busy_ms)
+    # An unsteady launch counts too, from the end of its planned warm-up on.
     if not steady.reached or steady.start >= len(one.total):
         return one.warmup, False
     return max(steady.start, one.warmup), True
@@ -220,6 +222,7 @@ def _overhead(profiles: Sequence[OpProfile]) -> float | None:
     for profile in profiles:
         # The pairs follow each other in time.
         for profiled, plain in zip(profile.total, profile.plain, strict=True):
+            # A clock may show no time at all for a tiny model, which gives no ratio.
             if plain:
                 ratios.append(profiled / plain)
     return statistics.median(ratios) - 1 if ratios else None
@@ -289,6 +292,7 @@ def _estimated_segment(
     """Return the report of an estimated segment."""
     rounds = () if estimate.ms is None else ((estimate.ms,),)
     parts: Mapping[str, float] = {}
+    # Only the cost model of the Edge TPU splits its estimate into parts.
     if backend == COST_MODEL:
         parts = graph.segment(info.name).est_parts
     ops = []

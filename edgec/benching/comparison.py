@@ -208,6 +208,8 @@ def compare(
     limit = math.log1p(max_regress)
     machine = _machine_shift(old_yardstick, new_yardstick)
     interval = sampled.widened(BETWEEN_BENCHES, BETWEEN_BENCHES)
+    # On a slower machine the program may be faster than it seems, not slower: only one
+    # bound moves.
     if machine > 0:
         both_readings = interval.widened(machine, 0)
     else:
@@ -256,6 +258,8 @@ def _of_launches(rounds: Rounds, level: float) -> list[float]:
     logarithms = []
     for launch in rounds:
         if len(launch):
+            # Weibull's positions put the least of n values at 1 / (n + 1), as does
+            # `_common_level`.
             quantile = np.quantile(checked(launch), level, method="weibull")
             logarithms.append(math.log(_at_least_tick(float(quantile))))
     if not logarithms:
@@ -287,6 +291,7 @@ def _without(rounds: Rounds, waited: Rounds) -> Rounds:
     busy = []
     for launch, away in zip(rounds, waited, strict=True):
         difference = checked(launch) - checked(away)
+        # Two clocks are compared, so that the difference may be below 0 by a tick.
         busy.append(np.maximum(difference, 0).tolist())
     return busy
 
@@ -363,6 +368,7 @@ def _runs_needed(
     The interval shrinks with the square root of the launches.
     """
     gap = abs(limit - interval.shift) - BETWEEN_BENCHES
+    # Two benches of one build differ by this much, however many launches they have.
     if gap <= 0:
         return None
     if interval.shift < limit:
@@ -371,6 +377,8 @@ def _runs_needed(
         half_width = interval.shift - interval.low
 
     before, now = launches
+    # The variance of a difference of means is proportional to 1/m + 1/n, so that two
+    # benches with this number of launches each would be as sharp.
     harmonic_mean = 2 / (1 / before + 1 / now)
     launches_needed = harmonic_mean * (half_width / gap) ** 2
     runs = math.ceil(launches_needed * _typical_launch(new))

@@ -63,6 +63,7 @@ class ChannelSums:
             within = (x >= low - half_step) & (x <= high + half_step)
 
         self.count += len(x)
+        # In float64: sums over the pixels of many samples outgrow float32's 24 bits.
         self.xx = self.xx + np.einsum("nc,nc->c", x.astype(np.float64), x)
         self.ee = self.ee + (squared_error * within).sum(0)
         self._within = self._within + within.sum(0)
@@ -74,6 +75,7 @@ class ChannelSums:
 
     def _pixels_to_keep(self, pixels: int, channels: int) -> Array:
         """Return the numbers of the pixels of a sample that are kept, evenly spread."""
+        # Fewer pixels of wide layers, so that the memory of all layers is bounded.
         total = np.clip(MAX_KEPT_ELEMENTS // channels, MIN_KEPT_PIXELS, MAX_KEPT_PIXELS)
         each = max(1, int(total) // self._samples)
         return np.linspace(0, pixels - 1, min(pixels, each)).astype(int)
@@ -211,6 +213,7 @@ def rounding(
     for value, sums in zip(op.inputs, read, strict=True):
         if value.const is not None:
             continue
+        # One unknown input is enough: its noise may be the larger part.
         if sums is None or not sums.count:
             return None
         known.append(sums)
@@ -262,6 +265,7 @@ def _rounding_of_product(
             # A flattened input: which channel a tap reads is not known.
             inputs = squares.sum(1) * input_noise.mean()
 
+    # The step is 0 in float, and the noise of the weights with it.
     from_weights = power * np.square(weights.steps) / 12
     return RoundingNoise(np.full(count, result), inputs, from_weights)
 

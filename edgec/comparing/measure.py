@@ -67,6 +67,7 @@ class ReferenceCheck:
         self.allowed = rounding(ops, want)
         self.error = max(self.error, distance(got, want))
         differing = float((got != want).mean()) if want.size else 0.0
+        # A running mean, since the samples themselves are not kept.
         total = self.share * self.samples + differing
         self.share = total / (self.samples + 1)
         self.samples += 1
@@ -294,6 +295,7 @@ class _Runs:
 
         def see(v: Value, array: Array) -> None:
             if v.name in self.twins or check_free:
+                # A side may compute later values in the same memory.
                 arrays_b[v.name] = array.copy()
 
         outputs_b = self.b.run(inputs_b, see)
@@ -371,6 +373,7 @@ class _Runs:
             for perm in twin.perms:
                 difference = np.nan_to_num(as_b(perm) - got)
                 errors.append(float(np.square(difference).sum()))
+            # Once for all samples, since a layout does not depend on the input.
             nearest = twin.perms[int(np.argmin(errors))]
             twin = Twin(twin.name, (nearest,))
             self.twins[name] = twin

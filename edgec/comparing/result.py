@@ -424,6 +424,7 @@ def _unexplained_db(layer: Layer) -> float:
     """Return the noise beyond rounding, or the own noise if that is unknown, dB."""
     if layer.excess_db is not None:
         return layer.excess_db
+    # The ratio of signal to noise: the lower it is, the more noise.
     return -_known(layer.own_centred_db)
 
 
@@ -450,6 +451,7 @@ def _culprit_of(layer: Layer, others: Sequence[Layer]) -> Culprit:
     kind = "loss"
     if layer.findings:
         finding = layer.findings[0]
+        # A fault is a reason by itself; other findings only explain the loss.
         why = finding.text if finding.fault else f"{why}; {finding.text}"
         fix = finding.fix
         fault = finding.fault

@@ -19,7 +19,6 @@ from edgec.emit.writer import Writer, file_text
 from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import Graph, KernelCall, Op, Value
 from edgec.ir.verify import lacks_scale
-from edgec.ops.opaque import Opaque
 from edgec.schedule.complete import complete
 from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.liveness import lifetimes, tensors
@@ -94,6 +93,7 @@ def segment_source(
             nothing but constants have the same text (`constants_again`).
         rules: the parts of a schedule that are allowed
     """
+    # Without its scale, an op would fail while it makes its calls.
     check_types(graph)
     scheduled = schedule(graph, core, rules)
     if weights is None:
@@ -122,6 +122,8 @@ def segment_source(
 
     marks = [statements.get(i, ()) for i in scheduled.ops]
     entries = entry_functions(name, marks, core.threads, flushes_denormals)
+
+    # In an order that does not depend on hashes, so that builds can be repeated.
     sorted_headers = sorted(headers)
     positions = _Positions(graph, scheduled)
     return CSource(
@@ -204,6 +206,7 @@ def constants_again(
     writer = Writer(Graph(""), source.places, weights, "none", core.threads)
     writer.whole("again", calls)
 
+    # Constants of other shapes would shift everything behind them.
     first, last = source.spans[at]
     data = writer.weights.data
     if len(data) != last - first:
@@ -222,7 +225,7 @@ def check_kernels(graph: Graph) -> None:
     check_types(graph)
     for op in graph.ops:
         # Opaque ops are those of models that are only looked at.
-        if isinstance(op.spec, Opaque):
+        if op.spec.opaque:
             continue
 
         # An element type without a suffix has no kernels at all.

@@ -72,6 +72,7 @@ def _calls(sources: TargetSources, core: Core) -> tuple[AskedCall, ...]:
     calls: dict[str, AskedCall] = {}
     for segment, source in sources.cores[core].items():
         for function, call in source.asked:
+            # A call with one schedule leaves nothing to search.
             schedules = legal(call, core)
             if len(schedules) <= 1:
                 continue

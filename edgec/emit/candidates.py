@@ -115,6 +115,7 @@ def trial_source(
     The calls that follow the plain one are computed after it. Where a target has other
     machines than the core, these compute nothing, and report ELSEWHERE.
     """
+    # What a candidate computes at once, plain kernels compute one after the other.
     chain = [KernelCall(c.kernel, c.operands) for c in (call, *call.then)]
     results = [tensors([c])[-1] for c in chain]
     inputs = [v for v in dict.fromkeys(tensors(chain)) if v not in results]

@@ -98,6 +98,8 @@ def graph_file(parts: Partition, sources: Mapping[str, CSource]) -> GraphFile:
     segments: list[GraphSegment] = []
     for s in parts.segments:
         source = sources[s.name]
+
+        # Only segments on the Edge TPU have an estimate by parts.
         est_parts = s.est.parts() if s.est else {}
         segments.append(
             GraphSegment(s.name, source.constants, source.functions, est_parts)

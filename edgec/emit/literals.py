@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from edgec.ir import Array
@@ -68,18 +71,27 @@ def initialiser(array: Array) -> str:
 def _items(array: Array) -> list[str]:
     """Return each element of an array as C."""
     flat = array.reshape(-1)
-    if array.dtype == np.float32:
-        return [float_literal(v) for v in flat.tolist()]
-    if array.dtype == np.float64:
-        return [repr(v) for v in flat.tolist()]
-    if array.dtype == np.float16:
-        # C has no such type: the bits are passed as integers.
-        return [str(v) for v in flat.view(np.uint16).tolist()]
-    if array.dtype.kind == "u" and array.dtype.itemsize > 2:
-        return [f"{v}u" for v in flat.tolist()]
-    if array.dtype in (np.int32, np.int64):
-        # -2147483648 is the negative of a number that int32 does not have.
-        lowest = int(np.iinfo(array.dtype).min)
-        return [str(v) if v != lowest else f"{lowest + 1} - 1" for v in flat.tolist()]
 
-    return [str(int(v)) for v in flat.tolist()]
+    # C has no half precision: the bits are passed as integers.
+    if array.dtype == np.float16:
+        flat = flat.view(np.uint16)
+
+    to_text = _writer_of(flat.dtype)
+    return [to_text(v) for v in flat.tolist()]
+
+
+def _writer_of(dtype: np.dtype[Any]) -> Callable[[Any], str]:
+    """Return the function that writes an element of a type."""
+    if dtype == np.float32:
+        return float_literal
+    if dtype == np.float64:
+        return repr
+    if dtype.kind == "u" and dtype.itemsize > 2:
+        return lambda v: f"{v}u"
+    if dtype in (np.int32, np.int64):
+        # -2147483648 is the negative of a number that int32 does not have.
+        lowest = int(np.iinfo(dtype).min)
+        return lambda v: str(v) if v != lowest else f"{lowest + 1} - 1"
+
+    # Bools are bytes in C.
+    return lambda v: str(int(v))

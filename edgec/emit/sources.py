@@ -62,6 +62,7 @@ def target_sources(
     common = by_core[cores[-1]]
     arena: dict[str, int] = {}
     for name in common:
+        # One manifest serves all cores, so its arena has to be enough for any.
         arena[name] = max(c[name].plan.size for c in by_core.values())
 
     entries = [_entry(s, by_core, common, arena[s.name]) for s in segments]
@@ -177,6 +178,7 @@ def digest_of(segments: Iterable[Segment]) -> str:
 
     It is the same for every target, and leaves out the elements of constants.
     """
+    # A library records it, so that it cannot run with another model's manifest.
     digest = hashlib.sha256()
     for s in segments:
         text = print_graph(s.graph, constants=False)

@@ -144,6 +144,7 @@ class _TfliteWriter:
         tensor.shape = list(v.type.shape)
         tensor.type = _TENSOR_TYPES[v.type.dtype]
         tensor.buffer = 0 if v.const is None else self._buffer(v.const)
+
         tensor.quantization = _quantization(v.type.quant)
 
         self.index[v] = len(self.tensors)
@@ -167,6 +168,7 @@ def _opcode(builtin: int, version: int) -> Any:
     code = schema.OperatorCodeT()
     code.builtinCode = builtin
     code.version = version
+
     code.deprecatedBuiltinCode = min(builtin, MAX_DEPRECATED_CODE)
     return code
 
@@ -226,6 +228,7 @@ def _as_uint8(graph: Graph) -> Graph:
         if isinstance(op.spec, Quantize):
             op.spec = Quantize("uint8")
 
+    # The border keeps its types: callers of the segment give and take int8.
     originals = dict(zip(border, [*graph.inputs, *graph.outputs], strict=True))
     return _with_border(twin, originals)
 

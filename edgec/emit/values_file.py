@@ -91,6 +91,7 @@ def values_file(
 def _segment_values(graph: Graph, source: CSource) -> SegmentValues:
     """Return the values of a segment that are whole at some time."""
     border = {*graph.inputs, *graph.outputs}
+
     offsets = source.plan.offsets
     locations: dict[str, ValueLocation] = {}
     for v, done in source.complete.items():

@@ -84,6 +84,7 @@ def _file(body: str, digest: str) -> str:
         body: its functions
         digest: what a bundle's manifest must agree with for the library to be used
     """
+    # Only the headers that the body uses: each defines static functions.
     headers = ("ek_frame", "ek_boxes", "ek_matte")
     includes = "".join(f'#include "{name}.h"\n' for name in headers if name in body)
     return (

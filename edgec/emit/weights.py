@@ -31,6 +31,7 @@ class WeightsFile:
 
         It is little-endian and aligned.
         """
+        # All targets are little-endian.
         data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
         offset = aligned(len(self._data))
         if not self._apart:

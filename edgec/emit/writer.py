@@ -155,6 +155,7 @@ class Writer:
 
     def _part(self, function: str, call: KernelCall, note: str) -> str:
         """Write a function that threads share, and return the statement that runs it."""
+        # Scratch that is asked for meanwhile is reserved for each thread.
         self._parts = self.threads
         body = self._body([call])
         self._parts = 1
@@ -298,6 +299,7 @@ class Writer:
         key = (f"{array.dtype}{hint if array.size == 0 else ''}", array.tobytes())
         if self.text == "none":
             key = (f"{self._index} {array.dtype}", id(array).to_bytes(8, "little"))
+            # Python could give the id of an array that is gone to another one.
             self._kept_arrays.append(array)
 
         if key not in self._expressions:
@@ -349,6 +351,7 @@ class Writer:
         name = f"scratch of op {self._index}.{len(self.scratches)}"
         part_bytes = aligned(nbytes)
         all_bytes = part_bytes * self._parts
+        # Alive in this step only, so that other steps may use the same bytes.
         self.scratches.append(Lifetime(name, all_bytes, self._step, self._step))
         part = "" if self._parts == 1 else f" + (ptrdiff_t)part * {part_bytes}"
         return f"((void *)(m + {self._symbol(name)}{part}))"

@@ -330,7 +330,7 @@ class _TfliteReader:
         new_ops = ops[mark:]
         del ops[mark:]
         for op in new_ops:
-            if isinstance(op.spec, Opaque) or not fold(op):
+            if op.spec.opaque or not fold(op):
                 ops.append(op)
 
     def _variable_operator(self, o: FileOperator, values: dict[int, Value]) -> None:

@@ -199,7 +199,7 @@ class OpDef:
     plain_int8: ClassVar[bool] = False
     """Whether its C takes int8 elements that stand for no reals, without a scale."""
 
-    untried: ClassVar[bool] = False
+    opaque: ClassVar[bool] = False
     """Whether it has no samples although it has C: it stands for operators that edgec
     cannot read.
     """
@@ -245,7 +245,7 @@ class OpDef:
         This is no part of the definition itself, because samples may use names that are
         defined below the class in its module.
         """
-        if not cls.has_kernel() or cls.untried:
+        if not cls.has_kernel() or cls.opaque:
             return
 
         # An op on reals needs an int8 sample, unless it stays float.

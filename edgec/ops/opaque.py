@@ -39,7 +39,7 @@ class Opaque(OpDef):
     types: tuple[tuple[str, tuple[int, ...]], ...]
 
     kind = "opaque"
-    untried: ClassVar[bool] = True
+    opaque: ClassVar[bool] = True
     edgetpu: ClassVar[bool] = True
     edgetpu_versions = {"UNIDIRECTIONAL_SEQUENCE_LSTM": Versions(1)}
 

@@ -57,6 +57,13 @@ class _ValueGroups:
         self._parent[self.find(b)] = self.find(a)
 
 
+def permutation(op: Op | None) -> Perm | None:
+    """Return the permutation of a transpose, None for any other op."""
+    if op is None or not isinstance(op.spec, Transpose):
+        return None
+    return op.spec.perm
+
+
 @dataclass
 class Storage:
     """The layout problem of a graph for one permutation.
@@ -86,7 +93,7 @@ class Storage:
 
     def is_free(self, op: Op) -> bool:
         """Return whether `op` can work in either storage order."""
-        if isinstance(op.spec, Transpose):
+        if permutation(op) is not None:
             return False
         # The permutation has the rank of the outputs.
         if any(v.type.rank != self.rank for v in op.outputs):
@@ -136,8 +143,9 @@ class Storage:
 
         group_side: dict[Value, int] = {}
         for op in self.graph.ops:
-            if isinstance(op.spec, Transpose) and op.inputs[0].const is None:
-                self._link(op, op.spec.perm, groups, group_side)
+            perm = permutation(op)
+            if perm is not None and op.inputs[0].const is None:
+                self._link(op, perm, groups, group_side)
 
         # Values without a link to a transpose keep their order.
         for v in self.graph.values():

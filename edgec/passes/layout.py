@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edgec.ir import Graph, Op, Value
-from edgec.ops.shape import Transpose
 from edgec.passes._mincut import SINK, SOURCE, UNLIMITED, MinCut
 from edgec.passes._relayout import Relayout
 from edgec.passes._storage import (
@@ -28,6 +27,7 @@ from edgec.passes._storage import (
     channels_last,
     inverse,
     only_moves_ones,
+    permutation,
 )
 from edgec.passes.sink_transposes import through_reshape
 
@@ -72,11 +72,12 @@ def _permutations(graph: Graph) -> list[Perm]:
     """
     moved_bytes: dict[Perm, int] = {}
     for op in graph.ops:
-        if not isinstance(op.spec, Transpose):
+        perm = permutation(op)
+        if perm is None:
             continue
-        pair = (op.spec.perm, inverse(op.spec.perm))
+        pair = (perm, inverse(perm))
         # A permutation and its inverse are the two directions of one change of order.
-        last = channels_last(len(op.spec.perm))
+        last = channels_last(len(perm))
         key = last if last in pair else min(pair)
         moved_bytes[key] = moved_bytes.get(key, 0) + op.output.type.nbytes
 
@@ -213,8 +214,7 @@ def _is_transposed(layout: Storage, cell: Value) -> bool:
 
     That transpose merges with any that follows, so either storage order is free.
     """
-    maker = layout.makers.get(cell)
-    return maker is not None and isinstance(maker.spec, Transpose)
+    return permutation(layout.makers.get(cell)) is not None
 
 
 def _cells(layout: Storage) -> dict[Value, _Cell]:
@@ -231,7 +231,7 @@ def _cells(layout: Storage) -> dict[Value, _Cell]:
     for op in layout.graph.ops:
         # A linked transpose is the change of storage order itself, and another one
         # merges with a transpose before it.
-        if not isinstance(op.spec, Transpose):
+        if permutation(op) is None:
             _add_readers(layout, op, cells)
 
     for v in dict.fromkeys(layout.graph.outputs):

@@ -56,10 +56,8 @@ def described(graph: Graph) -> bool:
 
     ONNX files may, a .tflite file never does.
     """
-    return any(
-        isinstance(op.spec, Quantize) and op.spec.rounding.is_onnxruntime
-        for op in graph.ops
-    )
+    quantizations = Rewriter(graph).matches(Quantize)
+    return any(spec.rounding.is_onnxruntime for _, spec in quantizations)
 
 
 def run(graph: Graph) -> bool:

@@ -355,25 +355,31 @@ def _link(call: KernelCall) -> _Link | None:
     """Return a call of a plain kernel as a link; None where it cannot be one."""
     kernel = call.kernel
     pointers = [x for x in call.operands if isinstance(x, Pointer)]
-    if call.then or kernel.dtype != "f32" or not pointers:
+    if call.then or kernel.dtype != "f32":
         return None
 
     # A chain has one position in all tensors.
     if any(x.offset for x in pointers):
         return None
 
-    y = pointers[-1].value
     if kernel == SCALE_CHANNELS:
-        _, k, bias, *_ = call.operands
-        assert isinstance(k, Table)
-        assert isinstance(bias, Table)
-        x = pointers[0].value
-        return _Link("EK_CHAIN_SCALE", x, y, k=k.array, bias=bias.array)
-
+        return _scale_link(call)
     if kernel.elementwise is Elementwise.BINARY and kernel.vectorized:
-        return _binary_link(call, pointers[0].value, pointers[1].value, y)
+        a, b, y = (x.value for x in pointers)
+        return _binary_link(call, a, b, y)
     if kernel.elementwise is Elementwise.UNARY:
-        return _unary_link(call, pointers[0].value, y)
+        operand, y = (x.value for x in pointers)
+        return _unary_link(call, operand, y)
+
+    return None
+
+
+def _scale_link(call: KernelCall) -> _Link | None:
+    """Return the link of x * k + bias, with constants for each channel."""
+    match call.operands:
+        case (Pointer() as x, Table() as k, Table() as bias, Pointer() as y, *_):
+            constants = (k.array, bias.array)
+            return _Link("EK_CHAIN_SCALE", x.value, y.value, None, *constants)
 
     return None
 

@@ -211,9 +211,12 @@ class _Fusion:
         """
         for step in self.ending.get(self.producers.get(value, -1), ()):
             if len(step.calls) == 1:
-                calls = (*step.calls, *step.calls[0].then)
-                is_concat = any(call.kernel == CONCAT for call in calls)
-                return None if is_concat else step
+                call = step.calls[0]
+                kernels = [c.kernel for c in (call, *call.then)]
+                if CONCAT in kernels:
+                    return None
+
+                return step
 
         return None
 

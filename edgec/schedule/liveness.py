@@ -124,6 +124,7 @@ class PlacementPeak:
         self._spans: dict[Value, list[int]] = {}
         """The first and the last user of a value's bytes; empty without users."""
 
+        # At first without any place: the first call of the peak adds all of them.
         for i, op_calls in enumerate(calls):
             self._add_op(i, op_calls)
 

@@ -134,8 +134,11 @@ def _with_room(
     arena = peak(lives)
     cores: list[Core] = []
     for used in live_bytes(lives, len(steps)):
-        room = (arena - used) // core.threads // ALIGNMENT * ALIGNMENT
+        # Rounded down, since the scratch of each thread is aligned.
+        thread_bytes = (arena - used) // core.threads
+        room = thread_bytes // ALIGNMENT * ALIGNMENT
         cores.append(replace(core, room=room))
+
     return cores
 
 

@@ -141,7 +141,10 @@ def _legal(call: KernelCall, core: Core) -> Iterator[tuple[Variant, Schedule]]:
     """
     able: list[Variant] = []
     for variant in variants().get(call.kernel, ()):
-        if variant.isa <= core.isa and (variant.fuses or not call.then):
+        # A fused call has no other function that would do what follows it.
+        if call.then and not variant.fuses:
+            continue
+        if variant.isa <= core.isa:
             able.append(variant)
 
     # The sort keeps the order of the lists among equals.

@@ -14,6 +14,7 @@ def included(texts: Iterable[str], csrc: Path) -> dict[str, str]:
 
     The result maps a path in csrc to the text of the file, sorted by path.
     """
+    # Resolved, since a header that is reached by two paths must count once.
     root = csrc.resolve()
     headers = dict[Path, str]()
     pending = [(root, text) for text in texts]

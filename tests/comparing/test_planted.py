@@ -146,6 +146,7 @@ def test_a_right_network_has_no_fault() -> None:
     assert all(one.law == 0 for one in found.layers)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.shared
 @pytest.mark.slow
 @pytest.mark.cc
@@ -189,6 +190,7 @@ def changed_model(recipe: Path) -> tuple[Graph, Lowered]:
     )
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.shared
 @pytest.mark.slow
 @pytest.mark.cc

@@ -117,6 +117,7 @@ def test_onnxruntime_is_matched_through_the_layout() -> None:
         assert all(one.sqnr_db > 100 for one in found.layers)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.cc
 @pytest.mark.parametrize(

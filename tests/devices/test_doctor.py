@@ -432,6 +432,7 @@ def test_pages_of_16_kilobytes(pi: Pi) -> None:
     assert "kernel8.img" in page.fix
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.cc
 @pytest.mark.parametrize("target", tiny_model.ARM_TARGETS)
 def test_bundles_are_linked_for_large_pages(tmp_path: Path, target: str) -> None:

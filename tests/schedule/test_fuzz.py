@@ -29,6 +29,7 @@ SAMPLE = 110
 """Five rounds of all families."""
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", on("sanitized_vnni", "sanitized_a72", "sanitized_a76"))
 def test_sanitizers_find_nothing(name: str) -> None:

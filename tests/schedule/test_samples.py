@@ -64,7 +64,7 @@ def _with_inputs(sample: Sample) -> tuple[Graph, dict[str, Array]]:
 
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", on())
-def test_samples_agree_with_the_law(name: str) -> None:
+def test_samples_agree_with_the_reference(name: str) -> None:
     pairs = [
         (graph, x)
         for graph, x in map(_with_inputs, _samples())
@@ -81,7 +81,7 @@ def test_samples_agree_with_the_law(name: str) -> None:
 
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", on())
-def test_extreme_inputs_agree_with_the_law(name: str) -> None:
+def test_extreme_inputs_agree_with_the_reference(name: str) -> None:
     """Each sample has one kind of extreme inputs, in turn; norms, whose sums are the
     hardest, have all.
     """

@@ -1,4 +1,4 @@
-"""Boxes found by generated C: the same as tasks.detection.found, which is compared with
+"""Boxes found by generated C: the same as tasks.find_boxes, which is compared with
 a plain loop.
 """
 

@@ -118,6 +118,7 @@ class SerialStream(ByteStream):
         self._name = port
         self._baud = baud
         self._ask = ask
+        # A byte takes ten bits on the line: a start bit, eight of data and a stop bit.
         self.rate = baud / 10
         self.silence_hint = (
             f"check the wiring, the speed ({baud} baud) and that the device has a "
@@ -134,6 +135,7 @@ class SerialStream(ByteStream):
         """Open the port."""
         import serial
 
+        # Another package of the package index is called serial too.
         if not hasattr(serial, "Serial"):
             hint = "pip uninstall serial; pip install --force-reinstall pyserial"
             raise ToolError(
@@ -199,6 +201,7 @@ class SerialStream(ByteStream):
             return
         with contextlib.suppress(EdgecError, OSError):
             if self._logged_in:
+                # A shell discards text that comes before its prompt.
                 self._wait(lambda text: text.strip() != "", QUIET_S)
                 self.write(b"exit\r")
                 self._port.flush()
@@ -315,6 +318,8 @@ class SerialStream(ByteStream):
         """Return whether the console executes a command."""
         for _ in range(3):
             self._interrupt()
+            # The quotes tell the command's output from its echo, and the space before
+            # it keeps it out of many shells' history.
             self.write(b" echo 'edgec''-shell'\r")
             said = (
                 self._wait(
@@ -378,8 +383,11 @@ class SerialStream(ByteStream):
             for i in list(due)[:LINES_AHEAD]:
                 if due[i] <= now:
                     self.write(lines[i])
+                    # Twice the time for all lines ahead, and half a second for the
+                    # device itself.
                     due[i] = now + 0.5 + 2 * LINES_AHEAD * len(lines[i]) / self.rate
             data = self.read(0.1)
+            # Some text is kept, since an acknowledgement may come in two parts.
             text = (text + data)[-4096:]
             for match in _TAKEN.finditer(_plain(text)):
                 if due.pop(int(match[1]), None) is not None:

@@ -157,6 +157,7 @@ class SshStream(PipeStream):
         The socket is in a folder that only this user may enter.
         """
         name = secrets.token_hex(16)
+        # ssh would go on without the page, unless it is told to exit.
         self._forward = [
             "-L",
             f"127.0.0.1:{port}:{page_socket(name)}",
@@ -230,6 +231,7 @@ class SshStream(PipeStream):
                 at=self.url,
                 hint="sudo apt-get install openssh-client",
             )
+        # 255 is ssh's own failure; other codes come from the command on the device.
         if status == 255 and UNKNOWN_HOST in said:
             return InputError(
                 f"there is no host {self._host}",

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from edgec.ir import Graph, Op, OpDef, TensorType, Value
+from edgec.ir.rewrite import Rewriter
 from edgec.ops.binary import Add
 from edgec.ops.conv import DepthwiseConv2D
 from edgec.ops.norm import BatchNorm, InstanceNorm
@@ -34,15 +35,16 @@ def lower(graph: Graph) -> Graph:
     knows no newer form. A bias that an instance norm removes again is left out.
     """
     result = graph.copy()
-    for op in list(result.ops):
-        if not _is_image(op):
-            continue
-        if isinstance(op.spec, BatchNorm):
-            _lower_batch_norm(result, op, op.spec)
-        elif isinstance(op.spec, TransposeConv2D):
-            _lower_transpose_conv(result, op, op.spec)
-        elif isinstance(op.spec, AveragePool2D):
-            _lower_global_pool(op, op.spec)
+    original = Rewriter(result)
+    for op, norm in original.matches(BatchNorm):
+        if _is_image(op):
+            _lower_batch_norm(result, op, norm)
+    for op, convolution in original.matches(TransposeConv2D):
+        if _is_image(op):
+            _lower_transpose_conv(result, op, convolution)
+    for op, pool in original.matches(AveragePool2D):
+        if _is_image(op):
+            _lower_global_pool(op, pool)
     return result
 
 

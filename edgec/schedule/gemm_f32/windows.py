@@ -204,7 +204,9 @@ def tile_cycles(taps: int, rows: int) -> float:
     """
     sums = 2 * rows * _PARTIAL_SUMS.get(rows, 1)
     waiting = max(1, ADDITION_LATENCY / sums)
-    return taps * 2 * rows * waiting + 2 * taps + 5 * rows + 20
+    multiplications = taps * 2 * rows * waiting
+    loads = 2 * taps
+    return multiplications + loads + 5 * rows + 20
 
 
 def _block(c: GemmF32Shape, core: Core, tile: int) -> int:
@@ -302,5 +304,7 @@ def transposed_phases(
             first_ky = (row + top) % sh
             first_kx = (column + left) % sw
             taps = w[first_ky::sh, first_kx::sw]
-            phases.append(taps[::-1, ::-1])
+            reversed_taps = taps[::-1, ::-1]
+            phases.append(reversed_taps)
+
     return phases

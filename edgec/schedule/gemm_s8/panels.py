@@ -174,7 +174,9 @@ class GemmTileSet:
 
     def usable(self, q: Requant) -> tuple[GemmTile, ...]:
         """Return the tiles that can compute a requantization."""
-        tiles = self.zero if q.w_zero and self.zero else self.tiles
+        tiles = self.tiles
+        if q.w_zero and self.zero:
+            tiles = self.zero
         if q.plain:
             return tiles
 

@@ -93,6 +93,7 @@ def _shortest_row(c: GemmS8Shape) -> int:
 
 def _has_depth(c: GemmS8Shape, t: GemmTile) -> bool:
     """Return whether the tile can compute the K of a shape."""
+    # A depth of 0 stands for tiles that take any K.
     if t.depth == 0:
         return True
 

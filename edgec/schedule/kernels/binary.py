@@ -113,7 +113,8 @@ def _byte_function(call: KernelCall) -> _ByteFunction | None:
     """
     a, b, y = call.operands[:3]
     p = call.struct(BroadcastParams)
-    for position, other, x, strides in ((0, b, a, p.a), (1, a, b, p.b)):
+    sides = ((0, b, a, p.a), (1, a, b, p.b))
+    for position, other, x, strides in sides:
         value = constant(other)
         if value is None or value.size != 1 or constant(x) is not None:
             continue
@@ -123,7 +124,8 @@ def _byte_function(call: KernelCall) -> _ByteFunction | None:
 
         # Row or column of the table of pairs, whose first entry is for -128.
         entry = int(value.item()) + 128
-        table = pairs(call).take(entry, axis=1 - position)
+        table_of_pairs = pairs(call)
+        table = table_of_pairs.take(entry, axis=1 - position)
         return _ByteFunction(table, x, y, prod(p.dim))
 
     return None

@@ -105,10 +105,12 @@ def pack(weights: Array, lanes: int) -> Array:
     channels than a vector has are filled up with zeros.
     """
     channels = weights.shape[2]
+    last_start = max(channels - lanes, 0)
     vectors: list[Array] = []
-    for at in range(0, channels, lanes):
-        start = max(min(at, channels - lanes), 0)
-        vectors.append(pad(weights[:, :, start : start + lanes], lanes))
+    for channel in range(0, channels, lanes):
+        start = min(channel, last_start)
+        vector = weights[:, :, start : start + lanes]
+        vectors.append(pad(vector, lanes))
 
     return np.stack(vectors).astype(np.float32)
 

@@ -245,18 +245,29 @@ def _apply(call: KernelCall, isa: Isa) -> KernelCall:
         by_units=shares_channels(p.n * p.ih * p.iw, p.oc),
         zeros=Table(zeros, "z"),
     )
-    if slides:
-        loop = "k3flat" if is_flat else f"k3s{p.sh}"
-        several_sets = "z" if sets > 1 else ""
-        function = f"{loop}{several_sets}{_end(q, slides)}"
-    else:
-        is_nine = len(layer.weights) == 9 and sets == 1
-        function = f"{'nine' if is_nine else 'any'}{_end(q, slides)}"
-
-    symbol = f"ek_dwconv2d_{function}_s8_{isa.suffix}"
-    kernel = Kernel("dwconv2d", isa.header, symbol=symbol)
+    kernel = _kernel(params, q, isa)
     x, _, _, y, *_ = call.operands
     return KernelCall.of(kernel, x, Table(packed, "w"), y, params, 0, 1)
+
+
+def _kernel(p: DepthwiseTapsParams, q: Requant, isa: Isa) -> Kernel:
+    """Return the function that is made for the windows and the requantization.
+
+    z: several sets of weights. e: half to even. p: saturation is the clamp, which only
+    the sliding functions know.
+    """
+    rounding = "e" if q.scale is not None else ""
+    if _slides(p, isa):
+        loop = "k3flat" if p.flat else f"k3s{p.sh}"
+        several_sets = "z" if p.sets > 1 else ""
+        saturation = "p" if q.plain and not rounding else ""
+        function = f"{loop}{several_sets}{rounding}{saturation}"
+    else:
+        is_nine = p.kh * p.kw == 9 and p.sets == 1
+        function = f"{'nine' if is_nine else 'any'}{rounding}"
+
+    symbol = f"ek_dwconv2d_{function}_s8_{isa.suffix}"
+    return Kernel("dwconv2d", isa.header, symbol=symbol)
 
 
 def _in_units(array: Array, copies: int, isa: Isa) -> Array:
@@ -273,18 +284,7 @@ def _in_units(array: Array, copies: int, isa: Isa) -> Array:
     return by_unit[..., isa.order]
 
 
-def _end(q: Requant, slides: bool) -> str:
-    """Return the end of a function's name, which tells how it requantizes.
-
-    e: half to even. p: saturation is the clamp, which only the sliding functions know.
-    """
-    if q.scale is not None:
-        return "e"
-
-    return "p" if q.plain and slides else ""
-
-
-def _slides(p: Conv2DParams, isa: Isa) -> bool:
+def _slides(p: Conv2DParams | DepthwiseTapsParams, isa: Isa) -> bool:
     """Return whether windows are 3x3 as ek_dwconv2d_slide_s8 takes them."""
     is_dense_3x3 = (p.kh, p.kw, p.dh, p.dw) == (3, 3, 1, 1)
     return isa.slides and is_dense_3x3 and p.sh == p.sw and p.sh in (1, 2)
@@ -300,7 +300,10 @@ def _window_columns(weights: Array) -> Array:
     zeros = np.zeros_like(rows[:1])
     first = np.concatenate([rows, zeros])
     second = np.concatenate([zeros, rows])
-    return np.stack([first, second]).transpose(0, 2, 1, 3).reshape(24, -1)
+
+    # [row of windows, column, row of the image, channel]
+    columns = np.stack([first, second]).transpose(0, 2, 1, 3)
+    return columns.reshape(24, -1)
 
 
 def _variant(isa: Isa, of: Kernel) -> Variant:

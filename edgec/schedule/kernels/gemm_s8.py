@@ -105,6 +105,7 @@ def _shape(call: KernelCall) -> GemmS8Shape:
 
     A depthwise convolution has a group for each input channel.
     """
+    # Each row of the matrix is a window of one pixel.
     if call.kernel in FULLY_CONNECTED:
         rows, depth, out_channels = (n for n in call.operands if isinstance(n, int))
         return GemmS8Shape(n=1, ih=1, iw=rows, ic=depth, oh=1, ow=rows, oc=out_channels)

@@ -82,6 +82,8 @@ def read(data: bytes) -> Outline:
     path = Path("compiled.tflite")
     try:
         with damage_told(path):
+            # Any element type, since only names, types and shapes are read: nothing is
+            # computed.
             file = TfliteFile.parse(data, path, any_type=True)
             operators = tuple(_operator(file, op) for op in file.operators())
             inputs = tuple(_border(file, i) for i in file.inputs)

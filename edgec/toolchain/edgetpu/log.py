@@ -219,6 +219,7 @@ def parse_logs(text: str) -> dict[str, CompilerLog]:
         path = match[1]
         log = replace(block, version=version, input=path, compile_ms=compile_ms)
         name = PurePosixPath(path).name
+        # A search with -d, or the .log file, tells of the same model once more.
         if name in logs:
             log = _merged(logs[name], log)
         logs[name] = log
@@ -237,6 +238,7 @@ def parse_block(text: str) -> CompilerLog:
         total_ops=total,
         tpu_ops=tpu,
         cpu_ops=cpu,
+        # The first label is of the printed text, the second of the .log file.
         output=_value(text, "Output model") or _value(text, "Output"),
         input_bytes=_size(text, "Input size"),
         output_bytes=_size(text, "Output size"),
@@ -269,6 +271,7 @@ def _op_counts(
     """Return the number of operators on the Edge TPU and on the CPU."""
     tpu = _number(text, "Number of operations that will run on Edge TPU")
     cpu = _number(text, "Number of operations that will run on CPU")
+    # Printed counts include all operators; the table may be missing or cut short.
     if tpu is not None and cpu is not None:
         return tpu, cpu
 
@@ -298,6 +301,7 @@ def failure_in(text: str) -> Failure:
             node = groups.get("node")
             return Failure(
                 trouble,
+                # A message of several lines becomes one line of a report.
                 text=" ".join(match[1].split()),
                 opcode=opcode.upper() if opcode else None,
                 version=int(version) if version else None,
@@ -323,6 +327,7 @@ def clean(text: str) -> str:
     """
     lines = []
     for line in _COLOUR.sub("", text).splitlines():
+        # Cut before it is cleaned, so that the time for a line is bounded too.
         visible = printable(line[:MAX_LINE]).rstrip()
         if visible:
             lines.append(f"{visible}\n")
@@ -333,6 +338,7 @@ def _merged(old: CompilerLog, new: CompilerLog) -> CompilerLog:
     """Return `new` with its missing values taken from `old`."""
     missing = {}
     for name, value in vars(old).items():
+        # Only None and an empty table are missing: a count of 0 is a value.
         if value in (None, ()):
             continue
         if getattr(new, name) in (None, ()):
@@ -367,6 +373,7 @@ def _size(text: str, label: str) -> int | None:
 
 def _value(text: str, label: str) -> str | None:
     """Return the text behind a label, or None."""
+    # To the end of the line, since a path may contain spaces.
     match = re.search(
         rf"{_PROMPT}{re.escape(label)}[ \t]*:[ \t]*(\S[^\n]*?)[ \t]*$",
         text,

@@ -19,15 +19,13 @@ def mean_maps(spec: Mean, x: TensorType) -> bool:
     return maps(Op(spec, [Value("x", x)], [Value("y", y)]))
 
 
-def cut(op: Op) -> tuple[int, list[int]] | None:
+def cut(op: Op, spec: Mean) -> tuple[int, list[int]] | None:
     """Return an axis along which a MEAN can be cut, and the sizes of the parts.
 
     Each part maps. There are as few as possible; all but the last are a multiple of
     four if the axis is that of the channels and allows it. None if no part maps.
     """
-    spec = op.spec
     x = op.inputs[0].type
-    assert isinstance(spec, Mean)
     for axis in reversed(range(1, x.rank)):
         # Parts of a summed axis would have to be added.
         if axis in spec.axes or x.shape[axis] == 1:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgec.ir import Array, Op, OpDef, Quant, TensorType, Value
+from edgec.ir import Array, ChannelFlow, Op, OpDef, Quant, TensorType, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.conv import Conv2D
 from edgec.ops.pad import Pad
@@ -191,7 +191,7 @@ def one_hot(
     """
     inputs = [x, r.const(weights, f"{value.name}_pick", ONE)]
     # A TRANSPOSE_CONV with a bias has a version that does not map.
-    if isinstance(spec, Conv2D):
+    if spec.channel_flow is ChannelFlow.SUMS:
         quant = Quant.per_tensor(x.type.scale, 0)
         zeros = np.zeros(len(weights), np.int32)
         inputs.append(r.const(zeros, f"{value.name}_no_bias", quant))

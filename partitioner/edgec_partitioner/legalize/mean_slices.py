@@ -40,7 +40,7 @@ def rewrite(r: Rewriter, op: Op, spec: Mean) -> bool:
     if x.type.dtype != "int8" or y.type.dtype != "int8":
         return False
     # One part means that the mean maps as it is.
-    parts = cut(op)
+    parts = cut(op, spec)
     if parts is None or len(parts[1]) == 1:
         return False
 

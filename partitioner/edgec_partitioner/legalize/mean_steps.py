@@ -34,7 +34,7 @@ def rewrite(r: Rewriter, op: Op, spec: Mean) -> bool:
         return False
 
     # mean_slices takes these once they are quantized.
-    slices = cut(op)
+    slices = cut(op, spec)
     if slices is not None and len(slices[1]) <= FEW:
         return False
 

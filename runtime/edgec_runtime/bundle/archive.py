@@ -100,6 +100,8 @@ def write_bundle(
         default=_plain,
     )
     checked = check_manifest(json.loads(text))
+
+    # The cache before the bundle: a bundle without its files would be useless.
     for name in detached:
         keep(name, files[name])
     inside = {n: files[n] for n in sorted(files) if n not in detached}
@@ -135,6 +137,8 @@ def _write_whole(path: Path, files: Mapping[str, bytes]) -> None:
     """Aside, then renamed: the file is there as a whole or not at all."""
     with whole(path) as aside, aside.open("wb") as f:
         _write_zip(f, files)
+
+        # Else a power cut could leave a renamed file without content.
         f.flush()
         os.fsync(f.fileno())
 
@@ -143,7 +147,8 @@ def _write_zip(f: IO[bytes], files: Mapping[str, bytes]) -> None:
     with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED, allowZip64=True) as z:
         for name, data in files.items():
             info = zipfile.ZipInfo(name, _DATE)
-            info.create_system = 3  # Unix, wherever it is written
+            # Unix, so that bundles of all systems have the same bytes.
+            info.create_system = 3
             info.external_attr = (
                 stat.S_IFREG | (0o755 if name.startswith(CODE) else 0o644)
             ) << 16
@@ -172,6 +177,8 @@ def _check_names(names: List[str]) -> None:
                 f"the bundle has a file with an unsafe name: {name!r:.80}",
                 hint="do not use this file; get it again from whoever made it",
             )
+
+        # Unpacked on some file systems, one would replace the other.
         if name.lower() in seen:
             raise BundleError(
                 f'the bundle has two files called "{name}"',
@@ -179,6 +186,7 @@ def _check_names(names: List[str]) -> None:
             )
         seen[name.lower()] = name
     for name in seen:
+        # A name cannot be a file and a folder at once.
         parts = name.split("/")
         for n in range(1, len(parts)):
             if "/".join(parts[:n]) in seen:
@@ -208,7 +216,7 @@ class Bundle:
         self.path = path
         self.manifest = manifest
         self.manifest_text = text
-        # of manifest.json, so of everything that the bundle says
+        # Of manifest.json, whose hashes cover every other byte.
         self.sha256 = hashlib.sha256(text).hexdigest()
         # signature.json, well-formed; whose it is, and whether it fits, trust.py checks
         self.signature = signature
@@ -229,6 +237,8 @@ class Bundle:
                 manifest = parse_manifest(text)
             except BundleError as e:
                 raise BundleError(e.what, at=f"{path}: {e.at}", hint=e.hint) from e
+
+            # Hashing all content takes the longest, so it comes after all other checks.
             _check_files(path, archive, manifest)
             signature = _signature(path, archive)
         except BaseException:
@@ -269,6 +279,7 @@ class Bundle:
             )
         if info.detached:
             return self._read_detached(name, info.sha256)
+
         data = _read(self.path, self._zip, name)
         if hashlib.sha256(data).hexdigest() != info.sha256:
             _refuse(self.path, f'"{name}" changed while the bundle was open')
@@ -288,6 +299,7 @@ class Bundle:
 
     def crc32(self, name: str) -> int:
         """Of one file's content, as the zip has it and open() has checked it."""
+
         if self.manifest.files[name].detached:
             return zlib.crc32(self.read(name))
         return self._zip.getinfo(name).CRC
@@ -341,6 +353,8 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
             "the bundle is not a file",
             "check the path; `edgec compile` makes bundles",
         )
+
+    # Before the directory is read, which takes memory for each entry.
     if info.st_size > MAX_BUNDLE_BYTES:
         _refuse(
             path, f"the bundle has {info.st_size} bytes, more than {MAX_BUNDLE_BYTES}"
@@ -365,6 +379,7 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
 
 def _check_entries(path: Path, archive: zipfile.ZipFile) -> None:
     """Refuse a zip with an impossible directory, before any content is read."""
+
     entries = archive.infolist()
     if len(entries) > MAX_FILES:
         _refuse(path, f"the bundle has {len(entries)} files, more than {MAX_FILES}")

@@ -26,19 +26,21 @@ def cache_dir(*parts: str) -> Path:
         base = os.path.join(
             os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "edgec"
         )
-    folder = Path(os.path.abspath(base))  # programs are started elsewhere
+    # Absolute, since programs are started in other folders.
+    folder = Path(os.path.abspath(base))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         for part in ("", *parts):
             folder = folder / part
             folder.mkdir(mode=0o700, exist_ok=True)
-            info = folder.stat()  # a link of ours may lead elsewhere
+            # Through links: one of ours may lead elsewhere.
+            info = folder.stat()
             if (
                 info.st_uid == os.getuid()
                 and info.st_mode & 0o077
                 and not info.st_mode & 0o022
             ):
-                # others could read it: of an older version, or made by hand
+                # Others could read it: an older version, or a person, made it.
                 folder.chmod(0o700)
             only_ours(folder.resolve())
     except OSError as e:
@@ -65,11 +67,16 @@ def keep(name: str, data: bytes) -> Path:
     folder = cache_dir("files", hashlib.sha256(data).hexdigest())
     only_ours(folder)
     path = folder / name.rsplit("/", 1)[-1]
+
+    # In the same folder, so that the rename is atomic.
     handle, aside = tempfile.mkstemp(dir=str(folder))
     with os.fdopen(handle, "wb") as f:
         f.write(data)
+
+    # Read-only: a program that is running must not change.
     os.chmod(aside, 0o500 if name.startswith(CODE) else 0o400)
-    os.replace(aside, path)  # a library that some process has open keeps its old inode
+    # A process that has the old library open keeps its inode.
+    os.replace(aside, path)
     return path
 
 
@@ -89,6 +96,7 @@ def only_ours(folder: Path) -> None:
 
 def _intact(path: Path, sha256: str) -> bool:
     try:
+        # A link could be changed to lead to another file after the check.
         if not stat.S_ISREG(path.lstat().st_mode):
             return False
         return hashlib.sha256(path.read_bytes()).hexdigest() == sha256

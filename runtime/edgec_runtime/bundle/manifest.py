@@ -284,6 +284,8 @@ def check_manifest(value: Any) -> Manifest:
         threads=_threads(top),
         graph=top.get("graph", str, ""),
     )
+
+    # Each of these may rely on the ones before.
     _check_flow(manifest, top)
     _check_state(manifest, top)
     _check_paths(manifest, top)
@@ -313,6 +315,8 @@ def _tensor(name: str, r: JsonReader) -> TensorInfo:
     else:
         quant = None
     info = TensorInfo(name, tuple(shape), dtype, quant)
+
+    # Each dimension may be small, and their product not.
     if info.nbytes > MAX_TENSOR_BYTES:
         r.bad(f"is larger than {MAX_TENSOR_BYTES} bytes", shape)
     return info
@@ -496,6 +500,7 @@ def _check_state(m: Manifest, top: JsonReader) -> None:
 
 
 def _check_paths(m: Manifest, top: JsonReader) -> None:
+    # Every path that anything reads later.
     named = [p for s in m.segments for p in (s.tflite, s.edgetpu) if p is not None]
     named += [s.initial for s in m.state if s.initial is not None]
     for path in (
@@ -532,6 +537,7 @@ def image_size(m: Manifest) -> Optional[Tuple[int, int]]:
 
 def _check_task(m: Manifest, top: JsonReader) -> None:
     """It suits the outputs, and has its files."""
+
     image = image_size(m)
     if m.task is None:
         return

@@ -212,6 +212,8 @@ def unpack(
     for path, what in executed(manifest).items():
         place = os.path.join(folder, path)
         _unpack_file(disk, archive, what, place)
+
+        # A loader would crash on such a file, not refuse it.
         fault = elf_fault(place, target, what.library) if what.code else None
         if fault:
             hint = "compile it with the --target of this board"

@@ -91,6 +91,7 @@ def make_folder(disk: Disk, path: str, durable: bool = True) -> None:
     """A folder and its parents.  durable: they are on the disk when it returns; else
     sync_all() sees to it.
     """
+    # Absolute, since the parent of a relative path may be "".
     missing = []
     path = os.path.join(os.getcwd(), path)
     while not os.path.isdir(path):
@@ -108,12 +109,15 @@ def replace(disk: Disk, path: str, data: bytes) -> None:
     disk.remove(aside)
     disk.write(aside, 0, data)
     disk.sync(aside)
+
     disk.rename(aside, path)
     disk.sync(os.path.dirname(path))
 
 
 def sync_all(disk: Disk, folder: str) -> None:
     """Every file and folder below, and the folder itself."""
+
+    # Files before the folders that name them.
     for below, _, names in os.walk(folder, topdown=False):
         for name in names:
             disk.sync(os.path.join(below, name))
@@ -139,6 +143,7 @@ def _opened(path: _Path, most: int, flags: int) -> BinaryIO:
         flags |= getattr(os, name, 0)
     fd = os.open(path, os.O_RDONLY | flags)
     try:
+        # Of the opened file: its name could lead elsewhere by now.
         found = os.fstat(fd)
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -208,6 +213,8 @@ def keep_to_ourselves(*paths: str) -> None:
     for path in paths:
         with contextlib.suppress(OSError):  # there is none, or it is another's
             mode = os.lstat(path).st_mode
+
+            # A sticky folder such as /tmp is everybody's on purpose.
             ours = stat.S_ISREG(mode) or (
                 stat.S_ISDIR(mode) and not mode & stat.S_ISVTX
             )

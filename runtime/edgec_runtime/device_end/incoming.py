@@ -127,6 +127,8 @@ class App(Slots):
 
     def _stock(self) -> Dict[str, Tuple[str, int]]:
         """Return the places of parts in the slots' bundles, by hash, not yet verified."""
+
+        # slot.json is not trusted: the hashes are compared before a part is used.
         found: Dict[str, Tuple[str, int]] = {}
         for slot in (*SLOTS, SCRATCH):
             with contextlib.suppress(
@@ -266,6 +268,8 @@ class App(Slots):
             os.path.join(new, STATE), 0, json.dumps(state, indent=1).encode()
         )
         sync_all(self.disk, new)
+
+        # Read back from the disk: cheap SD cards lie about what they wrote.
         if self.whole("new") is None:
             raise Refused(
                 "device",
@@ -273,6 +277,8 @@ class App(Slots):
                 "check the SD card",
             )
         self.disk.remove(self.at(SCRATCH))
+
+        # A rename is atomic: try/ is the new version or none.
         self.disk.rename(new, self.at(SCRATCH))
         self.disk.sync(self.path)
         self.disk.remove(self.at("incoming"))
@@ -293,6 +299,8 @@ class App(Slots):
                         self.disk.write(path, at, block)
                         at += len(block)
         self.disk.sync(path)
+
+        # Parts may be wrong only together, so they are all sent again.
         if digest(path) != plan.sha256:
             self.disk.remove(self.at("incoming"))
             raise Refused(

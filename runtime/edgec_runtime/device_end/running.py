@@ -181,6 +181,7 @@ def _read(
         has_read = output.read(left, ended)
         if ended and not has_read:
             break
+
     texts = output.texts()
     return (texts[0], texts[1]) if texts else (b"", b"")
 

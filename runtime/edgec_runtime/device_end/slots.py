@@ -102,6 +102,8 @@ class Slots:
             if make:
                 make_folder(self.disk, self.path)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+            # The kernel frees the lock of a process that dies.
             fd = os.open(self.at("lock"), flags, 0o644)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -247,6 +249,7 @@ class Slots:
             if os.path.lexists(self.at(slot)):
                 state = self.whole(slot)
                 said = {k: state.get(k) for k in _SAID} if state else {}
+
                 slots[slot] = (
                     {k: v if type(v) is _SAID[k] else None for k, v in said.items()}
                     if state
@@ -311,6 +314,8 @@ class Slots:
                 number, crc = f.read(100).decode("ascii").split()
             if crc == _crc(number):
                 return int(number)
+
+        # The counter's file is damaged or missing: the slots are the next best record.
         found = [0]
         for slot in SLOTS:
             with contextlib.suppress(Refused):
@@ -406,9 +411,13 @@ class Slots:
                 else:
                     self._undo(slot)
                 self.disk.sync(self.path)
+
+        # Left by an interruption before the switch; nothing refers to them.
         for rest in ("new", "current.new", f"{SCRATCH}.old", f"{COUNTER}.new"):
             if os.path.lexists(self.at(rest)):
                 self.disk.remove(self.at(rest))
+
+        # Also what an earlier version made with another umask.
         for folder in (*SLOTS, SCRATCH, "site"):
             if plain(self.at(folder), folder=True):
                 for below, _, names in os.walk(self.at(folder)):
@@ -421,6 +430,8 @@ class Slots:
         """
         old = f"{slot}.old"
         other = SLOTS[slot == SLOTS[0]]
+
+        # A version to go back to is worth more than an order of slots.
         if self.whole(other) is None and self.whole(old) is not None:
             self.disk.remove(self.at(other))
             self.disk.rename(self.at(old), self.at(other))
@@ -435,6 +446,7 @@ class Slots:
         if os.path.lexists(self.at(slot)):
             self.disk.remove(self.at(SCRATCH))
             self.disk.rename(self.at(slot), self.at(SCRATCH))
+
         if os.path.lexists(self.at(f"{slot}.old", STATE)):
             self.disk.rename(old, self.at(slot))
         else:

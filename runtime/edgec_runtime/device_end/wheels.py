@@ -211,6 +211,8 @@ class WheelSite:
                     f"the wheel has an unsafe file: {e.filename!r:.80}",
                     "do not use this wheel",
                 )
+
+        # Sizes as the zip states them, which its reader holds it to.
         total = sum(e.file_size for e in entries)
         if len(entries) > MAX_WHEEL_FILES or total > MAX_UNPACKED_BYTES:
             raise Refused(
@@ -218,6 +220,7 @@ class WheelSite:
                 "the wheel unpacks to more than a wheel should",
                 "do not use this wheel",
             )
+
         free = shutil.disk_usage(self.app.path).free
         if total > free:
             what = (
@@ -230,6 +233,8 @@ class WheelSite:
         for e in entries:
             path = os.path.join(folder, e.filename)
             self._unpack_file(archive, e, path)
+
+            # Of the written file, so that a fault of the disk is found at the first use.
             hashes[e.filename] = digest(path)
         self.disk.write(os.path.join(folder, LIST), 0, json.dumps(hashes).encode())
         return hashes

@@ -90,6 +90,7 @@ class Inference:
 
     def _bind(self, name: str, array: Array) -> None:
         self.arrays[name] = array
+
         where = array.ctypes.data
         for addresses, i in self._places[name]:
             addresses[i] = where
@@ -152,6 +153,8 @@ class Inference:
         """
         if copy:
             return {n: self.arrays[n].copy() for n in self._outputs}
+
+        # Shared memory is written again by the next inference.
         own = {n for n in self._outputs if n not in self._lent and n in self._written}
         return {
             n: self.arrays[n] if n in own else self.arrays[n].copy()
@@ -188,6 +191,7 @@ class Inference:
 
     def let_go(self) -> None:
         """No Edge TPU's process has a part of it any more."""
+
         lent = self._lent
         self._lent = {}
         bound = self._bound

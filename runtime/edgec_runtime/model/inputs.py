@@ -100,6 +100,7 @@ def _check(
 
 
 def _dtype_hint(info: TensorInfo, array: Array) -> str:
+    # Reals for a quantized input are the most frequent mistake.
     kind = info.numpy_dtype.name
     if (
         array.dtype.kind == "f"
@@ -125,11 +126,15 @@ def noise_inputs(manifest: Manifest) -> Dict[str, Array]:
 def _noise(info: TensorInfo, index: int) -> Array:
     n = info.nbytes // info.numpy_dtype.itemsize
     i = np.arange(1, n + 1, dtype=np.uint32)
+
+    # The hash of fill_noise in csrc/main.c, step by step.
     seed = np.uint32((index + 1) * 2246822519 & 0xFFFFFFFF)
     h = (i * np.uint32(2654435761)) ^ seed
     h = (h ^ (h >> np.uint32(15))) * np.uint32(2246822519)
     h = (h ^ (h >> np.uint32(13))) * np.uint32(3266489917)
     h = h ^ (h >> np.uint32(16))
+
+    # Reals of -1…1; halves with a fixed exponent; integers of all values.
     if info.dtype in ("<f4", "<f8"):
         flat: Array = (h >> np.uint32(8)).astype(np.float32) / np.float32(
             8388608

@@ -57,6 +57,7 @@ def _made_for(library: ctypes.CDLL) -> Dict[str, Any]:
         text = ctypes.string_at(
             ctypes.addressof(ctypes.c_char.in_dll(library, "edgec_made_for"))
         )
+
         found = json.loads(text.decode())
     except (ValueError, RecursionError):  # ctypes' for a missing symbol, json's
         return {}
@@ -80,9 +81,13 @@ def _lie(said: Dict[str, Any], bundle: Bundle, target: str) -> Optional[str]:
         "graph": m.graph,
         "state": [[s.input, s.output] for s in m.state],
     }
+
+    # In JSON's types: a tuple would never equal a list.
     for key, value in wanted.items():
         if said.get(key) != value:
             return f"its {key} are {said.get(key)!r:.200}, the manifest says {value!r:.200}"
+
+    # More threads than the code is for would share an arena that is too small.
     if type(said.get("threads")) is not int or said["threads"] < m.threads:
         return (
             f"it is for {said.get('threads')!r:.20} threads, "
@@ -101,6 +106,8 @@ def _segments_lie(said: Any, m: Manifest) -> Optional[str]:
             return (
                 f"segment {s.name} has other inputs or outputs than the manifest says"
             )
+
+        # The session allocates what the manifest says.
         if arena > s.arena:
             return (
                 f"segment {s.name} wants {arena} bytes of scratch, "

@@ -77,6 +77,8 @@ def library_of(bundle: Bundle) -> Optional[ctypes.CDLL]:
         ).decode()
     except (DeviceError, ValueError):  # the second is ctypes' for a missing symbol
         return None
+
+    # The constants of the C would give other bits than the manifest says.
     if own != made_for(m.preprocess, m.task):
         what = (
             "the bundle's library was made for another preprocessing or task than "
@@ -123,6 +125,8 @@ class _Plan:
         self, how: str, length: int, start: float, extent: float, count: int
     ) -> _Taps:
         first, weights = padded(how, length, start, extent, count)
+
+        # Their addresses are in the struct, which does not keep them alive.
         self._keep += [first, weights]
         return _Taps(count, weights.shape[1], first.ctypes.data, weights.ctypes.data)
 
@@ -153,6 +157,8 @@ class FrameInput:
 
     def __call__(self, frame: CameraFrame, out: Array) -> bool:
         """Whether it could be done.  out: C-contiguous, of the input's type and shape."""
+
+        # Kept here until the call is over: the C has only their addresses.
         planes = [_rows(p) for p in frame.planes]
         plan = _plan(frame.size, self._image, self._fit, self._how)
         if plan.most > MAX_TAPS:
@@ -168,7 +174,8 @@ class FrameInput:
             ctypes.c_void_p(at),
             _at(out),
         )
-        del scratch  # not before
+        # The C used its address, which keeps nothing alive.
+        del scratch
         return bool(code == 0)
 
 
@@ -213,6 +220,7 @@ class Painting:
         (height, width), plane = guide.shape, _rows(frame)
         n = frame.shape[1]
         m = frame.shape[0]
+
         scratch = np.empty(7 * guide.size + width + 4 * n, np.float32)
         guide, mask = (np.ascontiguousarray(a, np.float32) for a in (guide, mask))
         out = np.empty((m, n), np.uint8)
@@ -235,6 +243,8 @@ class Painting:
     def blend(self, front: Array, back: Array, alpha: Array) -> Array:
         """uint8 [H,W,3]."""
         arrays = [np.ascontiguousarray(a) for a in (front, back, alpha)]
+
+        # The C reads as many pixels as it is told.
         if not arrays[0].shape == arrays[1].shape == (*arrays[2].shape, 3):
             raise ValueError(f"{[a.shape for a in arrays]} do not blend")
         out = np.empty_like(arrays[0])
@@ -256,12 +266,14 @@ def _frame_of(frame: CameraFrame, planes: List[Array]) -> _Frame:
 def _rows(plane: Array) -> Array:
     """The same with the pixels of a row next to each other."""
     inner = plane[0] if plane.ndim == 3 else plane[:1]
+
+    # The C takes any distance of rows, but not of pixels.
     dense = inner.flags.c_contiguous and plane.strides[0] >= 0
     return plane if dense else np.ascontiguousarray(plane)
 
 
 class FoundBoxes:
-    """Finds boxes with the bundle's C: the same as tasks.detection.found."""
+    """Finds boxes with the bundle's C: the same as tasks.find_boxes."""
 
     def __init__(self, function: Any, most: int, width: int) -> None:
         self._function = function
@@ -271,8 +283,11 @@ class FoundBoxes:
     def __call__(self, boxes: Array, scores: Array, anchors: Array) -> Array:
         """float32 [K,width]."""
         arrays = [np.ascontiguousarray(a, np.float32) for a in (boxes, scores, anchors)]
+
+        # Room for the worst case, that every row is a box.
         candidates = np.empty((self._most, 3), np.int32)
         gone = np.empty(self._most, np.uint8)
         found = np.empty((self._most, self._width), np.float32)
         count = self._function(*map(_at, (*arrays, candidates, gone, found)))
-        return found[:count].copy()  # not all that there was room for
+        # A copy, so that the room for the worst case is freed.
+        return found[:count].copy()

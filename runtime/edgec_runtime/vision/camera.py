@@ -52,6 +52,7 @@ class CameraFrame:
         """
         if array.ndim == 2 or array.shape[2] == 1:
             return cls("gray", (array.reshape(array.shape[:2]),))
+
         return cls("rgb" if array.shape[2] == 3 else "rgba", (array,))
 
     @classmethod
@@ -73,10 +74,12 @@ class CameraFrame:
             )
         flat = np.ascontiguousarray(data, np.uint8).reshape(-1)
         shapes = _plane_shapes(format, width, height)
+
         sizes = [math.prod(shape) for shape in shapes]
         wanted = sum(sizes)
 
         across, down = _EVEN_SIDES.get(format, (1, 1))
+
         is_odd = width % across != 0 or height % down != 0
         if flat.size != wanted or is_odd or min(width, height) < 1:
             what = f"{flat.size} bytes are no {format} frame of {width} x {height}"
@@ -146,8 +149,10 @@ def _from_yuv(luma: Array, chroma: Array) -> Array:
     """
     # In 32 bits, which hold all products.
     y = 298 * (luma.astype(np.int32) - 16) + 128
+
     u = chroma[..., 0].astype(np.int32) - 128
     v = chroma[..., 1].astype(np.int32) - 128
+
     channels = [y + 409 * v, y - 100 * u - 208 * v, y + 516 * u]
 
     levels = np.stack(channels, -1) >> 8

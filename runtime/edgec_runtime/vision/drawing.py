@@ -201,6 +201,7 @@ def line_into(
 ) -> None:
     """Draw a straight line, as discs side by side."""
     longest = max(abs(end[0] - start[0]), abs(end[1] - start[1]))
+
     steps = int(min(MAX_LINE_POINTS, longest)) + 1
 
     # Discs a pixel apart leave no gap in any direction.
@@ -222,6 +223,7 @@ def tinted(frame: Array, mask: Array, color: Color, strength: float = 0.5) -> Ar
     # In 1/256, so that 16-bit integers hold the products.
     alpha = np.asarray(mask * (256 * strength), np.uint16)[..., None]
     tint = np.array(color, np.uint16) * alpha
+
     mixed = frame * (256 - alpha) + tint
     return np.asarray(mixed >> 8, np.uint8)
 

@@ -54,11 +54,13 @@ class Placement:
         """
         width, height = photo
         w, h = image
+
         whole_input = (0, 0, w, h)
         if fit.resize == "letterbox":
             return cls._letterboxed(photo, image, fit)
         if fit.resize == "crop":
             ratio = min(width / w, height / h) * fit.crop
+
             used_width = w * ratio
             used_height = h * ratio
 
@@ -144,12 +146,14 @@ def prepare(photo: Array, preprocess: Preprocess, info: TensorInfo) -> Array:
         )
     pixels = photo[:, :, None] if photo.ndim == 2 else photo[:, :, :3]
     placed = _placed(pixels, layout, preprocess)
+
     levels = _levels(placed, preprocess.color, layout.channels)
 
     # There are 256 levels: a look-up spares the arithmetic of each pixel.
     table = value_table(preprocess.values, info, layout.channels)
     order = (2, 1, 0) if preprocess.color == "bgr" else range(layout.channels)
     planes = [table[c][levels[..., c]] for c in order]
+
     image = np.stack(planes, axis=0 if layout.channels_first else -1)
     return np.ascontiguousarray(np.broadcast_to(image, info.shape))
 

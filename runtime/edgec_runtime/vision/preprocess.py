@@ -215,8 +215,10 @@ class Preprocess:
         sources: List[str] = []
         if self.given:
             sources.append(f"given: {self.given}")
+
         if self.stated:
             sources.append(f"from the file's metadata: {self.stated}")
+
         if not sources:
             sources.append("assumed; --preprocess says otherwise")
         return f"{self} ({'; '.join(sources)})"
@@ -256,6 +258,7 @@ class Preprocess:
         is_raw = self.values.range == "raw"
         if info.dtype == "<f4":
             return "raw is for int8 and uint8; write 0_255" if is_raw else None
+
         if info.dtype not in ("|i1", "|u1"):
             return f"an input of {info.numpy_dtype.name} cannot take a photo"
         # One table of 256 elements serves all pixels, so there has to be one scale.
@@ -367,6 +370,7 @@ def bind(info: TensorInfo, given: Wish = NOTHING, stated: Wish = NOTHING) -> Pre
         "filter": FILTERS[0],
         "layout": str(layout),
     }
+
     parts.update(statements)
     bound = Preprocess(**parts, given=given, stated=stated)
 
@@ -388,6 +392,7 @@ def _subjects() -> Dict[str, Tuple[str, Any]]:
     words: Dict[str, Tuple[str, Any]] = {}
     for name, values in PRESETS.items():
         words[name] = ("range", values)
+
     for subject, names in (
         ("color", COLORS),
         ("resize", RESIZES),
@@ -486,6 +491,7 @@ def _fit(words: Mapping[str, Any], text: str) -> Optional[Fit]:
         return None
 
     fill = words.get("=letterbox", (float(LETTERBOX_FILL),))
+
     crop = words.get("=crop", (1.0,))
 
     if len(crop) != 1 or any(n != int(n) for n in fill):
@@ -495,6 +501,7 @@ def _fit(words: Mapping[str, Any], text: str) -> Optional[Fit]:
             "--preprocess",
             "write for example crop=0.875, letterbox=114 or letterbox=124/116/104",
         )
+
     levels = tuple(int(n) for n in fill)
     return Fit(words["resize"], crop[0], levels, words.get("position", "center"))
 
@@ -534,6 +541,7 @@ def _numbers(numbers: Tuple[float, ...]) -> str:
 
 def _unknown(word: str) -> InputError:
     """Return the error for an unknown word, with a suggestion."""
+
     what = f'there is no preprocessing "{word}"'
     # The spellings of version 0.1.0.
     if word.startswith("bgr_") and word[4:] in PRESETS:

@@ -176,6 +176,7 @@ def _taps(how: str, length: int, start: float, extent: float, count: int) -> Tap
         else:
             distance = np.abs((elements + 0.5 - centre) / reach)
             weights = _kernel(how, distance)
+
         taps.append((first, _integers(weights)))
     return taps
 

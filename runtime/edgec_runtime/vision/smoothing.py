@@ -108,6 +108,7 @@ class OneEuro:
         self._speed = self._speed + (speed - self._speed) * share
 
         rise = self._strength.agility * np.abs(self._speed) / self._side
+
         share = _share(self._strength.rest + rise, seconds)
         self._value = self._value + (value - self._value) * share
         self._raw = value
@@ -177,6 +178,7 @@ class Smoother:
                 track = _Track(self.strength, box)
             else:
                 free.remove(track)
+
             tracks.append(track)
             boxes.append(track.moved(box, at))
 
@@ -188,6 +190,7 @@ class Smoother:
         """Return a mask smoothed with the masks before."""
         last = self._mask
         seconds = at - self._mask_at
+
         new = result.probability
 
         # Another model, or the first mask.
@@ -256,6 +259,7 @@ def _nearest_track(tracks: List[_Track], box: Box) -> Optional[_Track]:
     """Return the track that a box overlaps most; None if it continues none."""
     best: Optional[_Track] = None
     best_overlap = 0.0
+
     for track in tracks:
         overlap = track.overlap(box)
         if best is None or overlap > best_overlap:

@@ -73,6 +73,8 @@ class Painter:
             max(2, round(min(box[2], frame.shape[1]))),
             max(2, round(min(box[3], frame.shape[0]))),
         )
+
+        # The fit costs by its pixels, so it is done in the size of the mask.
         mask = sample(_certain(segments), box, size)
         return self._fitted(self._guide(frame, size), mask, radius, smooth, frame)
 
@@ -88,8 +90,12 @@ class Painter:
         """
         if self._painting is not None:
             return self._painting.matte(guide, plane, radius, smooth, frame)
+
+        # A guided filter: the plane is a * luma + b in each window.
         a, b = _fit(guide, plane, radius, smooth)
         whole = (0.0, 0.0, float(guide.shape[1]), float(guide.shape[0]))
+        # The coefficients are enlarged, not the plane: the full frame's luma then puts
+        # the edges where its own pixels have them.
         slope, more = (
             sample(x, whole, (frame.shape[1], frame.shape[0])) for x in (a, b)
         )
@@ -109,6 +115,8 @@ class Painter:
             or small.shape[1] > part.shape[1]
         ):
             return picture.of_frame(self.resized)
+
+        # Each colour is fitted to the luma of the frame, whose lines it then has.
         guide = self._guide(part, (small.shape[1], small.shape[0]))
         planes = [small[..., c] * np.float32(1 / 255) for c in range(3)]
         return np.stack(
@@ -129,10 +137,14 @@ class Painter:
         height, width = frame.shape[:2]
         factor = max(1.0, width * strength / 2)
         size = max(2, round(width / factor)), max(2, round(height / factor))
+
+        # A blur in a small picture is one of a large radius, and costs little.
         small: Array = self.resized(frame, size, "area").astype(np.float32)
         weight = np.ones(small.shape[:2], np.float32)
         if segments is not None:
             high, wide = segments.probability.shape
+            # Three times the probability: a pixel that is a third of the mask has no
+            # part already, so that the mask's soft border leaves no halo.
             weight = np.clip(
                 1
                 - 3
@@ -140,6 +152,8 @@ class Painter:
                 0,
                 1,
             )
+
+        # Weights go through the same filter, so that the mean leaves the mask out.
         soft = small * weight[..., None]
         weight = weight[..., None]
         for _ in range(2):  # without it, the small picture's pixels are seen
@@ -185,6 +199,8 @@ class Painter:
             )
             raise InputError(what, hint="edgec_runtime.read_photo gives one")
         height, width = picture.shape[:2]
+
+        # The largest part of the frame's shape, since stretching would distort it.
         ratio = min(width / size[0], height / size[1])
         part = size[0] * ratio, size[1] * ratio
         return resize(
@@ -199,6 +215,8 @@ class Painter:
         if self._painting is not None:
             return self._painting.blend(front, back, alpha)
         a = alpha[..., None].astype(np.int32)
+
+        # Rounded division by 255, as csrc/ek_matte.h has it.
         v: Array = front * a + back * (255 - a) + 128
         return np.asarray((v + (v >> 8)) >> 8, np.uint8)
 
@@ -211,6 +229,7 @@ class Painter:
 
 def _softer(x: Array) -> Array:
     for axis in (0, 1):
+        # Weights of 1/4, 1/2, 1/4; at the border the element itself stands in.
         at = np.arange(x.shape[axis])
         x = (
             x / 2
@@ -272,6 +291,7 @@ def effect(text: str, painter: Painter) -> Effect:
     paint = _replaced(path, painter) if name == "replace" else _paint(name, painter)
 
     def made(frame: Array, result: Result) -> Array:
+        # The effect is made before a bundle's results are known, so each is checked.
         wanted = EFFECTS[name]
         if wanted.result is not None and not isinstance(result, wanted.result):
             article = "an" if wanted.task == "image" else "a"
@@ -311,6 +331,7 @@ def _replaced(path: str, painter: Painter) -> Callable[[Array, Any], Array]:
     def replaced(frame: Array, segments: Segments) -> Array:
         size = frame.shape[1], frame.shape[0]
         if size not in kept:
+            # A picture as large as a frame: only the present size is worth its memory.
             kept.clear()
             kept[size] = painter.filling(picture, size)
         return painter.blend(frame, kept[size], painter.matte(frame, segments))
@@ -331,9 +352,12 @@ def _fit(guide: Array, mask: Array, radius: int, smooth: float) -> Tuple[Array, 
     """mask = a * guide + b, as well as it can within the radius."""
     mean = _mean(guide, radius)
     level = _mean(mask, radius)
+    # Least squares in each window, covariance by variance; where the guide is flat,
+    # `smooth` keeps the slope near 0 instead of amplifying noise.
     slope = (_mean(guide * mask, radius) - mean * level) / (
         _mean(guide * guide, radius) - mean * mean + smooth
     )
+    # A pixel lies in many windows with fits of their own: the filter takes their mean.
     return _mean(slope, radius), _mean(level - slope * mean, radius)
 
 
@@ -341,6 +365,8 @@ def _mean(x: Array, radius: int) -> Array:
     """Return the mean of all elements within `radius` of each, inside the picture."""
     for axis in (0, 1):
         count = x.shape[axis]
+        # Differences of running sums, so that the cost does not grow with the radius;
+        # in float64, since a difference of two large float32 sums has few digits left.
         sums = np.concatenate(
             [np.zeros_like(x.take([0], axis), np.float64), x.cumsum(axis, np.float64)],
             axis,

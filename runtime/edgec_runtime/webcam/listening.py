@@ -34,12 +34,14 @@ class Listener(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """In a thread of its own."""
+        # Not blocking: this thread is the one that accepts all connections.
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except BaseException:
+            # No thread was started that would do it.
             self._free.release()
             raise
 
@@ -54,6 +56,7 @@ class Listener(ThreadingHTTPServer):
 
     def hang_up(self) -> None:
         """End the open connections, so that their other ends notice."""
+        # A copy, since the connections' threads remove theirs meanwhile.
         for one in list(self._open):
             with contextlib.suppress(OSError):  # it has gone by itself
                 one.shutdown(socket.SHUT_RDWR)
@@ -72,6 +75,7 @@ class Asked(BaseHTTPRequestHandler):
         """Reads within time."""
         super().setup()
         self._timely = _Timely(self.connection)
+        # The base class's file has a limit for each piece, not for all of a request.
         self.rfile = io.BufferedReader(self._timely)
 
     def handle_one_request(self) -> None:
@@ -96,6 +100,8 @@ class Asked(BaseHTTPRequestHandler):
         What is not read ends the connection: it would be taken for the next request.
         """
         length = self.headers.get("Content-Length", "0")
+        # int() takes signs, spaces and underscores too, and each such length could be
+        # read differently by a proxy.
         plain = (
             length.isascii()
             and length.isdigit()
@@ -128,4 +134,6 @@ class _Timely(io.RawIOBase):
         try:
             return self._connection.recv_into(into)
         finally:
+            # The answer is written to the same socket, whose limit is not what is left
+            # here.
             self._connection.settimeout(REQUEST_S)

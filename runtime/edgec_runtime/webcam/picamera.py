@@ -37,6 +37,7 @@ class PiCamera:
             raise DeviceError(
                 f"picamera2 cannot be imported: {e}", NAME, hint
             ) from None
+        # `close` is called below also when the camera could not be opened.
         self._camera: Any = None
         try:
             self._camera = library.Picamera2(number)
@@ -65,6 +66,7 @@ class PiCamera:
         try:
             return CameraFrame("bgr", (self._camera.capture_array("main"),))
         except RuntimeError as e:
+            # A source takes OSError as a lost camera, and opens it again.
             raise OSError(str(e)) from e
 
     def close(self) -> None:

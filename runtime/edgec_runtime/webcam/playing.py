@@ -52,6 +52,8 @@ def play(
     finally:
         show.stop()
     figures = show.figures()
+    # Figures of no frame mean nothing: either it was stopped early, or the source is
+    # bad.
     if figures is None or not figures.delivered:
         if stopped:
             raise KeyboardInterrupt
@@ -70,8 +72,10 @@ def virtual_camera(path: str) -> VideoOutput:
     try:
         return VideoOutput(path)
     except DeviceError as e:
+        # The device is there and lacks rights only, which no driver would change.
         if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
             raise
+        # The driver takes the next free number unless it is given one.
         number = re.search("[0-9]+$", path)
         load = "sudo modprobe v4l2loopback exclusive_caps=1" + (
             f" video_nr={number[0]}" if number else ""

@@ -65,6 +65,7 @@ class Server:
         self._http.show = show
         self._http.token = self.token
         others = not host.startswith("/") and host not in (LOOPBACK, "localhost")
+        # The names by which others reach a public address are not known here.
         self._http.names = None if others else (LOOPBACK, "localhost")
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(0.1,), name="edgec-page", daemon=True
@@ -88,6 +89,8 @@ class Server:
     ) -> None:
         self._http.shutdown()
         self._http.server_close()
+        # Only now, when no new connection can come; it wakes threads that wait for a
+        # picture.
         self._http.hang_up()
         self._thread.join()
 
@@ -120,6 +123,7 @@ class _Handler(Asked):
     def do_GET(self) -> None:
         """The page, a picture or the figures."""
         path, query = self.asked()
+        # A body left unread would be taken for the next request of the connection.
         self.body()
         if not self._allowed(query.get("token", "")):
             return
@@ -151,6 +155,7 @@ class _Handler(Asked):
                 raise ValueError
             self.server.show.switch(bundle, effect)
             self._send_json(200, {})
+        # No JSON, no object, or brackets nested too deeply for the parser.
         except (ValueError, AttributeError, RecursionError):
             self._send_json(400, {"error": 'the body is {"bundle": …, "effect": …}'})
         except EdgecError as e:
@@ -161,10 +166,13 @@ class _Handler(Asked):
         name that is not its own, or is a page of another origin.
         """
         named = self.headers.get("Host") or ""
+        # A foreign name that resolves to this machine (DNS rebinding) would let its
+        # page read the answers: browsers see one origin.
         mine = self.server.names is None or named.rsplit(":", 1)[0] in self.server.names
         mine = (
             mine and self.headers.get("Origin", f"http://{named}") == f"http://{named}"
         )
+        # In constant time, so that answers do not tell how much of a token is right.
         if mine and hmac.compare_digest(token.encode(), self.server.token.encode()):
             return True
         self._send_json(

@@ -99,6 +99,7 @@ class Show:
     def __iter__(self) -> Iterator[ShownFrame]:
         """All pictures until the source ends, or `stop`."""
         while not self._stopped:
+            # A switch ends the stream of the old bundle, and the source goes on.
             choice = self.choice
             program = _Program(
                 self.bundles[choice.bundle], choice.effect, self.smooth, self.tpu
@@ -115,6 +116,7 @@ class Show:
 
     def _shown(self, shot: Shot) -> ShownFrame:
         self._count += 1
+
         result, after = shot.value
         with self._lock:
             self._picture = ShownFrame(self._count, shot.source.rgb(), after, result)
@@ -127,6 +129,7 @@ class Show:
         while not self._stopped:
             for frame in self.source.frames():
                 if self._pace:
+                    # After a pause it is at most a second late, and does not race to catch up.
                     due = max(due + 1 / self.source.fps, time.monotonic() - 1)
                     time.sleep(max(0.0, due - time.monotonic()))
                 yield frame
@@ -152,6 +155,8 @@ class Show:
         """What a task's results can be shown with; of `replace` the picture that was
         given at the start.
         """
+        # A page names no files, so it can offer no replacement but the one from the
+        # start.
         named = {name: name for name in effects_for(task)}
         if "replace" in named:
             del named["replace"]
@@ -177,6 +182,8 @@ class Show:
             )
         if effect is not None and "=" in effect and effect != self._given:
             raise InputError("a page names no files", hint="start it with that effect")
+        # Trying out takes a while: the second of two requests must start from the
+        # first's choice, or it would undo it.
         with self._switching:
             last = self.choice
             to = bundle or last.bundle
@@ -242,6 +249,7 @@ class _Program:
             )
             self._session = Session(self._bundle, tpu=tpu)
         except BaseException:
+            # The caller gets no object that it could close.
             self._bundle.close()
             raise
 
@@ -259,6 +267,7 @@ class _Program:
 
         Raises InputError where there is none, or one that the effect is not for.
         """
+        # Small, since only the shapes and the task matter here, not what it shows.
         gray = CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
         result = self._vision.result(
             self._session.run(self._vision.prepare(gray)), gray.size
@@ -282,6 +291,7 @@ class _Program:
 
     def close(self) -> None:
         """Session and bundle."""
+        # In the reverse order of opening, since the session uses the bundle.
         self._session.close()
         self._bundle.close()
 

@@ -86,6 +86,7 @@ def _camera_source(text: str) -> Source:
     """Return the source of a camera."""
     opens = _camera_of(text)
     camera = opens()
+    # A generator, since all photos of a folder may not fit in memory.
     return Source(text, True, camera.rate, lambda source: _live(source, opens, camera))
 
 
@@ -161,8 +162,10 @@ def moving(
     x, y = (np.arange(n) / n for n in size)
     most = min(width / size[0], height / size[1])
     for i in range(frames):
+        # Whole periods of sine and cosine: the last part joins the first.
         turn = 2 * math.pi * i / frames
         zoom = most * (0.8 - 0.2 * math.cos(turn))
+
         w = size[0] * zoom
         h = size[1] * zoom
         left = (width - w) * (0.5 + 0.5 * math.sin(turn))
@@ -193,6 +196,8 @@ def _capture(cv2: Any, text: str) -> Any:
     if not capture.isOpened():
         capture.release()
         return None
+
+    # Buffered frames would be old when they are read.
     capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)
     return capture
 
@@ -218,6 +223,8 @@ def _first_camera() -> str:
     """
     if importlib.util.find_spec(LIBRARY) is not None:
         try:
+            # A Raspberry Pi's /dev/video0 may be its sensor's raw data, which V4L2
+            # cannot turn into a picture.
             Camera(CAMERA).close()
         except EdgecError:
             return PI_CAMERA
@@ -238,6 +245,7 @@ def _camera_of(text: str) -> Callable[[], Union[Camera, PiCamera]]:
     path, _, query = text.partition("?")
     asked = dict(parse_qsl(query, keep_blank_values=True))
     kinds = sorted({*FORMATS.values()})
+    # Checked once and early: the camera is opened again whenever it was unplugged.
     for name, value in asked.items():
         pattern = {
             "format": "|".join(kinds),
@@ -257,6 +265,7 @@ def _camera_of(text: str) -> Callable[[], Union[Camera, PiCamera]]:
                 "fps a number"
             )
             raise InputError(f'"{value}" is no {name} of a camera', "--source", hint)
+
     width, _, height = asked.get("size", "").partition("x")
     size = (int(width), int(height)) if width else None
     rate = float(asked["fps"]) if "fps" in asked else None

@@ -62,6 +62,7 @@ def streamed(
 
 
 def _made() -> Iterator[CameraFrame]:
+    # Generated before the stream, since the figures would otherwise include that time.
     noise = np.random.default_rng(0).integers(
         0, 256, (_DIFFERENT, SIZE[1], SIZE[0], 3), np.uint8
     )

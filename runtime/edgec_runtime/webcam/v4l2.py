@@ -157,6 +157,7 @@ class _Buffer(ctypes.Structure):
 
 
 def _code(direction: int, number: int, kind: Any) -> int:
+    # _IOC of <asm-generic/ioctl.h>: direction, size of the argument, type, number.
     return direction << 30 | ctypes.sizeof(kind) << 16 | ord("V") << 8 | number
 
 
@@ -184,6 +185,7 @@ class _Device:
         self.kind = kind
         self.buffers: List[mmap.mmap] = []
         try:
+            # Not blocking: all waiting is done by select(), which has a limit of time.
             self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as e:
             if e.errno in (errno.ENOENT, errno.ENODEV):
@@ -192,6 +194,7 @@ class _Device:
                 hint = "sudo usermod -aG video $USER"
             raise DeviceError(f"cannot open {path}: {e.strerror}", hint=hint) from e
         try:
+            # A node's own capabilities, where the driver tells them apart from the device's.
             found = self.ask(_QUERYCAP, _Capability())
             if found.capabilities & _CAP_DEVICE:
                 self.can = found.device
@@ -199,6 +202,7 @@ class _Device:
                 self.can = found.capabilities
             self.name = found.card.decode(errors="replace")
         except OSError:
+            # A node that does not answer is no video device.
             self.can = 0
             self.name = ""
         if not self.can & wanted:
@@ -225,6 +229,7 @@ class _Device:
                 )
                 found.append(int(one.format).to_bytes(4, "little"))
         except OSError:
+            # Its error marks the end of the list.
             return found
 
     def set_format(self, fourcc: bytes, size: Tuple[int, int]) -> Any:
@@ -234,6 +239,7 @@ class _Device:
         """
         wanted = _Format(type=self.kind)
         pixels = wanted.of.pixels
+        # V4L2_FIELD_NONE: whole frames, not the half frames of interlaced video.
         pixels.width, pixels.height, pixels.field = *size, _NONE
         pixels.format = int.from_bytes(fourcc, "little")
         return self.ask(_S_FMT, wanted).of.pixels
@@ -299,6 +305,8 @@ class Camera:
             wanted = self._wanted_formats(path, format)
             self._choose(wanted, size or SIZE, rate or RATE)
             self._device.map_buffers()
+            # The driver drops frames for which it has no buffer, so it gets all of
+            # them.
             for i in range(len(self._device.buffers)):
                 self._device.ask(_QBUF, self._device.buffer(i))
             self._device.start()
@@ -335,6 +343,8 @@ class Camera:
         JPEG only if a library here can decode it.
         """
         jpegs = [f for f in wanted if FORMATS[f] == "jpeg"]
+
+        # Uncompressed frames cost no time to decode, but USB 2 carries few of them.
         plain = [f for f in wanted if f not in jpegs]
         self._set((plain or jpegs)[0], size, rate)
         if plain and jpegs and self.rate < min(ENOUGH, rate) and _decodes():
@@ -368,6 +378,8 @@ class Camera:
                 self._damaged = 0
                 return frame
             except InputError:
+                # USB cameras send a broken JPEG now and then; many in a row mean that
+                # no frame will be readable.
                 self._damaged += 1
                 if self._damaged == _DAMAGED or not _decodes():
                     raise
@@ -378,15 +390,19 @@ class Camera:
             left = until - time.monotonic()
             if left <= 0:
                 raise TimeoutError(errno.ETIMEDOUT, f"no frame in {SILENT_S:g} s")
+
             select.select([self._device.fd], [], [], left)
             try:
                 buffer = self._device.ask(_DQBUF, self._device.buffer())
             except BlockingIOError:
                 continue
+
+            # A copy, since the driver fills the buffer again.
             data = np.frombuffer(self._device.buffers[buffer.index], np.uint8)[
                 : buffer.used
             ].copy()
             self._device.ask(_QBUF, self._device.buffer(buffer.index))
+            # A frame whose packets were lost is shorter; a JPEG's length is not known.
             whole = self.format == "jpeg" or data.size >= self._bytes()
             if whole and not buffer.flags & _ERROR_FLAG:
                 return data
@@ -402,6 +418,7 @@ class Camera:
         rows = data[: self._bytes()].reshape(-1, stride)
         if self.format == "nv12":
             return CameraFrame("nv12", (rows[:height, :width], rows[height:, :width]))
+
         channels = {"yuyv": 2, "gray": 1}.get(self.format, 3)
         pixels = rows[:, : width * channels]
         return CameraFrame(
@@ -461,6 +478,7 @@ class VideoOutput:
             ) from e
 
     def _begin(self, width: int, height: int) -> None:
+        # YUYV stores pixels in pairs, so the width must be even.
         self._pixels = self._device.set_format(b"YUYV", (width - width % 2, height))
         if int(self._pixels.format).to_bytes(4, "little") != b"YUYV":
             raise DeviceError(
@@ -511,6 +529,7 @@ class VideoOutput:
         buffer.used = data.size
         buffer.field = self._pixels.field
         self._device.ask(_QBUF, buffer)
+        # V4L2 outputs start with a frame in their queue.
         if not self._queued:
             self._device.start()
         self._queued[index] = True
@@ -537,8 +556,10 @@ def yuyv(picture: Array) -> Array:
     """
     r, g, b = (picture[..., i].astype(np.int32) for i in range(3))
     out = np.empty((*picture.shape[:2], 2), np.uint8)
+    # Coefficients times 256; 4224 is 16 * 256 and half a unit for rounding.
     out[..., 0] = (66 * r + 129 * g + 25 * b + 4224) >> 8
     r, g, b = (c[:, ::2] + c[:, 1::2] for c in (r, g, b))
+    # The sum of two pixels, hence times 512; 65792 is 128 * 512 and half a unit.
     out[:, ::2, 1] = (-38 * r - 74 * g + 112 * b + 65792) >> 9
     out[:, 1::2, 1] = (112 * r - 94 * g - 18 * b + 65792) >> 9
     return out

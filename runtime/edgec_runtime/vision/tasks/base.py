@@ -94,6 +94,7 @@ class View:
         """
         left, top, box_width, box_height = self.place.box
         x, y, w, h = self.place.target
+
         per_x = width / self.image[0]
         per_y = height / self.image[1]
 
@@ -225,6 +226,7 @@ def reals(array: Array, info: TensorInfo) -> Array:
     if q.axis is not None:
         shape = [1] * array.ndim
         shape[q.axis] = -1
+
     scale = np.array(q.scale, np.float32).reshape(shape)
     zero_point = np.array(q.zero_point).reshape(shape)
 
@@ -269,6 +271,7 @@ def output_for(
         InputError: there is no such output, or there are several
     """
     name = output_name(name, outputs)
+
     texts = [f'"{n}" {list(o.shape)}' for n, o in outputs.items()]
     there = "its outputs are " + ", ".join(texts)
     if name is None:

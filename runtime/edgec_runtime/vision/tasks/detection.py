@@ -50,6 +50,7 @@ class Detection(DetectionParameters):
             count=output_name(self.count, outputs),
             masks=output_name(self.masks, outputs),
         )
+
         task = task._bind_outputs(outputs)
         task._check_anchor_parameters(outputs, image)
         return task._bind_columns(outputs)
@@ -89,6 +90,7 @@ class Detection(DetectionParameters):
         """
         rows, columns = self.table(outputs[boxes].shape)
         objectness_columns = (self.objectness or 0) + 1
+
         least = max(self.score_column + self.least_classes, objectness_columns)
 
         def has_scores(shape: Tuple[int, ...]) -> bool:
@@ -326,12 +328,14 @@ def _check_anchors(anchors: Array, rows: int) -> None:
 
 def _turned(corners: Array, angles: Array) -> Array:
     """Return corners [N, 4, 2] after each box is turned about its centre."""
+
     middle = corners.mean(axis=1, keepdims=True)
     cosine = np.cos(angles)
     sine = np.sin(angles)
 
     # Rows of coordinates are multiplied from the left: the transposed matrix.
     first_row = np.stack([cosine, sine], -1)
+
     second_row = np.stack([-sine, cosine], -1)
     turn = np.stack([first_row, second_row], 1)
     return np.asarray(middle + (corners - middle) @ turn, np.float32)
@@ -362,6 +366,7 @@ def _mask(factors: Array, planes: Array, corners: Array, view: View) -> Mask:
     """
     grid = _grid(planes.shape, len(factors))
     assert grid is not None
+
     size = np.array(grid)
     per_pixel = np.array(grid * 2) / np.array(view.image * 2)
     elements = corners * per_pixel

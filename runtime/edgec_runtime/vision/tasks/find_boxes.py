@@ -50,6 +50,7 @@ def find_boxes(
         image: width and height of the input
     """
     box_rows = table_rows(task, boxes)
+
     best = _by_score(_candidates(task, table_rows(task, scores)))
 
     own_anchors = anchors[best.row] if len(anchors) else anchors
@@ -232,4 +233,5 @@ def _weighted_mean(rows: Array) -> Array:
     weights = rows[:, 4:5]
 
     mean = (rows * weights).sum(axis=0) / weights.sum()
+
     return np.concatenate([mean[:4], rows[0][4:ROW_COLUMNS], mean[ROW_COLUMNS:]])

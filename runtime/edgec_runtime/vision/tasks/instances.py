@@ -216,7 +216,9 @@ def _run_lengths(
         frame: width and height of the frame
     """
     left, top, part = inside
+
     height, width = part.shape
+
     whole = np.zeros((frame[1], frame[0]), bool)
     whole[top : top + height, left : left + width] = part
 
@@ -224,6 +226,7 @@ def _run_lengths(
 
     changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     ends = np.concatenate([[0], changes, [flat.size]])
+
     counts = np.diff(ends).tolist()
 
     # The first run is outside by definition, perhaps of length 0.

@@ -132,8 +132,10 @@ class Landmarks:
         score = output_name(self.score, outputs)
         if score is not None:
             output_for(score, "score", outputs, _is_number)
+
         others = {n: o for n, o in outputs.items() if n != score}
         output = output_for(self.output, "points", others, is_table)
+
         return replace(self, score=score, output=output)
 
     def files(self) -> Tuple[str, ...]:
@@ -153,6 +155,7 @@ class Landmarks:
             score = 1.0
             if self.score is not None:
                 number = outputs[self.score].reshape(-1)
+
                 score = float(activated(number, self.activation)[0])
 
             # Points of a result that is not there are not shown, however sure they are.
@@ -241,6 +244,7 @@ def _peaks(maps: Array, image: Size) -> _ReadPoints:
     peak = flat.argmax(axis=0)
     y = peak // width
     x = peak % width
+
     numbers = np.arange(count)
 
     # Beside a border the peak itself stands for the neighbour that is missing.
@@ -314,6 +318,7 @@ class Points:
             return [f"{self.score:7.1%}  {int(self.shown.sum())} points, {where}"]
 
         rows: List[str] = []
+
         for i in np.flatnonzero(self.shown):
             x, y = self.points[i]
             name = self.names[i]

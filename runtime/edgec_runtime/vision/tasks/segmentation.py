@@ -191,6 +191,7 @@ class Segments:
         height, width = self.probability.shape
 
         box = self.view.within(width, height)
+
         return sample(self.probability, box, self.view.frame)
 
     def within(self) -> Array:
