@@ -29,7 +29,6 @@ def included(texts: Iterable[str], csrc: Path) -> dict[str, str]:
                 headers[path] = header
                 pending.append((path.parent, header))
 
-    # The resolved path is the key above, as one header has several relative names.
     by_name = {}
     for path in sorted(headers):
         by_name[path.relative_to(root).as_posix()] = headers[path]

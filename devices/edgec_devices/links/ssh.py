@@ -162,7 +162,6 @@ class SshStream(PipeStream):
             "-L",
             f"127.0.0.1:{port}:{page_socket(name)}",
             "-o",
-            # Otherwise the webcam would run without a page, silently.
             "ExitOnForwardFailure=yes",
         ]
         self._words["port"] = str(port)
