@@ -24,23 +24,31 @@ def without(
     product. A value keeps its first channel if it would have none.
     """
     graph = channels.graph
-    values = [
-        v
-        for v in graph.values()
-        if v.const is None and v.type.dtype == "float32" and v.type.rank
-    ]
+    values = [v for v in graph.values() if _has_channels(v)]
+    # Groups that a value needs are spared before any channel goes.
     for v in values:
         groups = channels.groups(v)
         if groups.size and {*groups.tolist()} <= dead:
             dead.discard(int(groups[0]))
-    kept = {v: ~np.isin(channels.groups(v), [*dead]) for v in values}
-    if all(k.all() for k in kept.values()):
+
+    kept: dict[Value, Array] = {}
+    for v in values:
+        kept[v] = ~np.isin(channels.groups(v), [*dead])
+    reduced = {v for v in values if not kept[v].all()}
+    if not reduced:
         return False
+
     consumers = {*channels.consumers}
     for op in graph.ops:
-        if any(v in kept and not kept[v].all() for v in (*op.inputs, *op.outputs)):
-            _edit(graph, op, kept, constants if op in consumers else None)
+        if reduced.isdisjoint((*op.inputs, *op.outputs)):
+            continue
+        _edit(graph, op, kept, constants if op in consumers else None)
     return True
+
+
+def _has_channels(v: Value) -> bool:
+    """Return whether a value is computed, and its channels are real numbers."""
+    return v.const is None and v.type.dtype == "float32" and v.type.rank > 0
 
 
 def _edit(

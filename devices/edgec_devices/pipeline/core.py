@@ -76,15 +76,20 @@ class PipelineCore:
                 hint=f"use {', '.join(known)}",
             )
         facts = core_facts(name)["pipeline"]
+
+        # The pipes are numbered in the order in which the groups name them.
         pipes: dict[str, list[str]] = facts.pop("pipes")
-        numbers = {
-            p: i
-            for i, p in enumerate(
-                dict.fromkeys(p for names in pipes.values() for p in names)
-            )
-        }
-        groups = {g: tuple(numbers[p] for p in names) for g, names in pipes.items()}
-        times = {kind: _time(text, groups) for kind, text in facts.pop("times").items()}
+        numbers: dict[str, int] = {}
+        groups: dict[str, tuple[int, ...]] = {}
+        for group, names in pipes.items():
+            for pipe in names:
+                numbers.setdefault(pipe, len(numbers))
+            groups[group] = tuple(numbers[pipe] for pipe in names)
+
+        texts: dict[str, str] = facts.pop("times")
+        times: dict[str, Time] = {}
+        for kind, text in texts.items():
+            times[kind] = _time(text, groups)
         return PipelineCore(name=name, n_pipes=len(numbers), times=times, **facts)
 
     def time(self, kind: str) -> Time | None:
@@ -100,16 +105,29 @@ class PipelineCore:
 
 
 def _time(text: str, groups: dict[str, tuple[int, ...]]) -> Time:
+    """Return the time of a kind, from its text in the core's file.
+
+    text: the latency, then the pipes and the other facts.
+    groups: the numbers of the pipes of each group.
+    """
     latency, *words = text.split()
     facts: dict[str, int | bool] = {}
-    uses = []
+    uses: list[tuple[tuple[int, ...], int]] = []
+    micro_ops = 0
     for word in words:
-        if word[0] in "+@":
-            facts["late" if word[0] == "+" else "operands"] = int(word[1:])
-        elif word in ("first", "alone"):
+        # Every word that is no delay stands for a µop.
+        if word[0] == "+":
+            facts["late"] = int(word[1:])
+            continue
+        if word[0] == "@":
+            facts["operands"] = int(word[1:])
+            continue
+
+        micro_ops += 1
+        if word in ("first", "alone"):
             facts[word] = True
         elif word != "-":
             group, _, cycles = word.partition("*")
-            uses.append((groups[group], int(cycles or 1)))
-    micro_ops = max(1, sum(word[0] not in "+@" for word in words))
-    return Time(int(latency), micro_ops, tuple(uses), **facts)  # type: ignore[arg-type]
+            length = int(cycles or 1)
+            uses.append((groups[group], length))
+    return Time(int(latency), max(1, micro_ops), tuple(uses), **facts)  # type: ignore[arg-type]

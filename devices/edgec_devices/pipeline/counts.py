@@ -69,9 +69,13 @@ class Counts:
     def instructions(self, place: Place, inference: int = -1) -> int:
         """Instructions that ran in a place, not those of parts; 0 where nothing did."""
         bucket = self.inferences[inference].get(place)
-        if bucket:
-            return sum(n * self.blocks[b].instructions for b, n in bucket.ran.items())
-        return 0
+        if bucket is None:
+            return 0
+
+        total = 0
+        for block, times in bucket.ran.items():
+            total += times * self.blocks[block].instructions
+        return total
 
 
 def plugin_option(plugin: Path, out: Path, caches: tuple[Cache, ...] = ()) -> str:
@@ -79,53 +83,102 @@ def plugin_option(plugin: Path, out: Path, caches: tuple[Cache, ...] = ()) -> st
 
     Without caches neither misses nor mispredicted branches are counted.
     """
-    if caches:
-        simulated = ",caches=" + "+".join(f"{c.kib}:{c.ways}" for c in caches)
-    else:
-        simulated = ""
-    return f"{plugin},out={out}{simulated}"
+    option = f"{plugin},out={out}"
+    if not caches:
+        return option
+
+    sizes = [f"{c.kib}:{c.ways}" for c in caches]
+    return f"{option},caches=" + "+".join(sizes)
 
 
 def _parse(text: str) -> Counts:
-    target = ""
-    inferences: list[dict[Place, Bucket]] = []
-    parts: list[dict[Place, list[Bucket]]] = []
-    blocks: dict[int, Block] = {}
-    ran: dict[int, int] = {}
+    """Return the counts of a file's text.
+
+    Raises ValueError, KeyError or IndexError for a text that the plugin does not write.
+    """
+    reader = _Reader()
     for line in text.splitlines():
+        reader.read_line(line)
+    return reader.counts()
+
+
+class _Reader:
+    """Collects the lines of the plugin.
+
+    The lines of a bucket's or part's blocks follow it.
+    """
+
+    def __init__(self) -> None:
+        self._target = ""
+        self._inferences: list[dict[Place, Bucket]] = []
+        self._parts: list[dict[Place, list[Bucket]]] = []
+        self._blocks: dict[int, Block] = {}
+        self._ran: dict[int, int] = {}
+
+    def read_line(self, line: str) -> None:
+        """Take in one line."""
         kind, *words = line.split()
         if kind == "ran":
-            ran[int(words[0])] = int(words[1])
-        elif kind == "bucket":
-            ran = {}
-            segment, op, *numbers = map(int, words)
-            inferences[-1][segment, op] = _bucket(ran, numbers)
-        elif kind == "part":
-            ran = {}
-            segment, op, _, *numbers = map(int, words)
-            parts[-1].setdefault((segment, op), []).append(_bucket(ran, numbers))
+            block = int(words[0])
+            self._ran[block] = int(words[1])
+        elif kind in ("bucket", "part"):
+            self._begin_bucket(kind, [int(word) for word in words])
         elif kind == "inference":
-            inferences.append({})
-            parts.append({})
+            self._inferences.append({})
+            self._parts.append({})
         elif kind == "block":
-            blocks[int(words[0])] = Block(int(words[1]), bytes.fromhex(words[2]))
+            code = bytes.fromhex(words[2])
+            self._blocks[int(words[0])] = Block(int(words[1]), code)
         elif kind == "target":
-            target = words[0]
+            self._target = words[0]
         else:
             raise ValueError(f"unexpected line {line[:60]!r}")
-    if not inferences:
-        raise ValueError("no inference was marked")
-    every = [
-        *(b for i in inferences for b in i.values()),
-        *(b for i in parts for each in i.values() for b in each),
-    ]
-    if missing := {b for bucket in every for b in bucket.ran} - set(blocks):
-        raise ValueError(f"{len(missing)} blocks lack their code")
-    return Counts(target, tuple(inferences), blocks, tuple(parts))
+
+    def _begin_bucket(self, kind: str, words: list[int]) -> None:
+        """Begin a bucket, or that of a part, to which the next blocks belong."""
+        self._ran = {}
+        if kind == "bucket":
+            segment, op, *numbers = words
+            bucket = _bucket(self._ran, numbers)
+            self._inferences[-1][segment, op] = bucket
+            return
+
+        # The lines of an op's parts come in their order.
+        segment, op, _, *numbers = words
+        parts = self._parts[-1].setdefault((segment, op), [])
+        parts.append(_bucket(self._ran, numbers))
+
+    def counts(self) -> Counts:
+        """Return the counts, if they are complete."""
+        if not self._inferences:
+            raise ValueError("no inference was marked")
+
+        ran: set[int] = set()
+        for inference in self._inferences:
+            for bucket in inference.values():
+                ran.update(bucket.ran)
+        for places in self._parts:
+            for parts in places.values():
+                for bucket in parts:
+                    ran.update(bucket.ran)
+
+        # A text that ends early may lack the code of blocks.
+        missing = ran - set(self._blocks)
+        if missing:
+            raise ValueError(f"{len(missing)} blocks lack their code")
+
+        inferences = tuple(self._inferences)
+        return Counts(self._target, inferences, self._blocks, tuple(self._parts))
 
 
 def _bucket(ran: dict[int, int], numbers: Sequence[int]) -> Bucket:
-    """ran: is filled later."""
-    return Bucket(
-        ran, numbers[0], tuple(zip(numbers[1::2], numbers[2::2], strict=True))
-    )
+    """Return the bucket of the numbers of a line.
+
+    ran: is filled later.
+    numbers: the mispredicted branches, then two for each cache.
+    """
+    mispredicted = numbers[0]
+    foreseen = numbers[1::2]
+    other = numbers[2::2]
+    misses = zip(foreseen, other, strict=True)
+    return Bucket(ran, mispredicted, tuple(misses))

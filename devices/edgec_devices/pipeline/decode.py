@@ -12,7 +12,7 @@ from functools import cache
 
 from edgec_devices.pipeline.decode_memory import memory
 from edgec_devices.pipeline.decode_vector import scalar_float, vector_op
-from edgec_devices.pipeline.insn import FLAGS, UNKNOWN, Insn, field, general
+from edgec_devices.pipeline.insn import FLAGS, UNKNOWN, Insn, bit, field, general
 
 _FLAGS = (FLAGS,)
 _SMALL_SHIFT = 4
@@ -45,10 +45,12 @@ def decode(word: int) -> Insn:
 
 def block(code: bytes) -> list[Insn]:
     """The instructions of a block's machine code."""
-    return [
-        decode(int.from_bytes(code[i : i + 4], "little"))
-        for i in range(0, len(code), 4)
-    ]
+    insns: list[Insn] = []
+    for first in range(0, len(code), 4):
+        encoded = code[first : first + 4]
+        word = int.from_bytes(encoded, "little")
+        insns.append(decode(word))
+    return insns
 
 
 def _with_sp(number: int) -> tuple[int, ...]:
@@ -56,100 +58,145 @@ def _with_sp(number: int) -> tuple[int, ...]:
 
 
 def _immediate(word: int) -> Insn:
+    """Return an operation on a general register and a constant."""
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     op = field(word, 23, 3)
-    if op <= 1:  # adr, adrp
-        return Insn("alu", (), general(rd))
-    if op == 2:  # add, sub
-        flags = bool(word & 1 << 29)
-        return Insn(
-            "alu", _with_sp(rn), general(rd) + _FLAGS if flags else _with_sp(rd)
-        )
     opc = field(word, 29, 2)
-    if op == 4:  # and, orr, eor, ands
-        return Insn(
-            "alu", general(rn), general(rd) + _FLAGS if opc == 3 else _with_sp(rd)
-        )
-    if op == 5:  # movn, movz, movk
-        return Insn("alu", general(rd) if opc == 3 else (), general(rd))
-    if op == 6:  # sbfm, bfm, ubfm: also lsl, lsr, asr, sxtb ...
-        if opc == 1:
-            return Insn("bit_insert", general(rn, rd), general(rd))
+
+    # adr, adrp
+    if op <= 1:
+        return Insn("alu", (), general(rd))
+    # add, sub
+    if op == 2:
+        writes = _with_sp(rd)
+        if bit(word, 29):
+            writes = general(rd) + _FLAGS
+        return Insn("alu", _with_sp(rn), writes)
+    # and, orr, eor, ands
+    if op == 4:
+        writes = _with_sp(rd)
+        if opc == 3:
+            writes = general(rd) + _FLAGS
+        return Insn("alu", general(rn), writes)
+
+    # movn, movz, and movk, which keeps the other bits
+    if op == 5:
+        reads = general(rd) if opc == 3 else ()
+        return Insn("alu", reads, general(rd))
+    # sbfm, bfm, ubfm: also lsl, lsr, asr, sxtb ...
+    if op == 6 and opc == 1:
+        return Insn("bit_insert", general(rn, rd), general(rd))
+    if op == 6:
         return Insn("shift", general(rn), general(rd))
-    if op == 7:  # extr; ror when both sources are one register
+    # extr; ror when both sources are one register
+    if op == 7:
         rm = field(word, 16, 5)
-        return Insn("shift" if rm == rn else "extract", general(rn, rm), general(rd))
+        kind = "shift" if rm == rn else "extract"
+        return Insn(kind, general(rn, rm), general(rd))
     return Insn(UNKNOWN)
 
 
 def _branch(word: int) -> Insn:
-    if field(word, 26, 5) == 0b00101:  # b, bl
-        return Insn("call", (), (30,)) if word >> 31 else Insn("branch")
-    if field(word, 25, 6) in (0b011010, 0b011011):  # cbz, cbnz, tbz, tbnz
-        return Insn("branch", general(field(word, 0, 5)))
-    if word >> 24 == 0x54:  # b.cond
+    """Return a branch, or an instruction of the system."""
+    # b, bl
+    if field(word, 26, 5) == 0b00101:
+        link = bit(word, 31)
+        return Insn("call", (), (30,)) if link else Insn("branch")
+    # cbz, cbnz, tbz, tbnz
+    if field(word, 25, 6) in (0b011010, 0b011011):
+        tested = field(word, 0, 5)
+        return Insn("branch", general(tested))
+    # b.cond
+    if word >> 24 == 0x54:
         return Insn("branch", _FLAGS)
-    if word >> 25 == 0b1101011:  # br, blr, ret
+    # br, blr, ret
+    if word >> 25 == 0b1101011:
         target = general(field(word, 5, 5))
-        if field(word, 21, 4) == 1:
-            return Insn("call", target, (30,))
-        return Insn("branch", target)
-    if word & 0xFFFFF01F == 0xD503201F:  # nop and the other hints
+        link = field(word, 21, 4) == 1
+        return Insn("call", target, (30,)) if link else Insn("branch", target)
+
+    # nop and the other hints
+    if word & 0xFFFFF01F == 0xD503201F:
         return Insn("nop")
-    if word >> 20 == 0xD53:  # mrs
-        return Insn("system", (), general(field(word, 0, 5)))
-    if word >> 24 in (0xD4, 0xD5):  # svc, msr, barriers
+    # mrs
+    if word >> 20 == 0xD53:
+        rd = field(word, 0, 5)
+        return Insn("system", (), general(rd))
+    # svc, msr, barriers
+    if word >> 24 in (0xD4, 0xD5):
         return Insn("system")
     return Insn(UNKNOWN)
 
 
 def _registers(word: int) -> Insn:
-    if not word & 1 << 28:
+    """Return an operation on general registers."""
+    if not bit(word, 28):
         return _logic_or_sum(word)
-    rd = field(word, 0, 5)
-    rn = field(word, 5, 5)
-    rm = field(word, 16, 5)
     op = field(word, 21, 4)
     if op >= 8:
         return _multiply(word)
-    if op == 0:  # adc, sbc and with flags
-        return Insn(
-            "alu",
-            general(rn, rm) + _FLAGS,
-            general(rd) + (_FLAGS if word & 1 << 29 else ()),
-        )
-    if op == 2:  # ccmp, ccmn; bit 11: with a number instead of rm
-        return Insn(
-            "alu", general(rn, *(() if word & 1 << 11 else (rm,))) + _FLAGS, _FLAGS
-        )
-    if op == 4:  # csel, csinc, csinv, csneg
+
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    rm = field(word, 16, 5)
+    # adc, sbc and with flags
+    if op == 0:
+        writes = general(rd)
+        if bit(word, 29):
+            writes += _FLAGS
+        return Insn("alu", general(rn, rm) + _FLAGS, writes)
+    # ccmp, ccmn; bit 11: with a number instead of rm
+    if op == 2:
+        reads = general(rn, rm)
+        if bit(word, 11):
+            reads = general(rn)
+        return Insn("alu", reads + _FLAGS, _FLAGS)
+    # csel, csinc, csinv, csneg
+    if op == 4:
         return Insn("alu", general(rn, rm) + _FLAGS, general(rd))
-    if op == 6 and word & 1 << 30:  # rbit, rev, clz, cls
+
+    # rbit, rev, clz, cls
+    if op == 6 and bit(word, 30):
         return Insn("alu", general(rn), general(rd))
     if op == 6:
-        code = field(word, 10, 6)
-        wide = "_64" if word >> 31 else ""
-        if code in (2, 3):
-            kind = f"div{wide}"
-        else:
-            kind = "shift_by_register" if 8 <= code <= 11 else UNKNOWN
-        return Insn(kind, general(rn, rm), general(rd))
+        return Insn(_two_sources_kind(word), general(rn, rm), general(rd))
     return Insn(UNKNOWN)
 
 
+def _two_sources_kind(word: int) -> str:
+    """Return the kind of a division, or of a shift by a register."""
+    code = field(word, 10, 6)
+    if code in (2, 3):
+        return "div_64" if bit(word, 31) else "div"
+    if 8 <= code <= 11:
+        return "shift_by_register"
+    return UNKNOWN
+
+
 def _logic_or_sum(word: int) -> Insn:
+    """Return a bitwise operation, or a sum, of two registers."""
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     rm = field(word, 16, 5)
     amount = field(word, 10, 6)
-    summed = bool(word & 1 << 24)
-    flags = bool(word & 1 << 29)
-    if summed and word & 1 << 21:  # add, sub with an extended register
+    summed = bit(word, 24)
+    flags = bit(word, 29)
+
+    # add, sub with an extended register
+    if summed and bit(word, 21):
         target = general(rd) + _FLAGS if flags else _with_sp(rd)
-        return Insn("alu_shifted", _with_sp(rn) + general(rm), target)
+        sources = _with_sp(rn) + general(rm)
+        return Insn("alu_shifted", sources, target)
+
+    # ands, bics
     if not summed:
-        flags = field(word, 29, 2) == 3  # ands, bics
+        flags = field(word, 29, 2) == 3
+    target = general(rd)
+    if flags:
+        target += _FLAGS
+
+    # Cores shift left by a little without a delay.
     left = field(word, 22, 2) == 0
     if amount == 0:
         kind = "alu"
@@ -157,7 +204,7 @@ def _logic_or_sum(word: int) -> Insn:
         kind = "alu_small_shift"
     else:
         kind = "alu_shifted"
-    return Insn(kind, general(rn, rm), general(rd) + (_FLAGS if flags else ()))
+    return Insn(kind, general(rn, rm), target)
 
 
 def _multiply(word: int) -> Insn:

@@ -8,7 +8,7 @@ the elements apart; `load_lane` fills one element, `load_all_lanes` repeats one.
 
 from __future__ import annotations
 
-from edgec_devices.pipeline.insn import UNKNOWN, Insn, field, general, vector
+from edgec_devices.pipeline.insn import UNKNOWN, Insn, bit, field, general, vector
 
 _STRUCTURES = {
     0: (4, 4),
@@ -45,75 +45,125 @@ def memory(word: int) -> Insn:
 
 
 def _sized(word: int, address: tuple[int, ...], base: int | None) -> Insn:
+    """Return a load or store of one register with a size field.
+
+    address: the registers of the address.
+    base: the register that moves on, if one does.
+    """
     size = field(word, 30, 2)
     opc = field(word, 22, 2)
-    is_vector = bool(word & 1 << 26)
-    if is_vector:
-        return _one(word, bool(opc & 1), opc >= 2, address, base)
-    if opc >= 2 and size == 3:
+    load = bool(opc & 1)
+    if bit(word, 26):
+        wide = opc >= 2
+        return _one(word, load, wide, address, base)
+
+    if opc < 2:
+        return _one(word, load, False, address, base)
+    if size == 3:
         return Insn("prefetch", address)
-    if opc >= 2:
-        return Insn("load_signed", address, general(field(word, 0, 5)), (), base)
-    return _one(word, bool(opc), False, address, base)
+    # ldrsb, ldrsh, ldrsw
+    target = general(field(word, 0, 5))
+    return Insn("load_signed", address, target, (), base)
 
 
 def _one(
     word: int, load: bool, wide: bool, address: tuple[int, ...], base: int | None
 ) -> Insn:
+    """Return a load or store of one register.
+
+    wide: whether a vector register has 128 bits.
+    """
     rt = field(word, 0, 5)
-    is_vector = bool(word & 1 << 26)
-    data = vector(rt) if is_vector else general(rt)
-    kind = (
-        ("load" if load else "store")
-        + ("_v" if is_vector else "")
-        + ("_q" if is_vector and wide else "")
-    )
+    kind = "load" if load else "store"
+    data = general(rt)
+    if bit(word, 26):
+        data = vector(rt)
+        kind += "_v_q" if wide else "_v"
+
     if load:
         return Insn(kind, address, data, (), base)
     return Insn(kind, address, (), data, base)
 
 
 def _pair(word: int) -> Insn:
+    """Return a load or store of two registers."""
     rt = field(word, 0, 5)
     rn = field(word, 5, 5)
     rt2 = field(word, 10, 5)
-    opc = field(word, 30, 2)
-    is_vector = bool(word & 1 << 26)
-    load = bool(word & 1 << 22)
-    base = rn if word & 1 << 23 else None
-    if is_vector:
+    wide = field(word, 30, 2) == 2
+    load = bit(word, 22)
+    base = rn if bit(word, 23) else None
+
+    kind = "load_pair" if load else "store_pair"
+    if bit(word, 26):
         data = vector(rt, rt2)
-        suffix = "_v_q" if opc == 2 else "_v"
+        kind += "_v_q" if wide else "_v"
     else:
         data = general(rt, rt2)
-        suffix = "_64" if opc == 2 else ""
-    kind = ("load_pair" if load else "store_pair") + suffix
+        kind += "_64" if wide else ""
+
     if load:
         return Insn(kind, (rn,), data, (), base)
     return Insn(kind, (rn,), (), data, base)
 
 
 def _structures(word: int) -> Insn:
+    """Return a load or store of structures: LD1 to LD4, ST1 to ST4."""
     rt = field(word, 0, 5)
     rn = field(word, 5, 5)
-    load = bool(word & 1 << 22)
-    base = rn if word & 1 << 23 else None
-    verb = "load" if load else "store"
-    suffix = "_q" if word & 1 << 30 else ""
-    if word & 1 << 24:  # one element of each register
-        opcode = field(word, 13, 3)
-        n = 1 + (opcode & 1) * 2 + field(word, 21, 1)
-        kind, merges = (
-            (f"{verb}_all_lanes", False) if opcode >= 6 else (f"{verb}_lane", True)
-        )
-        kind = kind if n == 1 else f"{verb}_{n}x{n}{suffix}"
+    load = bit(word, 22)
+    base = rn if bit(word, 23) else None
+
+    # One element of each register, or whole registers.
+    if bit(word, 24):
+        kind, count = _lane_kind(word)
     else:
-        elements, n = _STRUCTURES.get(field(word, 12, 4), (0, 0))
-        if not n:
-            return Insn(UNKNOWN)
-        kind = f"{verb}_v{suffix}" if n == 1 else f"{verb}_{elements}x{n}{suffix}"
-        merges = False
-    data = vector(*((rt + i) % 32 for i in range(n)))
-    if load:
-        return Insn(kind, (rn, *(data if merges else ())), data, (), base)
-    return Insn(kind, (rn,), (), data, base)
+        kind, count = _registers_kind(word)
+    if count == 0:
+        return Insn(UNKNOWN)
+
+    data = vector(*((rt + i) % 32 for i in range(count)))
+    if not load:
+        return Insn(kind, (rn,), (), data, base)
+    # A load of one element keeps the others of its register.
+    sources: tuple[int, ...] = (rn,)
+    if _merges(word):
+        sources = (rn, *data)
+    return Insn(kind, sources, data, (), base)
+
+
+def _lane_kind(word: int) -> tuple[str, int]:
+    """Return the kind of a structure of one element a register, and the registers."""
+    verb = "load" if bit(word, 22) else "store"
+    opcode = field(word, 13, 3)
+    count = 1 + (opcode & 1) * 2 + field(word, 21, 1)
+    if count > 1:
+        suffix = "_q" if bit(word, 30) else ""
+        return f"{verb}_{count}x{count}{suffix}", count
+    if opcode >= 6:
+        return f"{verb}_all_lanes", count
+    return f"{verb}_lane", count
+
+
+def _registers_kind(word: int) -> tuple[str, int]:
+    """Return the kind of a structure of whole registers, and the registers.
+
+    No registers for an opcode that does not exist.
+    """
+    verb = "load" if bit(word, 22) else "store"
+    suffix = "_q" if bit(word, 30) else ""
+    opcode = field(word, 12, 4)
+    elements, count = _STRUCTURES.get(opcode, (0, 0))
+    if count == 1:
+        return f"{verb}_v{suffix}", count
+    return f"{verb}_{elements}x{count}{suffix}", count
+
+
+def _merges(word: int) -> bool:
+    """Return whether a structure leaves the other elements of its registers.
+
+    The opcodes from 6 on fill all elements.
+    """
+    one_element = bit(word, 24)
+    opcode = field(word, 13, 3)
+    return one_element and opcode < 6

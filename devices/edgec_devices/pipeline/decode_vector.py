@@ -6,7 +6,15 @@ vectors.
 
 from __future__ import annotations
 
-from edgec_devices.pipeline.insn import FLAGS, UNKNOWN, Insn, field, general, vector
+from edgec_devices.pipeline.insn import (
+    FLAGS,
+    UNKNOWN,
+    Insn,
+    bit,
+    field,
+    general,
+    vector,
+)
 
 _THREE_SAME = {
     **dict.fromkeys(
@@ -101,9 +109,20 @@ _TWO_SOURCES = ("fp_mul", "fp_div", "fp_add", "fp_add", *("fp_minmax",) * 4, "fp
 
 
 def _insn(kind: str, q: bool, rd: int, *sources: int, keeps: bool = False) -> Insn:
-    """keeps: part of the destination stays, so it is read as well."""
-    kind = kind + "_q" if q else kind
-    return Insn(kind, vector(*sources, *((rd,) if keeps else ())), vector(rd))
+    """Return the instruction that writes a vector.
+
+    q: whether it is on 128 bits.
+    keeps: part of the destination stays, so it is read as well.
+    """
+    reads = [*sources]
+    if keeps:
+        reads.append(rd)
+    return Insn(_sized_kind(kind, q), vector(*reads), vector(rd))
+
+
+def _sized_kind(kind: str, q: bool) -> str:
+    """Return the kind with `_q` for 128 bits."""
+    return f"{kind}_q" if q else kind
 
 
 def scalar_float(word: int) -> Insn:
@@ -113,108 +132,210 @@ def scalar_float(word: int) -> Insn:
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     rm = field(word, 16, 5)
-    wide = "_64" if field(word, 22, 2) == 1 else ""
-    if word & 1 << 24:  # fmadd and its like
-        return Insn("fp_fma", vector(rn, rm), vector(rd), vector(field(word, 10, 5)))
-    if not word & 1 << 21 or not field(word, 10, 6):
+
+    # fmadd and its like
+    if bit(word, 24):
+        addend = field(word, 10, 5)
+        return Insn("fp_fma", vector(rn, rm), vector(rd), vector(addend))
+
+    # The lowest set bit of the opcode tells the group.
+    if not bit(word, 21) or field(word, 10, 6) == 0:
         return _to_or_from_general(word)
     if field(word, 10, 5) == 0b10000:
-        op = field(word, 15, 6)
-        if op == 3:
-            kind = f"fp_sqrt{wide}"
-        else:
-            kind = "fp_sign" if op < 3 else "fp_resize" if op < 8 else "fp_round"
-        return _insn(kind, False, rd, rn)
-    if field(word, 10, 4) == 0b1000:  # fcmp; bit 3: with zero
-        return Insn(
-            "fp_compare_flags", vector(rn, *(() if word & 1 << 3 else (rm,))), (FLAGS,)
-        )
+        return _scalar_one_source(word)
+    if field(word, 10, 4) == 0b1000:
+        return _scalar_compare(word)
     if field(word, 10, 3) == 0b100:
         return Insn("v_move", (), vector(rd))
+
     last = field(word, 10, 2)
     if last == 1:  # fccmp
         return Insn("fp_compare_flags", (*vector(rn, rm), FLAGS), (FLAGS,))
     if last == 3:
         return Insn("fp_select", (*vector(rn, rm), FLAGS), vector(rd))
+    return _scalar_two_sources(word)
+
+
+def _scalar_one_source(word: int) -> Insn:
+    """Return fmov, fabs, fneg, fsqrt, fcvt or frint on one number."""
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    op = field(word, 15, 6)
+
+    if op < 3:
+        kind = "fp_sign"
+    elif op == 3:
+        kind = "fp_sqrt" + _scalar_width(word)
+    elif op < 8:
+        kind = "fp_resize"
+    else:
+        kind = "fp_round"
+    return _insn(kind, False, rd, rn)
+
+
+def _scalar_compare(word: int) -> Insn:
+    """Return fcmp, which writes the flags."""
+    rn = field(word, 5, 5)
+    rm = field(word, 16, 5)
+
+    sources = vector(rn, rm)
+    with_zero = bit(word, 3)
+    if with_zero:
+        sources = vector(rn)
+    return Insn("fp_compare_flags", sources, (FLAGS,))
+
+
+def _scalar_two_sources(word: int) -> Insn:
+    """Return an addition, a product, a quotient, or the like, of two numbers."""
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    rm = field(word, 16, 5)
     op = field(word, 12, 4)
-    kind = _TWO_SOURCES[op] if op < len(_TWO_SOURCES) else UNKNOWN
-    return _insn(kind + wide if kind == "fp_div" else kind, False, rd, rn, rm)
+
+    kind = UNKNOWN
+    if op < len(_TWO_SOURCES):
+        kind = _TWO_SOURCES[op]
+    # Of these only the time of a division depends on the width.
+    if kind == "fp_div":
+        kind += _scalar_width(word)
+    return _insn(kind, False, rd, rn, rm)
+
+
+def _scalar_width(word: int) -> str:
+    """Return the suffix of the kinds of double precision."""
+    precision = field(word, 22, 2)
+    return "_64" if precision == 1 else ""
 
 
 def _to_or_from_general(word: int) -> Insn:
+    """Return a move or conversion between a vector and a general register."""
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     op = field(word, 16, 3)
-    fixed_point = not word & 1 << 21
-    if op in (6, 7) and not fixed_point:  # fmov
-        if op == 7:
-            return Insn("general_to_v", general(rn), vector(rd))
+    fixed_point = not bit(word, 21)
+
+    # fmov
+    if op == 7 and not fixed_point:
+        return Insn("general_to_v", general(rn), vector(rd))
+    if op == 6 and not fixed_point:
         return Insn("v_to_general", vector(rn), general(rd))
-    if op in (2, 3):  # scvtf, ucvtf
+
+    # scvtf, ucvtf
+    if op in (2, 3):
         return Insn("convert_from_general", general(rn), vector(rd))
     return Insn("convert_to_general", vector(rn), general(rd))
 
 
 def vector_op(word: int) -> Insn:
     """A word of the Advanced SIMD group."""
-    if word >> 31:
+    if bit(word, 31):
         return Insn(UNKNOWN)
-    scalar = bool(word & 1 << 28)
-    q = bool(word & 1 << 30) and not scalar
-    if word & 1 << 24:
-        return _by_element(word, q) if not word & 1 << 10 else _immediate(word, q)
-    if word & 1 << 21:
-        low = field(word, 10, 2)
-        if low & 1:
+    scalar = bit(word, 28)
+    q = bit(word, 30) and not scalar
+
+    # Bits 24, 21 and 15, then the lowest ones of the opcode, tell the table.
+    low = field(word, 10, 2)
+    odd = bool(low & 1)
+    if bit(word, 24):
+        return _immediate(word, q) if odd else _by_element(word, q)
+    if bit(word, 21):
+        if odd:
             return _three_same(word, q)
-        return _three_different(word, q) if low == 0 else _one_source(word, q)
-    if word & 1 << 15:
+        if low == 0:
+            return _three_different(word, q)
+        return _one_source(word, q)
+
+    if bit(word, 15):
         return _dot_or_extra(word, q)
-    if word & 1 << 10:
-        return _three_same_half(word, q) if word & 1 << 22 else _copy(word, q)
-    return _permute(word, q)
+    if not odd:
+        return _permute(word, q)
+    if bit(word, 22):
+        return _three_same_half(word, q)
+    return _copy(word, q)
 
 
 def _by_elements(kind: str, word: int) -> str:
-    return f"{kind}_64" if kind in _SLOWER_IF_DOUBLE and word & 1 << 22 else kind
+    """Return the kind with `_64` where the time depends on the width of elements."""
+    double = bit(word, 22)
+    if double and kind in _SLOWER_IF_DOUBLE:
+        return f"{kind}_64"
+    return kind
 
 
-def _accumulating(kind: str, q: bool, rd: int, rn: int, rm: int) -> Insn:
-    return Insn(kind + "_q" if q else kind, vector(rn, rm), vector(rd), vector(rd))
+def _accumulating(kind: str, q: bool, rd: int, *sources: int) -> Insn:
+    """Return an instruction that adds to its destination.
+
+    The destination is read late: cores forward an accumulator from one to the next.
+    """
+    accumulator = vector(rd)
+    kind = _sized_kind(kind, q)
+    return Insn(kind, vector(*sources), accumulator, accumulator)
 
 
 def _three_same(word: int, q: bool) -> Insn:
+    """Return an operation on two vectors of one shape."""
+    op = field(word, 11, 5)
+    if op >= 0b11000:
+        return _three_same_float(word, q, op)
+
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     rm = field(word, 16, 5)
-    op = field(word, 11, 5)
-    other = bool(word & 1 << 29)
-    second = bool(word & 1 << 23)
-    if op >= 0b11000:
-        kind = _THREE_SAME_FLOAT[op]
-        if op == 0b11111 and other:
-            return _insn(_by_elements("fp_div", word), q, rd, rn, rm)
-        if op == 0b11010 and other and not second:
-            return _insn("fp_add_pair", q, rd, rn, rm)
-        if op == 0b11001:
-            return _accumulating(kind, q, rd, rn, rm)
-        return _insn(kind, q, rd, rn, rm)
     kind = _THREE_SAME.get(op, UNKNOWN)
-    if kind == "v_logic" and not other and field(word, 22, 2) == 2 and rn == rm:
-        return _insn("v_move", q, rd, rn)
+    if kind == "v_logic":
+        return _logic(word, q)
     if kind in _ACCUMULATING:
         return _accumulating(kind, q, rd, rn, rm)
-    select = kind == "v_logic" and other and field(word, 22, 2) != 0  # bsl, bit, bif
-    return _insn("v_select" if select else kind, q, rd, rn, rm, keeps=select)
+    return _insn(kind, q, rd, rn, rm)
+
+
+def _three_same_float(word: int, q: bool, op: int) -> Insn:
+    """Return a floating point operation on two vectors of one shape."""
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    rm = field(word, 16, 5)
+    other = bit(word, 29)
+    second = bit(word, 23)
+
+    if op == 0b11111 and other:
+        kind = _by_elements("fp_div", word)
+        return _insn(kind, q, rd, rn, rm)
+    if op == 0b11010 and other and not second:
+        return _insn("fp_add_pair", q, rd, rn, rm)
+
+    kind = _THREE_SAME_FLOAT[op]
+    if op == 0b11001:
+        return _accumulating(kind, q, rd, rn, rm)
+    return _insn(kind, q, rd, rn, rm)
+
+
+def _logic(word: int, q: bool) -> Insn:
+    """Return a bitwise operation: and, bic, orr, orn, eor, bsl, bit, bif."""
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    rm = field(word, 16, 5)
+    other = bit(word, 29)
+    size = field(word, 22, 2)
+
+    # orr of a register with itself is mov.
+    if not other and size == 2 and rn == rm:
+        return _insn("v_move", q, rd, rn)
+    # bsl, bit, bif
+    if other and size != 0:
+        return _insn("v_select", q, rd, rn, rm, keeps=True)
+    return _insn("v_logic", q, rd, rn, rm)
 
 
 def _three_same_half(word: int, q: bool) -> Insn:
+    """Return a half precision operation on two vectors of one shape."""
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     rm = field(word, 16, 5)
     op = field(word, 11, 3)
+
+    # The opcodes are those of the other precisions without the leading ones.
     kind = _THREE_SAME_FLOAT[0b11000 + op]
-    if op == 0b111 and word & 1 << 29:
+    if op == 0b111 and bit(word, 29):
         kind = "fp_div"
     if op == 0b001:
         return _accumulating(kind, q, rd, rn, rm)
@@ -229,112 +350,174 @@ def _three_different(word: int, upper: bool) -> Insn:
     rn = field(word, 5, 5)
     rm = field(word, 16, 5)
     op = field(word, 12, 4)
+
     kind = _THREE_DIFFERENT.get(op, UNKNOWN)
     if kind in _ACCUMULATING:
         return _accumulating(kind, True, rd, rn, rm)
-    return _insn(kind, kind != UNKNOWN, rd, rn, rm, keeps=kind == "v_narrow" and upper)
+
+    # The lower half of the result stays.
+    keeps = kind == "v_narrow" and upper
+    return _insn(kind, kind != UNKNOWN, rd, rn, rm, keeps=keeps)
 
 
 def _one_source(word: int, q: bool) -> Insn:
+    """Return an operation on one vector."""
+    table = field(word, 17, 5)
+    if table == 0b11000:
+        return _over_lanes(word, q)
+    if table not in (0b10000, 0b11100):
+        return Insn(UNKNOWN)
+
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     op = field(word, 12, 5)
-    table = field(word, 17, 5)
-    if table == 0b11000:  # over the lanes; in the scalar form, of two lanes
-        floating = op in (0b01100, 0b01101, 0b01111)
-        if word & 1 << 28:
-            return _insn("fp_add" if floating else "v_int", False, rd, rn)
-        return _insn("fp_reduce" if floating else "v_reduce", q, rd, rn)
-    if table not in (0b10000, 0b11100):
-        return Insn(UNKNOWN)
-    kind = _ONE_SOURCE.get(op, UNKNOWN)
+    kind = _one_source_kind(word, op)
     if kind == "v_pair_acc":
-        return Insn(kind + "_q" if q else kind, vector(rn), vector(rd), vector(rd))
-    if op == 31 and word & 1 << 29 and word & 1 << 23:
-        kind = "fp_sqrt"
-    if op == 18 and word & 1 << 29:
-        kind = "v_narrow_saturating"
+        return _accumulating(kind, q, rd, rn)
+
+    # The other table is of half precision.
+    if table == 0b10000:
+        kind = _by_elements(kind, word)
+    # One side of these has 128 bits in every form.
     narrowing = op in (18, 20, 22)
     wide = narrowing or op in (19, 23)
-    # the other table is of half precision
-    kind = _by_elements(kind, word) if table == 0b10000 else kind
     return _insn(kind, q or wide, rd, rn, keeps=narrowing and q)
 
 
+def _one_source_kind(word: int, op: int) -> str:
+    """Return the kind of an operation on one vector, without its width."""
+    other = bit(word, 29)
+    second = bit(word, 23)
+    if op == 31 and other and second:
+        return "fp_sqrt"
+    if op == 18 and other:
+        return "v_narrow_saturating"
+    return _ONE_SOURCE.get(op, UNKNOWN)
+
+
+def _over_lanes(word: int, q: bool) -> Insn:
+    """Return a reduction over the lanes of a vector; in the scalar form, of two."""
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    op = field(word, 12, 5)
+    floating = op in (0b01100, 0b01101, 0b01111)
+
+    scalar = bit(word, 28)
+    if scalar:
+        kind = "fp_add" if floating else "v_int"
+        return _insn(kind, False, rd, rn)
+    kind = "fp_reduce" if floating else "v_reduce"
+    return _insn(kind, q, rd, rn)
+
+
 def _dot_or_extra(word: int, q: bool) -> Insn:
+    """Return a dot product of bytes, or a later addition to the instruction set."""
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     rm = field(word, 16, 5)
-    if field(word, 10, 6) in (0b100101, 0b100111):  # sdot, udot, usdot
+    op = field(word, 10, 6)
+
+    # sdot, udot, usdot
+    if op in (0b100101, 0b100111):
         return _accumulating("v_dot", q, rd, rn, rm)
-    if field(word, 10, 6) in (0b100001, 0b100011):  # sqrdmlah, sqrdmlsh
+    # sqrdmlah, sqrdmlsh
+    if op in (0b100001, 0b100011):
         return _accumulating("v_mla", q, rd, rn, rm)
     return Insn(UNKNOWN)
 
 
 def _copy(word: int, q: bool) -> Insn:
+    """Return a move of one element."""
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     op = field(word, 11, 4)
-    if word & 1 << 29:  # ins, from an element
+
+    # ins, from an element
+    if bit(word, 29):
         return _insn("v_insert", True, rd, rn, keeps=True)
     if op == 0:
         return _insn("v_dup", q, rd, rn)
     if op == 1:
-        return Insn(
-            "v_dup_general_q" if q else "v_dup_general", general(rn), vector(rd)
-        )
+        kind = _sized_kind("v_dup_general", q)
+        return Insn(kind, general(rn), vector(rd))
+
+    # ins, from a general register: the other elements stay.
     if op == 3:
-        return Insn("v_insert_general", (*general(rn), *vector(rd)), vector(rd))
+        sources = (*general(rn), *vector(rd))
+        return Insn("v_insert_general", sources, vector(rd))
     if op in (5, 7):
         return Insn("v_element_to_general", vector(rn), general(rd))
     return Insn(UNKNOWN)
 
 
 def _permute(word: int, q: bool) -> Insn:
+    """Return an operation that moves elements within or between vectors."""
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     rm = field(word, 16, 5)
-    if word & 1 << 29:
+    if bit(word, 29):
         return _insn("v_ext", q, rd, rn, rm)
     if field(word, 10, 2) == 2:
         return _insn("v_zip", q, rd, rn, rm)
-    n = 1 + field(word, 13, 2)  # tbl, tbx: so many registers are the table
-    table = ((rn + i) % 32 for i in range(n))
-    return _insn(f"v_table_{n}", q, rd, rm, *table, keeps=bool(word & 1 << 12))
+
+    # tbl, tbx: so many registers are the table
+    count = 1 + field(word, 13, 2)
+    table = [(rn + i) % 32 for i in range(count)]
+    # tbx keeps the elements whose index is outside of the table.
+    extends = bit(word, 12)
+    kind = f"v_table_{count}"
+    return _insn(kind, q, rd, rm, *table, keeps=extends)
 
 
 def _immediate(word: int, q: bool) -> Insn:
+    """Return a shift by a constant, or a constant itself."""
+    if field(word, 19, 4) == 0:
+        return _constant(word, q)
+
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     op = field(word, 11, 5)
-    # movi, mvni, fmov; an odd cmode below 12 keeps the destination
-    if not field(word, 19, 4):
-        mode = field(word, 12, 4)
-        return _insn(
-            "v_logic" if mode < 12 and mode & 1 else "v_move",
-            q,
-            rd,
-            keeps=mode < 12 and bool(mode & 1),
-        )
-    if op in (16, 17, 18, 19):  # to half the width
-        plain = op == 16 and not word & 1 << 29
-        return _insn("v_shift" if plain else "v_shift_round", True, rd, rn, keeps=q)
+    other = bit(word, 29)
+    # to half the width
+    if op in (16, 17, 18, 19):
+        plain = op == 16 and not other
+        kind = "v_shift" if plain else "v_shift_round"
+        return _insn(kind, True, rd, rn, keeps=q)
+
     kind = _SHIFTS.get(op, UNKNOWN)
     if kind == "v_shift_acc":
-        return Insn(kind + "_q" if q else kind, vector(rn), vector(rd), vector(rd))
-    inserts = op == 8 or (op == 10 and bool(word & 1 << 29))  # sri, sli
-    return _insn(kind, q or op == 20, rd, rn, keeps=inserts)
+        return _accumulating(kind, q, rd, rn)
+    # sri, sli
+    inserts = op == 8 or (op == 10 and other)
+    # sshll, ushll: to double the width
+    widens = op == 20
+    return _insn(kind, q or widens, rd, rn, keeps=inserts)
+
+
+def _constant(word: int, q: bool) -> Insn:
+    """Return movi, mvni, fmov, or orr and bic with a constant."""
+    rd = field(word, 0, 5)
+    mode = field(word, 12, 4)
+
+    # An odd cmode below 12 keeps the destination.
+    keeps = mode < 12 and mode % 2 == 1
+    kind = "v_logic" if keeps else "v_move"
+    return _insn(kind, q, rd, keeps=keeps)
 
 
 def _by_element(word: int, q: bool) -> Insn:
+    """Return an operation of a vector with one element of another."""
     rd = field(word, 0, 5)
     rn = field(word, 5, 5)
     op = field(word, 12, 4)
     size = field(word, 22, 2)
     kind = _ELEMENT.get(op, UNKNOWN)
-    halves = (size == 1 and kind != "v_dot") or size == 0
-    rm = field(word, 16, 4 if halves else 5)
+
+    # Of half width, the last bit of Rm belongs to the number of the element.
+    halves = size == 0 or (size == 1 and kind != "v_dot")
+    rm_bits = 4 if halves else 5
+    rm = field(word, 16, rm_bits)
+
     q = q or kind.endswith("_long")
     if kind in _ACCUMULATING:
         return _accumulating(kind, q, rd, rn, rm)

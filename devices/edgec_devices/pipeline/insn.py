@@ -39,6 +39,11 @@ def field(word: int, low: int, width: int) -> int:
     return word >> low & (1 << width) - 1
 
 
+def bit(word: int, number: int) -> bool:
+    """Return whether a bit of the word is 1."""
+    return bool(word >> number & 1)
+
+
 def general(*numbers: int) -> tuple[int, ...]:
     """These general registers, without the zero register."""
     return tuple(n for n in numbers if n != 31)

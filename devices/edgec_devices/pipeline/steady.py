@@ -28,14 +28,25 @@ def cycles(block: Sequence[Insn], core: PipelineCore) -> float:
     """Cycles of one execution of the block in the long run, when the data is in the
     nearest cache.
     """
-    steps = [(core.time(i.kind) or core.unknown, i, _family(i.kind)) for i in block]
-    repetitions = min(MOST, max(FEWEST, 2 * -(-ENOUGH // (2 * max(1, len(block))))))
+    steps: list[Step] = []
+    for insn in block:
+        time = core.time(insn.kind) or core.unknown
+        steps.append((time, insn, _family(insn.kind)))
+
+    # An even number, rounded up, since the second half is measured.
+    doubled_size = 2 * max(1, len(block))
+    repetitions = 2 * -(-ENOUGH // doubled_size)
+    repetitions = min(MOST, max(FEWEST, repetitions))
+
     if core.in_order:
         ends = _in_order(steps, core, repetitions)
     else:
         ends = _out_of_order(steps, core, repetitions)
+
+    # The first half fills the pipes.
     half = repetitions // 2
-    return (ends[-1] - ends[half - 1]) / (repetitions - half)
+    measured_cycles = ends[-1] - ends[half - 1]
+    return measured_cycles / (repetitions - half)
 
 
 def _family(kind: str) -> str:
@@ -56,116 +67,207 @@ class _Pipes:
         self.load = [0] * n
 
     def first_free(self, pipe: int, start: int, length: int) -> int:
+        """Return the first cycle from `start` on with `length` free cycles of a pipe."""
         taken = self.taken[pipe] >> start
-        if length > 1:  # a bit is set where any of the next `length` is
-            span = 1
-            while span < length:
-                step = min(span, length - span)
-                taken |= taken >> step
-                span += step
-        return start + (~taken & (taken + 1)).bit_length() - 1
+
+        # Afterwards a bit is set where any of the next `length` is. Each shift doubles
+        # the span that the bits cover.
+        span = 1
+        while span < length:
+            step = min(span, length - span)
+            taken |= taken >> step
+            span += step
+
+        lowest_zero = ~taken & (taken + 1)
+        return start + lowest_zero.bit_length() - 1
+
+    def all_taken(self, pipes: tuple[int, ...], cycle: int) -> bool:
+        """Return whether no pipe is free in a cycle."""
+        return all(self.taken[pipe] >> cycle & 1 for pipe in pipes)
 
     def take(self, pipes: tuple[int, ...], start: int, length: int) -> int:
-        """Takes the pipe that is free first from `start` on, of several the least used.
+        """Take the pipe that is free first from `start` on, of several the least used.
 
-        Returns the first cycle.
+        Return the first cycle.
         """
-        at, _, best = min(
-            (self.first_free(p, start, length), self.load[p], p) for p in pipes
-        )
-        self.taken[best] |= (1 << length) - 1 << at
+        candidates: list[tuple[int, int, int]] = []
+        for pipe in pipes:
+            first = self.first_free(pipe, start, length)
+            candidates.append((first, self.load[pipe], pipe))
+        first, _, best = min(candidates)
+
+        cycles_taken = (1 << length) - 1
+        self.taken[best] |= cycles_taken << first
         self.load[best] += length
-        return at
+        return first
 
 
 def _out_of_order(
     steps: Sequence[Step], core: PipelineCore, repetitions: int
 ) -> list[int]:
+    """Return the cycle in which each repetition ends on an out-of-order core."""
+    front = _FrontEnd(core)
+    registers = _Registers()
     pipes = _Pipes(core.n_pipes)
-    ready = [0] * REGISTERS
-    late_ready = [0] * REGISTERS
-    family_of = [""] * REGISTERS
-    # (retired in cycle, µops) of what is in the window
-    flying: deque[tuple[int, int]] = deque()
-    in_window = cycle = decoded = dispatched = retired = 0
+    retired = 0
+
     ends = []
     for _ in range(repetitions):
         for time, insn, family in steps:
-            n = time.micro_ops + (insn.base is not None)
-            if decoded == core.width or (dispatched + n > core.dispatch and dispatched):
-                cycle = cycle + 1
-                decoded = 0
-                dispatched = 0
-            while in_window + n > core.window and flying:
-                done, left = flying.popleft()
-                in_window -= left
-                if done > cycle:
-                    cycle = done
-                    decoded = 0
-                    dispatched = 0
-            decoded = decoded + 1
-            dispatched = dispatched + n
-            in_window = in_window + n
-            start = cycle + 1
-            for r in insn.reads:
-                start = max(start, ready[r])
-            # a store's data is waited for by nobody
-            if not insn.kind.startswith("store"):
-                for r in insn.late:
-                    start = max(
-                        start, late_ready[r] if family_of[r] == family else ready[r]
-                    )
-            begun = start
+            micro_ops = time.micro_ops + (insn.base is not None)
+            dispatched = front.dispatch(micro_ops)
+
+            # The result needs all of the pipes.
+            operands_ready = registers.operands_ready(insn, family, dispatched + 1)
+            begun = operands_ready
             for group, length in time.uses:
-                begun = max(begun, pipes.take(group, start, length))
-            for r in insn.writes:
-                ready[r], late_ready[r], family_of[r] = (
-                    begun + time.latency,
-                    begun + time.latency - time.late,
-                    family,
-                )
-            if insn.base is not None:
-                ready[insn.base], family_of[insn.base] = begun + 1, ""
+                begun = max(begun, pipes.take(group, operands_ready, length))
+            registers.write(insn, family, time, begun)
+
+            # Instructions retire in their order.
             retired = max(retired, begun + time.latency)
-            flying.append((retired, n))
-        ends.append(max(retired, cycle))
+            front.flying.append((retired, micro_ops))
+        ends.append(max(retired, front.cycle))
     return ends
 
 
+class _FrontEnd:
+    """The decoder of an out-of-order core, and its window of unfinished instructions.
+
+    Attributes:
+        core: the pipeline model.
+        flying: the cycle of retirement and the µops of each instruction in the window.
+        cycle: the current cycle.
+    """
+
+    def __init__(self, core: PipelineCore) -> None:
+        self.core = core
+        self.flying: deque[tuple[int, int]] = deque()
+        self.cycle = 0
+        self._in_window = 0
+        self._decoded = 0
+        self._dispatched = 0
+
+    def dispatch(self, micro_ops: int) -> int:
+        """Return the cycle in which the next instruction enters the window."""
+        decoder_full = self._decoded == self.core.width
+        too_many = self._dispatched + micro_ops > self.core.dispatch
+        # An instruction of more µops than fit a cycle may still begin one.
+        if decoder_full or (too_many and self._dispatched):
+            self._begin_cycle(self.cycle + 1)
+
+        # A full window waits for its oldest instruction.
+        while self._in_window + micro_ops > self.core.window and self.flying:
+            retired, left = self.flying.popleft()
+            self._in_window -= left
+            if retired > self.cycle:
+                self._begin_cycle(retired)
+
+        self._decoded += 1
+        self._dispatched += micro_ops
+        self._in_window += micro_ops
+        return self.cycle
+
+    def _begin_cycle(self, cycle: int) -> None:
+        """Go on to a later cycle, in which nothing is decoded yet."""
+        self.cycle = cycle
+        self._decoded = 0
+        self._dispatched = 0
+
+
+class _Registers:
+    """The cycles from which the registers of an out-of-order core can be read.
+
+    Attributes:
+        ready: the cycle of each register.
+        late_ready: the same for an accumulator of the same family of instructions.
+        family: the family of the last instruction that wrote each register.
+    """
+
+    def __init__(self) -> None:
+        self.ready = [0] * REGISTERS
+        self.late_ready = [0] * REGISTERS
+        self.family = [""] * REGISTERS
+
+    def operands_ready(self, insn: Insn, family: str, start: int) -> int:
+        """Return the first cycle from `start` on with all operands."""
+        for register in insn.reads:
+            start = max(start, self.ready[register])
+
+        # A store's data is waited for by nobody.
+        if insn.kind.startswith("store"):
+            return start
+        for register in insn.late:
+            ready = self.ready[register]
+            if self.family[register] == family:
+                ready = self.late_ready[register]
+            start = max(start, ready)
+        return start
+
+    def write(self, insn: Insn, family: str, time: Time, begun: int) -> None:
+        """Record the results of an instruction that begins in cycle `begun`."""
+        done = begun + time.latency
+        for register in insn.writes:
+            self.ready[register] = done
+            self.late_ready[register] = done - time.late
+            self.family[register] = family
+
+        # The address moves on by an addition of its own.
+        if insn.base is not None:
+            self.ready[insn.base] = begun + 1
+            self.family[insn.base] = ""
+
+
 def _in_order(steps: Sequence[Step], core: PipelineCore, repetitions: int) -> list[int]:
+    """Return the cycle in which each repetition ends on an in-order core."""
     pipes = _Pipes(core.n_pipes)
     ready = [0] * REGISTERS
-    cycle = started = 0
+    cycle = 0
+    started = 0
     closed = False  # by an instruction that starts alone
+
     ends = []
     for _repetition in range(repetitions):
         for time, insn, _ in steps:
-            start = cycle
-            for r in insn.reads:
-                start = max(start, ready[r] - time.operands)
-            for r in insn.late:
-                start = max(start, ready[r] - time.late)
-            if start == cycle and (
-                closed
-                or started == core.width
-                or (started and (time.first or time.alone))
-            ):
+            start = _operands_ready(insn, time, ready, cycle)
+            full = closed or started == core.width
+            must_be_first = time.first or time.alone
+            if start == cycle and (full or (started and must_be_first)):
                 start += 1
-            while any(
-                all(pipes.taken[p] >> start & 1 for p in group)
-                for group, _ in time.uses
-            ):
-                start += 1
+
+            start = _pipes_free(pipes, time, start)
             for group, length in time.uses:
                 pipes.take(group, start, length)
+
+            # The next ones start no earlier than this one.
             if start > cycle:
                 cycle = start
                 started = 0
-            started = started + 1
+            started += 1
             closed = time.alone
-            for r in insn.writes:
-                ready[r] = start + time.latency
+            for register in insn.writes:
+                ready[register] = start + time.latency
             if insn.base is not None:
                 ready[insn.base] = start + 1
         ends.append(cycle)
     return ends
+
+
+def _operands_ready(insn: Insn, time: Time, ready: Sequence[int], start: int) -> int:
+    """Return the first cycle from `start` on with all operands, on an in-order core.
+
+    ready: the cycle from which each register can be read.
+    """
+    for register in insn.reads:
+        start = max(start, ready[register] - time.operands)
+    # An accumulator is read late in the pipe.
+    for register in insn.late:
+        start = max(start, ready[register] - time.late)
+    return start
+
+
+def _pipes_free(pipes: _Pipes, time: Time, start: int) -> int:
+    """Return the first cycle from `start` on with a free pipe for each use."""
+    while any(pipes.all_taken(group, start) for group, _ in time.uses):
+        start += 1
+    return start

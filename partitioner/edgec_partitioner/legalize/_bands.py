@@ -242,6 +242,9 @@ def _largest(ops: Sequence[Op], rows: Rows) -> float:
     """Return the number of elements of the largest tensor of a stripe.
 
     Infinity if the stripe cannot be computed.
+
+    ops: the chain.
+    rows: the rows of the stripe in the result of the last op.
     """
     needs = _needs(ops, rows)
     if needs is None:

@@ -58,6 +58,9 @@ def bias_quant(input_scale: float, weights: Quant) -> Quant:
     """Return the quantization of a bias: input scale times weight scale.
 
     The product is rounded to float32, as TFLite stores it.
+
+    input_scale: the scale of the input of the op.
+    weights: the quantization of its weights.
     """
     factor = np.float32(input_scale)
     products = [factor * np.float32(scale) for scale in weights.scale]
@@ -113,7 +116,10 @@ def int32_bias(
 def float_constant(
     build: Builder, rng: np.random.Generator, shape: Shape | int, name: str
 ) -> Value:
-    """Add a float32 constant of normally distributed elements."""
+    """Add a float32 constant of normally distributed elements.
+
+    shape: its shape, or the length of a vector.
+    """
     data = rng.normal(size=shape)
     rounded = data.astype(np.float32)
     return build.const(rounded, name)

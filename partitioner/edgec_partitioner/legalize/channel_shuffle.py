@@ -127,6 +127,7 @@ def example(rng: np.random.Generator) -> Graph:
     elif form == 1:
         y = _by_slices(build, x, groups)
     else:
+        # Any order is a selection of channels, even one without groups.
         order = rng.permutation(c)
         indices = build.const(order.astype(np.int32))
         y = build.add(Gather(3), [x, indices])

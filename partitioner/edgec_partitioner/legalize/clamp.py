@@ -121,7 +121,10 @@ def example(rng: np.random.Generator) -> Graph:
 
 
 def _quant(low: float, high: float) -> Quant:
-    """Return the scale of a range, widened so that it holds zero."""
+    """Return the scale of a range, widened so that it holds zero.
+
+    The range becomes -128 to 127.
+    """
     low = min(low, 0.0)
     high = max(high, 0.0)
 

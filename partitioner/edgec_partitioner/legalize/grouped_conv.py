@@ -147,8 +147,10 @@ def _part(r: Rewriter, op: Op, i: int, parts: int, groups: int) -> Value:
 def _dense(w: Value, filters: Array, groups: int, rows: slice | None = None) -> Array:
     """Return weights [O, KH, KW, C] of grouped ones [O, KH, KW, C/groups].
 
-    Weights between groups are zero. rows: the output channels of `w` in `filters`, all
-    if missing.
+    Weights between groups are zero.
+
+    filters: the weights, or a part of their output channels.
+    rows: the output channels of `w` in `filters`, all if missing.
     """
     o, kernel_h, kernel_w, depth = filters.shape
     all_outputs = w.type.shape[0]

@@ -105,6 +105,7 @@ def _convolved_each(
     """Return the products of the rows of `images` with a matrix each.
 
     name: the name of the computed operand.
+    images: one image with a line for each matrix.
     """
     count = len(product.matrices)
     parts: list[Value] = []

@@ -58,7 +58,9 @@ def _window(spec: Mean, x: TensorType) -> tuple[int, int] | None:
     Of windows of one size, it is the squarest. None if there is none.
     """
     n, height, width, c = x.shape
-    windows = list(product(_divisors(height), _divisors(width)))
+    heights = _divisors(height)
+    widths = _divisors(width)
+    windows = list(product(heights, widths))
 
     # Of equal products, the most equal factors have the smallest sum.
     windows.sort(key=lambda window: (prod(window), sum(window)))

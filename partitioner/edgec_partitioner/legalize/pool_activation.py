@@ -62,9 +62,11 @@ def example(rng: np.random.Generator) -> Graph:
     build = Builder("pool_activation")
     size = integer(rng, 2, 6) * 2
     channels = integer(rng, 1, 9)
+    shape = (1, size, size, channels)
+
     scale = scale_between(rng, 0.005, 0.1)
     quant = random_quant(rng, scale)
-    x = int8_input(build, (1, size, size, channels), quant)
+    x = int8_input(build, shape, quant)
 
     act = choice(rng, ["relu", "relu6", "relu_n1_to_1"])
     maximum = flag(rng)

@@ -25,6 +25,7 @@ def rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool:
     if x.type.dtype != "float32":
         return False
 
+    # A square multiplies x by itself.
     factor = x
     if op.kind == "neg":
         minus_one = np.array(-1, np.float32)
@@ -39,7 +40,8 @@ def example(rng: np.random.Generator) -> Graph:
     build = Builder("products")
     dimensions = integer(rng, 1, 4)
     sizes = integers(rng, 1, 9, dimensions)
-    x = build.input("x", TensorType((1, *sizes)))
+    shape = (1, *sizes)
+    x = build.input("x", TensorType(shape))
 
     spec: OpDef = Square()
     if flag(rng):

@@ -51,7 +51,10 @@ def rewrite(r: Rewriter, op: Op, spec: Slice | Gather | Reshape | Transpose) -> 
 
 
 def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
-    """Replace `move` by a convolution that picks every s-th pixel of `root`."""
+    """Replace `move` by a convolution that picks every s-th pixel of `root`.
+
+    index: the number in `root` of each element of the result.
+    """
     pick = Pick.of(index, root.type)
     if pick is None:
         return False
@@ -103,6 +106,7 @@ def _phase(build: Builder, x: Value, start: Pair, step: Pair) -> Value:
     """Return every step-th row and column of an image.
 
     start: the first row and column.
+    step: the distance of rows and of columns.
     """
     _, h, w, _ = x.type.shape
     start_y, start_x = start

@@ -116,6 +116,7 @@ def _softplus(parts: _Parts, x: Value) -> None:
     negative = parts.add(Relu(), negated)
     magnitude = parts.add(Add(), positive, negative)
 
+    # s = tanh(|x| / 2)
     half = parts.times(magnitude, 0.5)
     s = parts.add(Tanh(), half)
     logarithm = parts.polynomial(s, LOG_ONE_PLUS_EXP)

@@ -39,8 +39,10 @@ def rewrite(r: Rewriter, op: Op, spec: ResizeBilinear | ResizeNearest) -> bool:
     if not whole(x) or x.quant != y.quant:
         return False
 
+    # The batch and the channels are as they were.
     _, height, width, _ = y.shape
-    r.update(op, Tile((1, height, width, 1)))
+    multiples = (1, height, width, 1)
+    r.update(op, Tile(multiples))
     return True
 
 
@@ -57,6 +59,7 @@ def example(rng: np.random.Generator) -> Graph:
     mode = choice(rng, ["align_corners", "half_pixel", "asymmetric"])
     height = integer(rng, 3, 9)
     width = integer(rng, 1, 9)
-    rounding = Rounding.of_tflite(flag(rng))
+    from_uint8 = flag(rng)
+    rounding = Rounding.of_tflite(from_uint8)
     spec = ResizeBilinear((height, width), mode, rounding=rounding)
     return one_op(build, spec, x)

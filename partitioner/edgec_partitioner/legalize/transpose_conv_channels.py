@@ -76,6 +76,7 @@ def _part_helps(op: Op, part: slice) -> bool:
 def _part(r: Rewriter, op: Op, i: int, part: slice) -> Value:
     """Return part `i` of the output channels, with its weights and bias.
 
+    op: the transposed convolution of all channels.
     part: the channels.
     """
     x, *weights = op.inputs
@@ -103,8 +104,10 @@ def example(rng: np.random.Generator) -> Graph:
     x = int8_input(build, (1, 128, 128, 1), q)
 
     quant = weight_quant(rng, 0.01, 0.001, 0.02, channels)
-    w = int8_weights(build, rng, (channels, 3, 3, 1), quant)
+    shape = (channels, 3, 3, 1)
+    w = int8_weights(build, rng, shape, quant)
 
+    # SAME padding
     spec = TransposeConv2D((2, 2), (0, 1, 0, 1))
     out_quant = Quant.per_tensor(0.1, 3)
     y = build.add(spec, [x, w], quant=out_quant)

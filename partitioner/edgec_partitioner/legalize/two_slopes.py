@@ -75,8 +75,10 @@ def example(rng: np.random.Generator) -> Graph:
     if rng.random() < 0.3:
         spec = Abs()
     else:
-        slopes = [0.0, 0.01, 0.1, 0.3, rng.uniform(0, 3)]
-        spec = LeakyRelu(float(rng.choice(slopes)))
+        random_slope = rng.uniform(0, 3)
+        slopes = [0.0, 0.01, 0.1, 0.3, random_slope]
+        slope = rng.choice(slopes)
+        spec = LeakyRelu(float(slope))
 
     out_scale = scale
     if rng.random() >= 0.3:

@@ -36,7 +36,10 @@ def rewrite(r: Rewriter, op: Op, spec: Slice | Gather | Reshape | Transpose) -> 
 
 
 def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
-    """Replace `move` by a slice of `root` and a reshape, as far as they are needed."""
+    """Replace `move` by a slice of `root` and a reshape, as far as they are needed.
+
+    index: the number in `root` of each element of the result.
+    """
     cut = _box(root, index)
     if cut is None:
         return False
