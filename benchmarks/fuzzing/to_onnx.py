@@ -591,7 +591,7 @@ def _resize(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
         "coordinate_transformation_mode": s.mode.removeprefix("onnx_")
     }
     if op.kind == "resize_nearest":
-        attrs |= {"mode": "nearest", "nearest_mode": s.rounding}
+        attrs |= {"mode": "nearest", "nearest_mode": s.nearest_mode}
     elif op.kind == "resize_bilinear":
         attrs |= {"mode": "linear"}
     else:

@@ -37,6 +37,7 @@ def compare_with(
 
 def _compare(old: BenchReport, new: BenchReport, max_regress: float) -> Comparison:
     """Compare the latencies; estimates have no noise, and need no statistics."""
+    # By launch, since inferences of one launch are more alike than those of several.
     before = old.latency.rounds
     now = new.latency.rounds
     reports = (old, new)
@@ -59,6 +60,7 @@ def _check_comparable(path: Path, old: BenchReport, new: BenchReport) -> None:
     if old.model != new.model:
         what = f"the earlier run is of the model {old.model}, this one of {new.model}"
         raise InputError(what, at=at, hint="compare runs of one model")
+    # The two differ by the error of the model, which says nothing about a change.
     if old.estimated != new.estimated:
         what = f"the earlier run was {_kind(old)}, this one is {_kind(new)}"
         raise InputError(what, at=at, hint=hint)

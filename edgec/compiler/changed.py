@@ -13,14 +13,19 @@ from edgec.ir import Array
 
 def with_changes(file: ValuesFile, changes: Changes) -> ValuesFile:
     """Return the list with the changes of a recipe."""
-    orders = {n: c.order for n, c in changes.items() if c.order is not None}
-    return replace(
-        file,
-        factors={name: _rounded(c.times) for name, c in changes.items()},
-        moves={name: _rounded(c.plus) for name, c in changes.items()},
-        orders={name: tuple(order.tolist()) for name, order in orders.items()},
-        counts={name: c.count for name, c in changes.items() if c.count is not None},
-    )
+    factors = {}
+    moves = {}
+    orders: dict[str, tuple[int, ...]] = {}
+    counts = {}
+    for name, change in changes.items():
+        factors[name] = _rounded(change.times)
+        moves[name] = _rounded(change.plus)
+        # Only split channels have an order and a count.
+        if change.order is not None:
+            orders[name] = tuple(change.order.tolist())
+        if change.count is not None:
+            counts[name] = change.count
+    return replace(file, factors=factors, moves=moves, orders=orders, counts=counts)
 
 
 def changes_in(file: ValuesFile) -> Changes:

@@ -393,6 +393,7 @@ def _named(graph: Graph, failure: Failure) -> list[Op]:
             same.append((op, code.version))
 
     if failure.trouble is CompilerFailure.OPCODE:
+        # Only the newer versions of an opcode may be unknown to the compiler.
         return [op for op, version in same if failure.version in (None, version)]
     if failure.trouble is not CompilerFailure.NODE or failure.node is None:
         return []

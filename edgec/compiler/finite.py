@@ -35,12 +35,17 @@ class NotFinite:
     infinite: int
 
     def __str__(self) -> str:
-        kinds = ((self.nan, "NaN"), (self.infinite, "infinite"))
-        counts = " and ".join(f"{n} {kind}" for n, kind in kinds if n)
+        counts = []
+        if self.nan:
+            counts.append(f"{self.nan} NaN")
+        if self.infinite:
+            counts.append(f"{self.infinite} infinite")
+        elements = f"{' and '.join(counts)} of {self.value.type.size} elements"
+
+        # The node of the model's file, where a person finds it.
         node = f" ({self.op.source})" if self.op.source else ""
         verb = "computes" if self.computed else "reads"
-        place = f"of {self.value.name}, which {self.op.kind}{node} {verb}"
-        return f"{counts} of {self.value.type.size} elements {place}"
+        return f"{elements} of {self.value.name}, which {self.op.kind}{node} {verb}"
 
     @property
     def computed(self) -> bool:

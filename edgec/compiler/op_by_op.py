@@ -47,19 +47,22 @@ class _ValueComparison:
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.worst: dict[str, SegmentCheck] = {}
-        self._producers = {
-            v.name: (op, s) for s in segments for op in s.graph.ops for v in op.outputs
-        }
+        self._producers: dict[str, tuple[Op, Segment]] = {}
+        for s in segments:
+            for op in s.graph.ops:
+                for v in op.outputs:
+                    self._producers[v.name] = (op, s)
         self._shown: dict[str, Array] = {}
         self._computed: dict[str, tuple[Array, tuple[Op, ...]]] = {}
 
     def __call__(self, v: Value, array: Array) -> None:
         """Compare a value, and keep it as an input of later ops."""
         if v.name in self._producers:
-            want, ops = self._reference(v.name)
+            expected, ops = self._reference(v.name)
             s = self._producers[v.name][1]
-            error = distance(array, want)
-            check = SegmentCheck(s.name, s.place, HOW, error, rounding(ops, want))
+            error = distance(array, expected)
+            limit = rounding(ops, expected)
+            check = SegmentCheck(s.name, s.place, HOW, error, limit)
             worst = self.worst.get(s.name, check)
             self.worst[s.name] = max(worst, check, key=lambda c: c.beyond)
         # The arena is reused, so the array changes after this call.
@@ -79,7 +82,7 @@ class _ValueComparison:
                 elif v.const is None:
                     inputs[v], before = self._reference(v.name)
                     ops += before
-            results = zip(op.outputs, run_op(op, inputs), strict=True)
-            for v, y in results:
+            results = run_op(op, inputs)
+            for v, y in zip(op.outputs, results, strict=True):
                 self._computed[v.name] = y, tuple(ops)
         return self._computed[name]

@@ -145,8 +145,11 @@ class InputOptions:
     def constants(self) -> dict[str, tuple[float, ...]]:
         """The elements of constant inputs, by name."""
         constants: dict[str, tuple[float, ...]] = {}
-        for name, x in self.fix.items():
-            constants[name] = tuple(x) if isinstance(x, Sequence) else (float(x),)
+        for name, value in self.fix.items():
+            if isinstance(value, Sequence):
+                constants[name] = tuple(value)
+            else:
+                constants[name] = (float(value),)
         return constants
 
 

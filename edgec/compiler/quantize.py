@@ -284,16 +284,7 @@ class Quantizer:
         """
         options = self.options
         if is_quantized(graph):
-            if options.precision_options:
-                what = (
-                    f"{graph.name} is quantized already, "
-                    "and edgec takes such models as they are"
-                )
-                raise InputError(
-                    what, options.precision_options, "give the float model"
-                )
-            notes = tuple(self._taken_as_it_is())
-            return Quantized(graph, taken_as_it_is=True, notes=notes)
+            return self._quantized_already(graph)
 
         uncalibrated = self.target.coral and not options.calibrate
         if uncalibrated and not (options.assume or options.allow_float):
@@ -318,8 +309,22 @@ class Quantizer:
         verify(int8, "quantized")
         int8 = self._simplify(int8)
         self.host.dump("quantize", int8)
-        notes = (*self._stays_float(), *(costs(floats.result) if floats else ()))
-        return Quantized(int8, floats, assume, rewritten, notes=notes)
+        remarks = [*self._stays_float()]
+        if floats is not None:
+            remarks += costs(floats.result)
+        return Quantized(int8, floats, assume, rewritten, notes=tuple(remarks))
+
+    def _quantized_already(self, graph: Graph) -> Quantized:
+        """Return a quantized graph as it is; raises InputError for precision options."""
+        options = self.options
+        if options.precision_options:
+            what = (
+                f"{graph.name} is quantized already, "
+                "and edgec takes such models as they are"
+            )
+            raise InputError(what, options.precision_options, "give the float model")
+        notes = tuple(self._taken_as_it_is())
+        return Quantized(graph, taken_as_it_is=True, notes=notes)
 
     def _simplify(self, graph: Graph) -> Graph:
         return simplify(graph, self.options.passes_off, self.host.dump)
@@ -419,8 +424,9 @@ class Quantizer:
 
     def _check_finite(self, graph: Graph, samples: Sequence[Sample]) -> None:
         """Raise InputError for a sample with outputs that are not finite."""
-        run = self.host.runners().floats(graph, len(samples))
-        names = [label(samples, i) for i in range(len(samples))]
+        count = len(samples)
+        run = self.host.runners().floats(graph, count)
+        names = [label(samples, i) for i in range(count)]
         finite.check_calibration(graph, samples, run, names)
 
     def _taken_as_it_is(self) -> Iterator[str]:
@@ -448,7 +454,7 @@ class Quantizer:
             "nothing of it can run on the Edge TPU"
         )
         hint = (
-            "--calibrate RECIPE_FOLDER (photos) or .npz makes it int8; "
+            "--calibrate FOLDER (photos) or .npz makes it int8; "
             "--allow-float runs all of it on the CPU"
         )
         return InputError(what, f"--target {self.target.name}", hint)

@@ -99,7 +99,8 @@ def verify_bundle(
 
 def _sample_counts(lowered: Lowered) -> tuple[int, int]:
     """Return the number of samples for segments, and the number for outputs."""
-    macs = max(1, sum(op.spec.macs(op) for op in lowered.read.graph.ops))
+    macs = sum(op.spec.macs(op) for op in lowered.read.graph.ops)
+    macs = max(1, macs)
     given = len(lowered.samples.verify)
     # `interp` takes seconds for a heavy model, and for each sample.
     exact = min(given, 1 if macs > HEAVY_MACS else 2)

@@ -73,6 +73,7 @@ class Local(Device):
 
         Otherwise the program is measured.
         """
+        # Without a compiled segment a Session would run the same C, only through Python.
         compiled = any(s.edgetpu for s in bundle.manifest.segments)
         session = self._tpu in ("delegate", "interpreter") or (
             self._tpu == "auto" and compiled
@@ -127,6 +128,8 @@ class Local(Device):
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         with temporary_folder("device") as folder, VitalsWatch() as watch:
             try:
+                # The monotonic clock is one for all processes: the program subtracts this
+                # from its own and has the time of its start.
                 result = subprocess.run(
                     [*command, "--launched", str(time.monotonic_ns())],
                     cwd=folder,

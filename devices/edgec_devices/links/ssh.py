@@ -117,6 +117,7 @@ def open_stream(rest: str, ask: bool = False) -> ByteStream:
     )
     if not named or parts.path.strip("/") or parts.query:
         raise InputError("this names no host", at=url, hint=f"for example {USAGE}")
+    # It would be seen in the list of processes, and ssh takes none anyway.
     if parts.password is not None:
         raise InputError(
             "a password has no place in a URL",
@@ -138,7 +139,7 @@ class SshStream(PipeStream):
         self._host = host
         self._user = user
         self._port = port
-        # Where nobody is at a terminal, a question would wait for ever.
+        # Without a terminal a question would wait for ever.
         self._batch = not (ask and sys.stdin.isatty())
         self._stage = STAGES[0][1]
         self._forward: list[str] = []
@@ -161,6 +162,7 @@ class SshStream(PipeStream):
             "-L",
             f"127.0.0.1:{port}:{page_socket(name)}",
             "-o",
+            # Otherwise the webcam would run without a page, silently.
             "ExitOnForwardFailure=yes",
         ]
         self._words["port"] = str(port)
@@ -256,5 +258,6 @@ def config_options(host: str) -> list[str]:
     file = os.environ.get("EDGEC_SSH_CONFIG")
     if file:
         return ["-F", file]
+    # A person can name an emulated machine without editing ~/.ssh/config.
     machine = there.machine_named(host)
     return ["-F", str(machine.ssh_config)] if machine else []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import singledispatch
 
 import numpy as np
 
 from edgec.ir import Graph, Op, OpDef, TensorType, Value
-from edgec.ir.rewrite import Rewriter
 from edgec.ops.binary import Add
 from edgec.ops.conv import DepthwiseConv2D
 from edgec.ops.norm import BatchNorm, InstanceNorm
@@ -35,17 +35,16 @@ def lower(graph: Graph) -> Graph:
     knows no newer form. A bias that an instance norm removes again is left out.
     """
     result = graph.copy()
-    original = Rewriter(result)
-    for op, norm in original.matches(BatchNorm):
+    # Lowering one op adds and removes others, which need none.
+    for op in list(result.ops):
         if _is_image(op):
-            _lower_batch_norm(result, op, norm)
-    for op, convolution in original.matches(TransposeConv2D):
-        if _is_image(op):
-            _lower_transpose_conv(result, op, convolution)
-    for op, pool in original.matches(AveragePool2D):
-        if _is_image(op):
-            _lower_global_pool(op, pool)
+            _lower_op(op.spec, op, result)
     return result
+
+
+@singledispatch
+def _lower_op(spec: OpDef, op: Op, graph: Graph) -> None:
+    """Leave an op as it is; the functions registered below lower those of their type."""
 
 
 def _is_image(op: Op) -> bool:
@@ -59,7 +58,8 @@ def _is_image(op: Op) -> bool:
     return is_float_image and all(v.const is not None for v in constants)
 
 
-def _lower_batch_norm(graph: Graph, op: Op, spec: BatchNorm) -> None:
+@_lower_op.register
+def _lower_batch_norm(spec: BatchNorm, op: Op, graph: Graph) -> None:
     """Make a batch normalisation a depthwise 1x1 convolution.
 
     Its line y = factor * x + offset gives weights and bias of each channel.
@@ -86,7 +86,8 @@ def _lower_batch_norm(graph: Graph, op: Op, spec: BatchNorm) -> None:
     op.inputs = [op.inputs[0], weight, bias]
 
 
-def _lower_global_pool(op: Op, spec: AveragePool2D) -> None:
+@_lower_op.register
+def _lower_global_pool(spec: AveragePool2D, op: Op, graph: Graph) -> None:
     """Make the average of a whole image a mean."""
     x = op.inputs[0].type
     # A mean of more elements is not known to map to the Edge TPU.
@@ -113,7 +114,8 @@ def _needed_bias(graph: Graph, op: Op, spec: TransposeConv2D) -> Value | None:
     return op.inputs[2]
 
 
-def _lower_transpose_conv(graph: Graph, op: Op, spec: TransposeConv2D) -> None:
+@_lower_op.register
+def _lower_transpose_conv(spec: TransposeConv2D, op: Op, graph: Graph) -> None:
     """Move bias and activation of a transposed convolution into an op behind it."""
     bias = _needed_bias(graph, op, spec)
     op.spec = replace(spec, act="none")

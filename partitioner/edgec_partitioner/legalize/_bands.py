@@ -20,6 +20,7 @@ from edgec.ops.pad import Pad
 from edgec.ops.pool_base import PoolOp
 from edgec.ops.slice import slice_axes
 from edgec.ops.window import Pads
+from edgec_partitioner.legalize._images import padded_image
 
 MAX_STRIPES = 64
 _NO_PADS: Pads = (0, 0, 0, 0)
@@ -74,8 +75,10 @@ def bands(ops: Sequence[Op], limit: int) -> list[Rows] | None:
     are too few.
     """
     rows = ops[-1].output.type.shape[1]
+    most_stripes = min(MAX_STRIPES, rows)
+
     # Fewer stripes compute fewer rows twice.
-    for count in range(2, min(MAX_STRIPES, rows) + 1):
+    for count in range(2, most_stripes + 1):
         edges = [rows * i // count for i in range(count + 1)]
         stripes = list(pairwise(edges))
         if all(_largest(ops, stripe) <= limit for stripe in stripes):
@@ -86,24 +89,33 @@ def bands(ops: Sequence[Op], limit: int) -> list[Rows] | None:
 def compute(r: Rewriter, before: Op, ops: Sequence[Op], rows: Rows, name: str) -> Value:
     """Add the ops that compute some rows of the result of a chain.
 
-    The new ops stand before `before`. Return the value with these rows.
+    Return the value with these rows.
+
+    before: the op before which the new ops stand.
+    ops: the chain.
+    rows: the rows of the result of the last op.
+    name: the suffix of the names of the new values.
     """
     needs = _needs(ops, rows)
     assert needs is not None
+
     image = ops[0].inputs[0]
-    cut = slice_axes(image.type, {1: (needs[0].first, needs[0].rows, 1)})
+    first = needs[0]
+    cut = slice_axes(image.type, {1: (first.first, first.rows, 1)})
     x = r.add(before, cut, [image], f"{image.name}_{name}")
 
     for op, need in zip(ops, needs, strict=True):
-        spec, (top, bottom, left, right) = _on_stripe(op.spec, op, need)
-        if any((top, bottom, left, right)):
-            pad = Pad(((0, 0), (top, bottom), (left, right), (0, 0)))
-            x = r.add(before, pad, [x], f"{x.name}_padded", x.type.quant)
+        spec, border = _on_stripe(op.spec, op, need)
+        if any(border):
+            x = padded_image(r, before, x, border)
         # A PAD is its border alone, added above.
-        if spec is not None:
-            inputs = [x, *op.inputs[1:]]
-            y = op.output
-            x = r.add(before, spec, inputs, f"{y.name}_{name}", y.type.quant)
+        if spec is None:
+            continue
+
+        inputs = [x, *op.inputs[1:]]
+        y = op.output
+        y_name = f"{y.name}_{name}"
+        x = r.add(before, spec, inputs, y_name, y.type.quant)
     return x
 
 
@@ -126,9 +138,12 @@ def _works_by_rows(spec: OpDef, op: Op) -> bool:
     x = op.inputs[0].type
     channels = (x.shape[3],)
     for v in op.inputs[1:]:
-        if v.type.size != 1 and v.type.shape != channels:
+        constant = v.type
+        if constant.size != 1 and constant.shape != channels:
             return False
-    return spec.elementwise and op.output.type.shape == x.shape
+
+    same_shape = op.output.type.shape == x.shape
+    return spec.elementwise and same_shape
 
 
 @_works_by_rows.register
@@ -172,8 +187,12 @@ def _window_of_pool(spec: PoolOp, op: Op) -> tuple[int, int, Pads]:
 def _window_of_convolution(spec: ConvBase, op: Op) -> tuple[int, int, Pads]:
     """Return the window of a filter; dilation spreads its taps."""
     taps = op.inputs[1].type.shape[1]
-    kernel = (taps - 1) * spec.dilation[0] + 1
-    return kernel, spec.stride[0], spec.pads
+    dilation = spec.dilation[0]
+    stride = spec.stride[0]
+
+    # Between two taps there are dilation - 1 rows that are not read.
+    kernel = (taps - 1) * dilation + 1
+    return kernel, stride, spec.pads
 
 
 def _need(op: Op, rows: Rows) -> Band | None:
@@ -182,26 +201,41 @@ def _need(op: Op, rows: Rows) -> Band | None:
     None if that is a border of zeros alone.
     """
     height = op.inputs[0].type.shape[1]
-    kernel, stride, (top, _, left, right) = _window(op.spec, op)
+    kernel, stride, pads = _window(op.spec, op)
+    top, _, left, right = pads
+
     # In rows of the padded image, less the pads.
-    first = rows[0] * stride - top
-    last = (rows[1] - 1) * stride - top + kernel
+    first_row, end_row = rows
+    first = first_row * stride - top
+    last = (end_row - 1) * stride - top + kernel
+
     # Rows outside of the image are zeros.
-    border = (max(0, -first), max(0, last - height), left, right)
+    above = max(0, -first)
+    below = max(0, last - height)
+    border = (above, below, left, right)
+
     band = Band(max(0, first), min(height, last), border)
-    return band if band.rows > 0 else None
+    if band.rows <= 0:
+        return None
+    return band
 
 
 def _needs(ops: Sequence[Op], rows: Rows) -> list[Band] | None:
-    """Return the part that each op of a chain reads for some rows of its end."""
+    """Return the part that each op of a chain reads for some rows of its end.
+
+    None if one of them would read zeros alone.
+    """
     needs: list[Band] = []
+    # The input of an op is the result of the one before.
     for op in reversed(ops):
         need = _need(op, rows)
         if need is None:
             return None
         needs.append(need)
         rows = (need.first, need.last)
-    return needs[::-1]
+
+    needs.reverse()
+    return needs
 
 
 def _largest(ops: Sequence[Op], rows: Rows) -> float:
@@ -212,9 +246,13 @@ def _largest(ops: Sequence[Op], rows: Rows) -> float:
     needs = _needs(ops, rows)
     if needs is None:
         return float("inf")
+
     # The result of the last op counts as well.
-    row_elements = prod(ops[-1].output.type.shape[2:])
-    sizes = [(rows[1] - rows[0]) * row_elements]
+    first, end = rows
+    result_shape = ops[-1].output.type.shape
+    row_elements = prod(result_shape[2:])
+    sizes = [(end - first) * row_elements]
+
     for op, need in zip(ops, needs, strict=True):
         _, _, width, channels = op.inputs[0].type.shape
         top, bottom, left, right = need.border
@@ -245,11 +283,16 @@ def _convolution_on_stripe(
     spec: ConvBase, op: Op, need: Band
 ) -> tuple[OpDef | None, Pads]:
     """Return the convolution, with its pads if TFLite has a name for them."""
+    x = op.inputs[0].type
+    batch, _, width, channels = x.shape
+    stripe_type = x.with_shape((batch, need.rows, width, channels))
+    stripe = Value("band", stripe_type)
+
+    # The name depends on the size of the image that the op reads.
     padded = replace(spec, pads=need.border)
-    shape = list(op.inputs[0].type.shape)
-    shape[1] = need.rows
-    stripe = Value("band", op.inputs[0].type.with_shape(tuple(shape)))
     on_stripe = Op(padded, [stripe, *op.inputs[1:]], [])
     if padded.tflite_padding(on_stripe) is not None:
         return padded, _NO_PADS
-    return replace(spec, pads=_NO_PADS), need.border
+
+    bare = replace(spec, pads=_NO_PADS)
+    return bare, need.border

@@ -45,8 +45,13 @@ def random_quant(rng: np.random.Generator, scale: float) -> Quant:
 def channel_scales(
     rng: np.random.Generator, low: float, high: float, count: int
 ) -> tuple[float, ...]:
-    """Return a random scale for each of `count` channels, exact in float32."""
-    return tuple(float(np.float32(scale)) for scale in rng.uniform(low, high, count))
+    """Return a random scale for each of `count` channels, exact in float32.
+
+    low, high: the range of the scales.
+    """
+    scales = rng.uniform(low, high, count)
+    rounded = scales.astype(np.float32)
+    return tuple(float(scale) for scale in rounded)
 
 
 def bias_quant(input_scale: float, weights: Quant) -> Quant:
@@ -55,8 +60,27 @@ def bias_quant(input_scale: float, weights: Quant) -> Quant:
     The product is rounded to float32, as TFLite stores it.
     """
     factor = np.float32(input_scale)
-    scales = tuple(float(factor * np.float32(scale)) for scale in weights.scale)
+    products = [factor * np.float32(scale) for scale in weights.scale]
+    scales = tuple(float(product) for product in products)
     return Quant(scales, weights.zero_point, weights.axis)
+
+
+def weight_quant(
+    rng: np.random.Generator, scale: float, low: float, high: float, count: int
+) -> Quant:
+    """Return a quantization of weights per tensor or per channel, at random.
+
+    scale: the one scale of the tensor.
+    low, high: the range of the scales of the channels.
+    count: the number of output channels, along the first axis.
+    """
+    scales = channel_scales(rng, low, high, count)
+    per_channel = rng.random() < 0.5
+    if not per_channel:
+        return Quant.per_tensor(scale)
+
+    zero_points = (0,) * count
+    return Quant(scales, zero_points, 0)
 
 
 def int8_input(build: Builder, shape: Shape, quant: Quant, name: str = "x") -> Value:
@@ -68,15 +92,21 @@ def int8_weights(
     build: Builder, rng: np.random.Generator, shape: Shape, quant: Quant
 ) -> Value:
     """Add random int8 weights from -127 to 127, under the name "w"."""
-    data = rng.integers(-127, 128, shape).astype(np.int8)
+    # TFLite leaves out -128, so that every weight can change its sign.
+    integers = rng.integers(-127, 128, shape)
+    data = integers.astype(np.int8)
     return build.const(data, "w", quant)
 
 
 def int32_bias(
     build: Builder, rng: np.random.Generator, count: int, limit: int, quant: Quant
 ) -> Value:
-    """Add a random int32 bias from -limit to limit - 1, under the name "b"."""
-    data = rng.integers(-limit, limit, count).astype(np.int32)
+    """Add a random int32 bias from -limit to limit - 1, under the name "b".
+
+    count: the number of output channels.
+    """
+    integers = rng.integers(-limit, limit, count)
+    data = integers.astype(np.int32)
     return build.const(data, "b", quant)
 
 
@@ -84,14 +114,18 @@ def float_constant(
     build: Builder, rng: np.random.Generator, shape: Shape | int, name: str
 ) -> Value:
     """Add a float32 constant of normally distributed elements."""
-    return build.const(rng.normal(size=shape).astype(np.float32), name)
+    data = rng.normal(size=shape)
+    rounded = data.astype(np.float32)
+    return build.const(rounded, name)
 
 
 def float_image(build: Builder, rng: np.random.Generator, low: int, high: int) -> Value:
     """Add a float input [1, H, W, C], with sizes from `low` to `high` - 1."""
     height, width = integers(rng, low, high, 2)
     channels = integer(rng, low, high)
-    return build.input("x", TensorType((1, height, width, channels)))
+
+    shape = (1, height, width, channels)
+    return build.input("x", TensorType(shape))
 
 
 def relu(build: Builder, x: Value) -> Value:

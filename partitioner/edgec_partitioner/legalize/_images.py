@@ -11,7 +11,9 @@ from math import prod
 from edgec.ir import Array, Op, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.conv import Conv2D
+from edgec.ops.pad import Pad
 from edgec.ops.shape import Reshape
+from edgec.ops.window import Pads
 
 Shape = tuple[int, ...]
 
@@ -28,10 +30,28 @@ def rows_as_image(lead: Sequence[int], channels: int) -> Shape:
 
 
 def shaped(r: Rewriter, before: Op, x: Value, shape: Shape) -> Value:
-    """Return `x` reshaped to `shape`, or itself if it has that shape."""
+    """Return `x` reshaped to `shape`, or itself if it has that shape.
+
+    before: the op before which the RESHAPE stands.
+    """
     if x.type.shape == shape:
         return x
-    return r.add(before, Reshape(shape), [x], f"{x.name}_image", x.type.quant)
+
+    # A reshape keeps the elements, and so their scale.
+    name = f"{x.name}_image"
+    return r.add(before, Reshape(shape), [x], name, x.type.quant)
+
+
+def padded_image(r: Rewriter, before: Op, x: Value, pads: Pads) -> Value:
+    """Return the image `x` with a border of zeros, by a PAD.
+
+    before: the op before which the PAD stands.
+    pads: the widths of the border (top, bottom, left, right).
+    """
+    top, bottom, left, right = pads
+    border = ((0, 0), (top, bottom), (left, right), (0, 0))
+    name = f"{x.name}_padded"
+    return r.add(before, Pad(border), [x], name, x.type.quant)
 
 
 def conv1x1(

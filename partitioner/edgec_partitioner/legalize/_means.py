@@ -15,8 +15,10 @@ CHANNEL_LANES = 4
 
 def mean_maps(spec: Mean, x: TensorType) -> bool:
     """Return whether a MEAN of a tensor of type `x` would map, once quantized."""
-    (y,) = spec.infer(x)
-    return maps(Op(spec, [Value("x", x)], [Value("y", y)]))
+    (result,) = spec.infer(x)
+    source = Value("x", x)
+    mean = Value("y", result)
+    return maps(Op(spec, [source], [mean]))
 
 
 def cut(op: Op, spec: Mean) -> tuple[int, list[int]] | None:
@@ -26,16 +28,20 @@ def cut(op: Op, spec: Mean) -> tuple[int, list[int]] | None:
     four if the axis is that of the channels and allows it. None if no part maps.
     """
     x = op.inputs[0].type
-    for axis in reversed(range(1, x.rank)):
+    last_axis = x.rank - 1
+    for axis in range(last_axis, 0, -1):
         # Parts of a summed axis would have to be added.
-        if axis in spec.axes or x.shape[axis] == 1:
+        length = x.shape[axis]
+        if axis in spec.axes or length == 1:
             continue
+
         size = _largest_part(spec, x, axis)
-        if axis == x.rank - 1 and size > CHANNEL_LANES:
+        if axis == last_axis and size > CHANNEL_LANES:
             size -= size % CHANNEL_LANES
         if size == 0:
             continue
-        count, remainder = divmod(x.shape[axis], size)
+
+        count, remainder = divmod(length, size)
         sizes = [size] * count
         if remainder > 0:
             sizes.append(remainder)

@@ -61,11 +61,16 @@ def maps(op: Op) -> bool:
 
 
 def between_mapped(r: Rewriter, op: Op) -> bool:
-    """Return whether the producer and a user of `op` map."""
+    """Return whether the producer and a user of `op` map.
+
+    Only then does a rewrite of `op` save transfers to the CPU and back.
+    """
     source = r.producer.get(op.inputs[0])
     if source is None or not maps(source):
         return False
-    return any(maps(user) for user in r.users(op.output))
+
+    users = r.users(op.output)
+    return any(maps(user) for user in users)
 
 
 def _roots(r: Rewriter, op: Op) -> list[Value]:
@@ -112,10 +117,18 @@ def _replace_from(r: Rewriter, root: Value, make: Make) -> bool:
 
 
 def _read_outside(r: Rewriter, value: Value, index: dict[Value, Array]) -> bool:
-    """Return whether anything but a traced move reads a value."""
+    """Return whether anything but a traced move reads a value.
+
+    index: the traced values (see `_trace`).
+    """
     if value in r.graph.outputs:
         return True
-    return any(user.outputs[0] not in index for user in r.users(value))
+
+    for user in r.users(value):
+        result = user.outputs[0]
+        if result not in index:
+            return True
+    return False
 
 
 def _trace(r: Rewriter, root: Value) -> tuple[dict[Value, Array], set[Value]]:
@@ -133,18 +146,23 @@ def _trace(r: Rewriter, root: Value) -> tuple[dict[Value, Array], set[Value]]:
 
     for op in r.graph.ops:
         # A change of scale changes the elements.
-        if op.kind not in MOVES or op.output.type.quant != root.type.quant:
+        result = op.output
+        if op.kind not in MOVES or result.type.quant != root.type.quant:
             continue
+
         # The second input of a gather is its indices.
-        data = op.inputs[:1] if op.kind == "gather" else op.inputs
+        data = op.inputs
+        if op.kind == "gather":
+            data = op.inputs[:1]
         if not all(v in index for v in data):
             continue
         moved = _moved_numbers(op, index)
         if moved is None:
             continue
-        index[op.output] = moved
+
+        index[result] = moved
         if not maps(op) or any(v in behind_refused for v in data):
-            behind_refused.add(op.output)
+            behind_refused.add(result)
     return index, behind_refused
 
 
@@ -154,13 +172,15 @@ def _moved_numbers(op: Op, index: dict[Value, Array]) -> Array | None:
     None if the indices of a gather are computed.
     """
     arrays: list[Array] = []
+    types: list[TensorType] = []
     for v in op.inputs:
         array = index.get(v, v.const)
         if array is None:
             return None
         arrays.append(array)
-    # The element numbers take the place of the elements.
-    types = [TensorType(v.type.shape, "int32") for v in op.inputs]
+        # The element numbers take the place of the elements.
+        types.append(TensorType(v.type.shape, "int32"))
+
     result_type = TensorType(op.output.type.shape, "int32")
     (moved,) = op.spec.ref(arrays, types, [result_type])
     return moved

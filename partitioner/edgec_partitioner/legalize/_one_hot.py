@@ -17,9 +17,9 @@ import numpy as np
 from edgec.ir import Array, ChannelFlow, Op, OpDef, Quant, TensorType, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.conv import Conv2D
-from edgec.ops.pad import Pad
 from edgec.ops.slice import Range, slice_axes
 from edgec.ops.window import Pads, Pair, tflite_padding
+from edgec_partitioner.legalize._images import padded_image
 
 ONE = Quant.per_tensor(1.0, 0)
 """The quantization of weights that are 0 and 1."""
@@ -65,23 +65,30 @@ class Pick:
 
         # Row, column and channel of each element in the root.
         _, _, width, depth = root.shape
-        y = index[0] // (width * depth)
-        x = index[0] // depth % width
-        c = index[0] % depth
+        numbers = index[0]
+        y = numbers // (width * depth)
+        x = numbers // depth % width
+        c = numbers % depth
+
         # The distance of the first two pixels; the others are compared below.
-        stride = (_step(y[:, 0, 0]), _step(x[0, :, 0]))
-        if min(stride) < 1:
+        step_y = _step(y[:, 0, 0])
+        step_x = _step(x[0, :, 0])
+        if step_y < 1 or step_x < 1:
             return None
 
         # The first pixel gives the offsets; all others must have the same.
-        pick = cls(stride, y[0, 0], x[0, 0], c[0, 0])
+        rows = y[0, 0]
+        columns = x[0, 0]
+        channels = c[0, 0]
         grid_y = np.arange(y.shape[0])[:, None, None]
         grid_x = np.arange(y.shape[1])[None, :, None]
-        if (y != grid_y * stride[0] + pick.rows).any():
+        if (y != grid_y * step_y + rows).any():
             return None
-        if (x != grid_x * stride[1] + pick.columns).any():
+        if (x != grid_x * step_x + columns).any():
             return None
-        return pick if (c == pick.channels).all() else None
+        if (c != channels).any():
+            return None
+        return cls((step_y, step_x), rows, columns, channels)
 
 
 def _step(places: Array) -> int:
@@ -98,17 +105,23 @@ def pick_by_convolution(r: Rewriter, move: Op, root: Value, pick: Pick) -> bool:
     value = move.output
     _, height, width, channels = value.type.shape
     kernel_h, kernel_w = pick.kernel
-    if channels * kernel_h * kernel_w * root.type.shape[3] > MOST_WEIGHTS:
+    filter_size = kernel_h * kernel_w * root.type.shape[3]
+    if channels * filter_size > MOST_WEIGHTS:
         return False
 
     # A convolution without pads begins at the first element of the image.
     x, pick = _cropped(r, move, root, pick, (height, width))
-    weights = np.zeros((channels, *pick.kernel, x.type.shape[3]), np.int8)
-    weights[np.arange(channels), pick.rows, pick.columns, pick.channels] = 1
+    depth = x.type.shape[3]
+    weights = np.zeros((channels, *pick.kernel, depth), np.int8)
+    outputs = np.arange(channels)
+    weights[outputs, pick.rows, pick.columns, pick.channels] = 1
+
     macs = weights.size * height * width
     if fold_into_readers(r, move, x, pick, macs):
         return True
-    picked = one_hot(r, move, Conv2D(pick.stride), x, weights, value)
+
+    spec = Conv2D(pick.stride)
+    picked = one_hot(r, move, spec, x, weights, value)
     return r.forward(move, picked)
 
 
@@ -133,28 +146,39 @@ def fold_into_readers(r: Rewriter, move: Op, x: Value, pick: Pick, macs: int) ->
     """
     if move.output in r.graph.outputs:
         return False
-    folded: list[tuple[Op, _Folded]] = []
-    for op in r.users(move.output):
+
+    # A copy: the users of the result change as they are replaced.
+    readers = [*r.users(move.output)]
+    folds: list[_Folded] = []
+    for op in readers:
         # All or none: else the picked image is needed anyway.
         fold = _fold(op, x, pick)
         if fold is None:
             return False
-        folded.append((op, fold))
-        positions = op.output.type
-        folded_macs = fold.taps.size * positions.size // positions.shape[3]
-        macs += op.spec.macs(op) - folded_macs
+        folds.append(fold)
+
+        y = op.output.type
+        positions = y.size // y.shape[3]
+        macs += op.spec.macs(op) - fold.taps.size * positions
     # The folded kernels are larger, and partly zero.
     if macs < 0:
         return False
 
-    for op, fold in folded:
-        w = op.inputs[1]
-        weights = r.const(fold.taps, f"{w.name}_picked", w.type.quant)
-        image, spec = _padded(r, op, x, fold.spec, weights)
-        inputs = [image, weights, *op.inputs[2:]]
-        y = r.add(op, spec, inputs, op.output.name, op.output.type.quant)
-        r.forward(op, y)
+    for op, fold in zip(readers, folds, strict=True):
+        _convolve_unpicked(r, op, x, fold)
     return True
+
+
+def _convolve_unpicked(r: Rewriter, op: Op, x: Value, fold: _Folded) -> None:
+    """Replace a convolution of a picked image by one of the image `x` before it."""
+    _, w, *bias = op.inputs
+    weights = r.const(fold.taps, f"{w.name}_picked", w.type.quant)
+    image, spec = _padded(r, op, x, fold.spec, weights)
+    inputs = [image, weights, *bias]
+
+    y = op.output
+    result = r.add(op, spec, inputs, y.name, y.type.quant)
+    r.forward(op, result)
 
 
 def _padded(
@@ -164,22 +188,21 @@ def _padded(
 
     TFLite names only the paddings SAME and VALID.
     """
-    size = x.type.shape[1:3]
-    kernel = w.type.shape[1:3]
+    height, width = x.type.shape[1:3]
+    kernel_h, kernel_w = w.type.shape[1:3]
     named = tflite_padding(
         spec.pads,
-        (size[0], size[1]),
-        (kernel[0], kernel[1]),
+        (height, width),
+        (kernel_h, kernel_w),
         spec.stride,
         spec.dilation,
     )
     if named is not None:
         return x, spec
 
-    top, bottom, left, right = spec.pads
-    pad = Pad(((0, 0), (top, bottom), (left, right), (0, 0)))
-    image = r.add(before, pad, [x], f"{x.name}_padded", x.type.quant)
-    return image, replace(spec, pads=(0, 0, 0, 0))
+    image = padded_image(r, before, x, spec.pads)
+    bare = replace(spec, pads=(0, 0, 0, 0))
+    return image, bare
 
 
 def one_hot(
@@ -188,14 +211,20 @@ def one_hot(
     """Add an op with weights that are 0 and 1, and return its result.
 
     It stands before another op, and its result equals `value`.
+
+    weights: int8, the output channels along the first axis.
     """
-    inputs = [x, r.const(weights, f"{value.name}_pick", ONE)]
+    name = value.name
+    inputs = [x, r.const(weights, f"{name}_pick", ONE)]
+
     # A TRANSPOSE_CONV with a bias has a version that does not map.
     if spec.channel_flow is ChannelFlow.SUMS:
         quant = Quant.per_tensor(x.type.scale, 0)
         zeros = np.zeros(len(weights), np.int32)
-        inputs.append(r.const(zeros, f"{value.name}_no_bias", quant))
-    return r.add(before, spec, inputs, f"{value.name}_picked", value.type.quant)
+        no_bias = r.const(zeros, f"{name}_no_bias", quant)
+        inputs.append(no_bias)
+
+    return r.add(before, spec, inputs, f"{name}_picked", value.type.quant)
 
 
 def _cropped(
@@ -208,16 +237,22 @@ def _cropped(
     ranges: dict[int, Range] = {}
     start = [0, 0]
     for i, places in enumerate((pick.rows, pick.columns)):
-        available = root.type.shape[i + 1]
+        axis = i + 1
+        available = root.type.shape[axis]
         stride = pick.stride[i]
         low = int(places.min())
         high = int(places.max())
+
         # The number of positions of a window without pads.
         positions = (available - high - 1) // stride + 1
-        if low >= stride or positions != size[i]:
-            start[i] = low
-            length = stride * (size[i] - 1) + high - low + 1
-            ranges[i + 1] = (low, length, 1)
+        if low < stride and positions == size[i]:
+            continue
+        start[i] = low
+        between_first = stride * (size[i] - 1)
+        length = between_first + high - low + 1
+        ranges[axis] = (low, length, 1)
+
+    # The window fits as it is.
     if not ranges:
         return root, pick
 
@@ -235,15 +270,22 @@ def _fold(op: Op, x: Value, pick: Pick) -> _Folded | None:
     c. None if `op` is no such convolution.
     """
     spec = op.spec
-    if not isinstance(spec, Conv2D) or not _foldable(op, spec, pick):
+    if not isinstance(spec, Conv2D):
         return None
+    if not _foldable(op, spec, pick):
+        return None
+
     pads = _folded_pads(spec, op, x, pick)
     taps = _folded_taps(op, x, pick)
     if pads is None or taps is None:
         return None
+
+    # A step of the convolution is a step of the pick in the image before.
     stride_y, stride_x = spec.stride
-    stride = (stride_y * pick.stride[0], stride_x * pick.stride[1])
-    return _Folded(replace(spec, stride=stride, pads=pads), taps)
+    pick_y, pick_x = pick.stride
+    stride = (stride_y * pick_y, stride_x * pick_x)
+    folded = replace(spec, stride=stride, pads=pads)
+    return _Folded(folded, taps)
 
 
 def _foldable(op: Op, spec: Conv2D, pick: Pick) -> bool:
@@ -253,14 +295,18 @@ def _foldable(op: Op, spec: Conv2D, pick: Pick) -> bool:
     channels.
     """
     w = op.inputs[1]
-    if w.const is None or w.type.shape[3] != op.inputs[0].type.shape[3]:
+    depth = op.inputs[0].type.shape[3]
+    if w.const is None or w.type.shape[3] != depth:
         return False
+
     # A zero tap must be the integer 0.
     quant = w.type.quant
     if quant is None or any(quant.zero_point):
         return False
-    only_channels = pick.kernel == pick.stride == (1, 1)
-    return only_channels or spec.dilation == (1, 1)
+
+    if spec.dilation == (1, 1):
+        return True
+    return pick.kernel == (1, 1) and pick.stride == (1, 1)
 
 
 def _folded_taps(op: Op, x: Value, pick: Pick) -> Array | None:
@@ -274,20 +320,25 @@ def _folded_taps(op: Op, x: Value, pick: Pick) -> Array | None:
     # The window in the image before the pick.
     height = stride_y * (kh - 1) + pick_h
     width = stride_x * (kw - 1) + pick_w
-    shape = (o, height, width, x.type.shape[3])
-    if height * width > MAX_TAPS or np.prod(shape) > MOST_WEIGHTS:
+    depth = x.type.shape[3]
+    taps = height * width
+    if taps > MAX_TAPS or o * taps * depth > MOST_WEIGHTS:
         return None
 
-    taps = np.zeros(shape, np.int32)
-    places = zip(pick.rows, pick.columns, pick.channels, strict=True)
-    for c, (row, column, source) in enumerate(places):
+    # Sums are wider than int8 until they are known to fit.
+    sums = np.zeros((o, height, width, depth), np.int32)
+    for c, source in enumerate(pick.channels):
+        row = pick.rows[c]
+        column = pick.columns[c]
         rows = slice(row, row + stride_y * kh, stride_y)
         columns = slice(column, column + stride_x * kw, stride_x)
-        taps[:, rows, columns, source] += w[..., c]
+        sums[:, rows, columns, source] += w[..., c]
+
     # An element picked twice has the sum of two weights, which may exceed int8.
-    if np.abs(taps).max(initial=0) > 127:
+    largest = np.abs(sums).max(initial=0)
+    if largest > 127:
         return None
-    return taps.astype(np.int8)
+    return sums.astype(np.int8)
 
 
 def _folded_pads(spec: Conv2D, op: Op, x: Value, pick: Pick) -> Pads | None:
@@ -295,26 +346,43 @@ def _folded_pads(spec: Conv2D, op: Op, x: Value, pick: Pick) -> Pads | None:
 
     None if an element outside of the picked image lies inside of `x`.
     """
-    pads: list[int] = []
-    for i, places in enumerate((pick.rows, pick.columns)):
-        before = spec.pads[2 * i]
-        after = spec.pads[2 * i + 1]
-        size = op.inputs[0].type.shape[i + 1]
-        stride = pick.stride[i]
-        available = x.type.shape[i + 1]
-        if before and places.max() >= stride:
-            return None
-        if after and stride * size + places.min() < available:
-            return None
+    vertical = _folded_pads_along(spec, op, x, pick, 0)
+    horizontal = _folded_pads_along(spec, op, x, pick, 1)
+    if vertical is None or horizontal is None:
+        return None
+    return (*vertical, *horizontal)
 
-        taps = op.inputs[1].type.shape[i + 1]
-        # Only a pick of stride 1 can be folded into a dilated kernel.
-        spacing = spec.dilation[i] if pick.stride == (1, 1) else stride
-        window = spacing * (taps - 1) + pick.kernel[i]
-        positions = op.output.type.shape[i + 1]
-        covered = stride * spec.stride[i] * (positions - 1) + window
-        # One element of the border of the picked image is a stride here.
-        pad_before = stride * before
-        pads.append(pad_before)
-        pads.append(max(0, covered - available - pad_before))
-    return pads[0], pads[1], pads[2], pads[3]
+
+def _folded_pads_along(
+    spec: Conv2D, op: Op, x: Value, pick: Pick, i: int
+) -> tuple[int, int] | None:
+    """Return the pads of `_folded_pads` before and after one side of the image.
+
+    i: 0 for the rows, 1 for the columns.
+    """
+    axis = i + 1
+    offsets = (pick.rows, pick.columns)[i]
+    stride = pick.stride[i]
+    available = x.type.shape[axis]
+
+    # A zero of the border must not become an element of `x`.
+    before = spec.pads[2 * i]
+    after = spec.pads[2 * i + 1]
+    picked_size = op.inputs[0].type.shape[axis]
+    if before and offsets.max() >= stride:
+        return None
+    if after and stride * picked_size + offsets.min() < available:
+        return None
+
+    # Only a pick of stride 1 can be folded into a dilated kernel.
+    taps = op.inputs[1].type.shape[axis]
+    spacing = spec.dilation[i] if pick.stride == (1, 1) else stride
+    window = spacing * (taps - 1) + pick.kernel[i]
+    positions = op.output.type.shape[axis]
+    step = stride * spec.stride[i]
+    covered = step * (positions - 1) + window
+
+    # One element of the border of the picked image is a stride here.
+    pad_before = stride * before
+    pad_after = covered - available - pad_before
+    return pad_before, max(0, pad_after)

@@ -26,11 +26,14 @@ def zeros(w: Value, shape: tuple[int, ...]) -> Array:
 
     Quantized ones are zero points rather than zeros.
     """
-    if w.type.quant is None:
-        return np.zeros(shape, w.type.np_dtype)
+    quant = w.type.quant
+    dtype = w.type.np_dtype
+    if quant is None:
+        return np.zeros(shape, dtype)
+
     # A zero point stands for the real number 0.
-    _, zero_points = w.type.quant.broadcast(len(shape))
-    filler = np.asarray(zero_points, w.type.np_dtype)
+    _, zero_points = quant.broadcast(len(shape))
+    filler = np.asarray(zero_points, dtype)
     return np.broadcast_to(filler, shape).copy()
 
 

@@ -32,6 +32,7 @@ from edgec_partitioner.legalize._examples import (
     int8_input,
     int32_bias,
     integer,
+    integers,
     random_quant,
     relu,
     with_output,
@@ -61,31 +62,45 @@ def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
     pick = Pick.of(index, root.type)
     if pick is None or pick.kernel != (1, 1):
         return False
-    if index.shape[:3] != root.type.shape[:3]:
+    _, height, width, depth = root.type.shape
+    if index.shape[1:3] != (height, width):
         return False
+
     # An image of one pixel in a direction has no stride; 1 is as good.
     pick = replace(pick, stride=(1, 1))
     if fold_into_readers(r, move, root, pick, 0):
         return True
 
     # Runs of consecutive channels are slices.
-    breaks = np.flatnonzero(np.diff(pick.channels) != 1) + 1
-    runs = np.split(pick.channels, breaks)
+    channels = pick.channels
+    steps = np.diff(channels)
+    breaks = np.flatnonzero(steps != 1) + 1
+    runs = np.split(channels, breaks)
     if len(runs) > MAX_SLICES:
         return pick_by_convolution(r, move, root, pick)
+
     # All channels in their order: the image itself.
-    if len(runs) == 1 and len(runs[0]) == root.type.shape[3]:
+    if len(runs) == 1 and len(channels) == depth:
         return r.forward(move, root)
-    return r.forward(move, _joined(r, move, root, runs))
+    joined = _joined(r, move, root, runs)
+    return r.forward(move, joined)
 
 
 def _joined(r: Rewriter, move: Op, root: Value, runs: list[Array]) -> Value:
-    """Return the concatenation of slices of the channels of `root`."""
+    """Return the concatenation of slices of the channels of `root`.
+
+    move: the op before which the new ops stand; their names begin with its result's.
+    runs: the consecutive channels of each slice.
+    """
     name = move.output.name
     parts: list[Value] = []
     for run in runs:
-        cut = slice_axes(root.type, {3: (int(run[0]), len(run), 1)})
-        parts.append(r.add(move, cut, [root], f"{name}_part"))
+        first = int(run[0])
+        cut = slice_axes(root.type, {3: (first, len(run), 1)})
+        part = r.add(move, cut, [root], f"{name}_part")
+        parts.append(part)
+
+    # A single slice needs no join.
     if len(parts) == 1:
         return parts[0]
     return r.add(move, Concat(3), parts, f"{name}_shuffled")
@@ -98,7 +113,7 @@ def example(rng: np.random.Generator) -> Graph:
     convolution.
     """
     build = Builder("channel_shuffle")
-    h, w = (int(n) for n in rng.integers(2, 6, 2))
+    h, w = integers(rng, 2, 6, 2)
     groups = integer(rng, 2, 5)
     each = 2 * integer(rng, 1, 5)
     c = groups * each
@@ -108,19 +123,44 @@ def example(rng: np.random.Generator) -> Graph:
 
     form = integer(rng, 0, 3)
     if form == 0:
-        y = build.add(Reshape((1, h, w, groups, each)), [x])
-        y = build.add(Transpose((0, 1, 2, 4, 3)), [y])
-        y = build.add(Reshape((1, h, w, c)), [y])
+        y = _by_transpose(build, x, groups)
     elif form == 1:
-        y = build.add(Reshape((h, 1, w, groups, each)), [x])
-        cuts = [slice_axes(y.type, {4: (i, 1, 1)}) for i in range(each)]
-        parts = [build.add(cut, [y]) for cut in cuts]
-        flat = [build.add(Reshape((1, h, w, groups)), [part]) for part in parts]
-        y = build.add(Concat(3), flat)
+        y = _by_slices(build, x, groups)
     else:
-        order = rng.permutation(c).astype(np.int32)
-        y = build.add(Gather(3), [x, build.const(order)])
-    return with_output(build, _reader(build, rng, y))
+        order = rng.permutation(c)
+        indices = build.const(order.astype(np.int32))
+        y = build.add(Gather(3), [x, indices])
+
+    result = _reader(build, rng, y)
+    return with_output(build, result)
+
+
+def _by_transpose(build: Builder, x: Value, groups: int) -> Value:
+    """Return the shuffle of groups of channels by a transpose of rank 5."""
+    _, h, w, c = x.type.shape
+    each = c // groups
+    grouped = build.add(Reshape((1, h, w, groups, each)), [x])
+    swapped = build.add(Transpose((0, 1, 2, 4, 3)), [grouped])
+    return build.add(Reshape((1, h, w, c)), [swapped])
+
+
+def _by_slices(build: Builder, x: Value, groups: int) -> Value:
+    """Return the shuffle of groups of channels by slices that are joined."""
+    _, h, w, c = x.type.shape
+    each = c // groups
+    # Other chains keep the batch in front; this one has it between the sides.
+    grouped = build.add(Reshape((h, 1, w, groups, each)), [x])
+
+    # Slice i has channel i of each group.
+    parts: list[Value] = []
+    for i in range(each):
+        cut = slice_axes(grouped.type, {4: (i, 1, 1)})
+        part = build.add(cut, [grouped])
+        parts.append(part)
+
+    flatten = Reshape((1, h, w, groups))
+    flat = [build.add(flatten, [part]) for part in parts]
+    return build.add(Concat(3), flat)
 
 
 def _reader(build: Builder, rng: np.random.Generator, y: Value) -> Value:
@@ -129,12 +169,21 @@ def _reader(build: Builder, rng: np.random.Generator, y: Value) -> Value:
     how = integer(rng, 0, 3)
     if how == 0:
         return relu(build, y)
+
     if how == 1:
         first = channels // 2
-        return build.add(slice_axes(y.type, {3: (first, channels - first, 1)}), [y])
+        half = (first, channels - first, 1)
+        cut = slice_axes(y.type, {3: half})
+        return build.add(cut, [y])
+
     # A convolution can take the shuffle into its weights.
-    weights = rng.integers(-127, 128, (3, 3, 3, channels)).astype(np.int8)
-    bias = int32_bias(build, rng, 3, 500, Quant.per_tensor(y.type.scale * 0.01))
-    spec = Conv2D(pads=(1, 1, 1, 1), act=choice(rng, ["none", "relu6"]))
-    w = build.const(weights, "w", Quant.per_tensor(0.01))
-    return build.add(spec, [y, w, bias], quant=Quant.per_tensor(0.2, 3))
+    weights = rng.integers(-127, 128, (3, 3, 3, channels))
+    bias_scale = Quant.per_tensor(y.type.scale * 0.01)
+    bias = int32_bias(build, rng, 3, 500, bias_scale)
+    act = choice(rng, ["none", "relu6"])
+    spec = Conv2D(pads=(1, 1, 1, 1), act=act)
+
+    weight_scale = Quant.per_tensor(0.01)
+    w = build.const(weights.astype(np.int8), "w", weight_scale)
+    result_quant = Quant.per_tensor(0.2, 3)
+    return build.add(spec, [y, w, bias], quant=result_quant)

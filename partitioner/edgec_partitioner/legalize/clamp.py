@@ -17,7 +17,7 @@ from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import Clamp
 from edgec.ops.arithmetic import Maximum, Minimum
 from edgec.ops.quantize import Quantize
-from edgec_partitioner.legalize._examples import int8_input, with_output
+from edgec_partitioner.legalize._examples import int8_input, integers, with_output
 from edgec_partitioner.legalize._unary import ALL, applied, int8_table
 
 OPS = (Clamp,)
@@ -34,11 +34,13 @@ def rewrite(r: Rewriter, op: Op, spec: Clamp) -> bool:
     table = int8_table(op)
     if table is None or x.const is not None:
         return False
+
     # Equal scales need no QUANTIZE.
     scaled = ALL
     if x.type.quant != y.type.quant:
         scaled = applied(Quantize(), ALL, x.type, y.type)
-    if not np.array_equal(np.clip(scaled, table.min(), table.max()), table):
+    clipped = np.clip(scaled, table.min(), table.max())
+    if not np.array_equal(clipped, table):
         return False
 
     bounds = _bounds(scaled, table)
@@ -50,12 +52,18 @@ def rewrite(r: Rewriter, op: Op, spec: Clamp) -> bool:
 
 
 def _bounds(scaled: Array, table: Array) -> _Bounds:
-    """Return the bounds within the range of the rescaled inputs."""
+    """Return the bounds within the range of the rescaled inputs.
+
+    scaled, table: the rescaled inputs and the outputs, for all int8 inputs.
+    """
     bounds: _Bounds = []
-    if scaled.min() < table.min():
-        bounds.append((Maximum(), int(table.min())))
-    if scaled.max() > table.max():
-        bounds.append((Minimum(), int(table.max())))
+    lowest = int(table.min())
+    if scaled.min() < lowest:
+        bounds.append((Maximum(), lowest))
+
+    highest = int(table.max())
+    if scaled.max() > highest:
+        bounds.append((Minimum(), highest))
     return bounds
 
 
@@ -63,17 +71,22 @@ def _rescale_and_clamp(r: Rewriter, op: Op, bounds: _Bounds) -> None:
     """Replace a clamp by QUANTIZE, where the scale changes, and one or two bounds."""
     value = op.inputs[0]
     y = op.output
+    name = y.name
     quant = y.type.quant
     if value.type.quant != quant:
-        value = r.add(op, Quantize(), [value], f"{y.name}_scaled", quant)
+        value = r.add(op, Quantize(), [value], f"{name}_scaled", quant)
 
     operands: list[Value] = []
-    for _, q in bounds:
-        operands.append(r.const(np.array(q, np.int8), f"{y.name}_bound", quant))
+    for _, bound in bounds:
+        data = np.array(bound, np.int8)
+        operand = r.const(data, f"{name}_bound", quant)
+        operands.append(operand)
+
     # The last op keeps the output's name.
     if len(bounds) == 2:
         lower, _ = bounds[0]
-        value = r.add(op, lower, [value, operands[0]], f"{y.name}_low", quant)
+        inputs = [value, operands[0]]
+        value = r.add(op, lower, inputs, f"{name}_low", quant)
     last, _ = bounds[-1]
     r.update(op, last, [value, operands[-1]])
 
@@ -85,21 +98,35 @@ def example(rng: np.random.Generator) -> Graph:
     of the input.
     """
     build = Builder("clamp")
-    shape = (1, *map(int, rng.integers(1, 9, 3)))
-    low, high = (float(v) for v in sorted(rng.normal(size=2)))
-    spread = sorted(rng.normal(size=2) * 3)
+    shape = (1, *integers(rng, 1, 9, 3))
+    bounds = rng.normal(size=2)
+    low = float(bounds.min())
+    high = float(bounds.max())
+    spread = rng.normal(size=2) * 3
+    spread.sort()
     quant = _quant(spread[0], spread[1])
     x = int8_input(build, shape, quant)
 
-    spec = (Clamp(low, high), Clamp(low, None), Clamp(None, high))[rng.integers(3)]
-    limits = [float(v) for v in spec.f(np.array(spread, np.float32))]
-    out: Quant = quant if rng.random() < 0.5 else _quant(limits[0], limits[1])
-    return with_output(build, build.add(spec, [x], quant=out))
+    both = Clamp(low, high)
+    lower = Clamp(low, None)
+    upper = Clamp(None, high)
+    spec = (both, lower, upper)[rng.integers(3)]
+
+    out_quant: Quant = quant
+    if rng.random() >= 0.5:
+        limits = spec.f(spread.astype(np.float32))
+        out_quant = _quant(float(limits[0]), float(limits[1]))
+    y = build.add(spec, [x], quant=out_quant)
+    return with_output(build, y)
 
 
 def _quant(low: float, high: float) -> Quant:
     """Return the scale of a range, widened so that it holds zero."""
     low = min(low, 0.0)
     high = max(high, 0.0)
-    scale = float(np.float32((high - low) / 255 or 1.0))
-    return Quant.per_tensor(scale, round(-128 - low / scale))
+
+    # A range of zero alone has no scale; any will do.
+    step = (high - low) / 255 or 1.0
+    scale = float(np.float32(step))
+    zero_point = round(-128 - low / scale)
+    return Quant.per_tensor(scale, zero_point)

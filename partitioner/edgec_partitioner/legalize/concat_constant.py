@@ -25,6 +25,7 @@ from edgec_partitioner.legalize._examples import (
     Shape,
     int8_input,
     integer,
+    integers,
     random_quant,
     relu,
     with_output,
@@ -42,9 +43,13 @@ def rewrite(r: Rewriter, op: Op, spec: Concat) -> bool:
         return False
     if any(v.type.quant != y.quant for v in op.inputs):
         return False
+
     vector = _constant_vector(op, spec.axis)
     computed = [v for v in op.inputs if v.const is None]
-    if vector is None or len(computed) in (0, len(op.inputs)):
+    if vector is None or not computed:
+        return False
+    # Without constants there is nothing to replace.
+    if len(computed) == len(op.inputs):
         return False
     # PAD has no border over the batch.
     if spec.axis < y.rank - 3:
@@ -55,6 +60,7 @@ def rewrite(r: Rewriter, op: Op, spec: Concat) -> bool:
     x = padded[0]
     if len(padded) > 1:
         x = r.add(op, spec, padded, f"{name}_joined", y.quant)
+
     # Zeros are the borders alone.
     if (vector == y.zero_point).all():
         return r.forward(op, x)
@@ -69,22 +75,25 @@ def _constant_vector(op: Op, axis: int) -> Array | None:
     Computed tensors count as the zero point. None if a constant differs along other
     axes, or is not zero on another axis than that of the channels.
     """
-    zero = op.output.type.zero_point
-    channels = axis == op.output.type.rank - 1
+    y = op.output.type
+    zero = y.zero_point
+    is_channel_axis = axis == y.rank - 1
+
     parts: list[Array] = []
     for v in op.inputs:
         size = v.type.shape[axis]
         if v.const is None:
             parts.append(np.full(size, zero, np.int8))
             continue
+
         # One row for each place along the axis.
-        rows = np.moveaxis(v.const, axis, 0).reshape(size, -1)
-        first = rows[:, 0]
+        axis_first = np.moveaxis(v.const, axis, 0)
+        rows = axis_first.reshape(size, -1)
         if (rows != rows[:, :1]).any():
             return None
-        if (rows != zero).any() and not channels:
+        if not is_channel_axis and (rows != zero).any():
             return None
-        parts.append(first)
+        parts.append(rows[:, 0])
     return np.concatenate(parts)
 
 
@@ -93,19 +102,26 @@ def _padded(r: Rewriter, op: Op, axis: int) -> list[Value]:
 
     A border lies before a tensor, and behind the last one for the constants there.
     """
+    inputs = op.inputs
+    # Constants behind the last computed tensor become its second border.
+    last = max(i for i, v in enumerate(inputs) if v.const is None)
+    trailing = inputs[last + 1 :]
+    size_behind = sum(v.type.shape[axis] for v in trailing)
+
     padded: list[Value] = []
     before = 0
-    # Constants behind the last computed tensor become its second border.
-    last = max(i for i, v in enumerate(op.inputs) if v.const is None)
-    behind = sum(v.type.shape[axis] for v in op.inputs[last + 1 :])
-    for i, v in enumerate(op.inputs[: last + 1]):
+    for i in range(last + 1):
+        v = inputs[i]
         if v.const is not None:
             before += v.type.shape[axis]
             continue
-        pads = [(0, 0)] * v.type.rank
-        pads[axis] = (before, behind if i == last else 0)
-        if any(pads[axis]):
-            v = r.add(op, Pad(tuple(pads)), [v], f"{v.name}_padded", v.type.quant)
+
+        after = size_behind if i == last else 0
+        if before or after:
+            pads = [(0, 0)] * v.type.rank
+            pads[axis] = (before, after)
+            spec = Pad(tuple(pads))
+            v = r.add(op, spec, [v], f"{v.name}_padded", v.type.quant)
         padded.append(v)
         before = 0
     return padded
@@ -118,40 +134,56 @@ def example(rng: np.random.Generator) -> Graph:
     """
     build = Builder("concat_constant")
     q = random_quant(rng, 0.1)
-    shape = [1, *map(int, rng.integers(1, 6, 3))]
+    shape = (1, *integers(rng, 1, 6, 3))
     axis = integer(rng, 1, 4)
     zeros = axis != 3 or rng.random() < 0.3
 
     inputs: list[Value] = []
     for i in range(integer(rng, 1, 4)):
         size = integer(rng, 1, 5)
-        inputs.append(int8_input(build, _with(shape, axis, size), q, f"x{i}"))
+        part_shape = _resized(shape, axis, size)
+        x = int8_input(build, part_shape, q, f"x{i}")
+        inputs.append(x)
     parts = [relu(build, v) for v in inputs]
 
-    for i in range(2 if zeros else integer(rng, 1, 3)):
+    constants = 2 if zeros else integer(rng, 1, 3)
+    for i in range(constants):
         size = integer(rng, 1, 4)
-        elements = np.full(size, q.zero_point[0])
+        zero_point = q.zero_point[0]
+        elements = np.full(size, zero_point)
         if not zeros:
             elements = rng.integers(-128, 128, size)
             if i == 0:
                 # A constant of zeros would not need the ADD.
-                elements[0] = -128 if q.zero_point[0] >= 0 else 127
+                elements[0] = -128 if zero_point >= 0 else 127
+
         data = _along(elements, shape, axis)
         place = integer(rng, 0, len(parts) + 1)
-        parts.insert(place, build.const(data, f"c{i}", q))
+        constant = build.const(data, f"c{i}", q)
+        parts.insert(place, constant)
 
     joined = build.add(Concat(axis), parts)
-    return with_output(build, relu(build, joined))
+    y = relu(build, joined)
+    return with_output(build, y)
 
 
 def _along(elements: Array, shape: Sequence[int], axis: int) -> Array:
-    """Return an int8 tensor that differs only along an axis."""
+    """Return an int8 tensor that differs only along an axis.
+
+    elements: the numbers along the axis.
+    shape: the sizes of the other axes.
+    """
     vector_shape = [1] * len(shape)
     vector_shape[axis] = -1
-    target = _with(shape, axis, len(elements))
-    data = np.broadcast_to(elements.reshape(vector_shape), target)
+    vector = elements.reshape(vector_shape)
+
+    target = _resized(shape, axis, len(elements))
+    data = np.broadcast_to(vector, target)
     return data.astype(np.int8)
 
 
-def _with(shape: Sequence[int], axis: int, size: int) -> Shape:
-    return (*shape[:axis], size, *shape[axis + 1 :])
+def _resized(shape: Sequence[int], axis: int, size: int) -> Shape:
+    """Return the shape with another size of an axis."""
+    resized = [*shape]
+    resized[axis] = size
+    return tuple(resized)

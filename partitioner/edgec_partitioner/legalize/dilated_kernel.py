@@ -43,11 +43,16 @@ MAX_TAPS = 81
 
 def rewrite(r: Rewriter, op: Op, spec: Conv2D | DepthwiseConv2D) -> bool:
     """Spread the taps of a dilated kernel."""
-    if spec.dilation == (1, 1) or not constant_weights(op):
+    if spec.dilation == (1, 1):
         return False
+    if not constant_weights(op):
+        return False
+
     # The common factor may stay as the dilation of both directions.
     common = gcd(*spec.dilation)
-    return any(_spread_to(r, op, spec, d) for d in sorted({common, 1}, reverse=True))
+    if _spread_to(r, op, spec, common):
+        return True
+    return common != 1 and _spread_to(r, op, spec, 1)
 
 
 def _spread_to(
@@ -55,18 +60,24 @@ def _spread_to(
 ) -> bool:
     """Give the convolution this dilation in both directions, if that helps it."""
     x, w, *bias = op.inputs
-    steps = (spec.dilation[0] // dilation, spec.dilation[1] // dilation)
+    dilation_y, dilation_x = spec.dilation
+    steps = (dilation_y // dilation, dilation_x // dilation)
+    # Without a step, nothing would change.
+    if steps == (1, 1):
+        return False
+
     filters = _spread(w, steps)
     _, kernel_h, kernel_w, _ = filters.shape
-    # Without a step, nothing would change.
-    if steps == (1, 1) or kernel_h * kernel_w > MAX_TAPS:
+    if kernel_h * kernel_w > MAX_TAPS:
         return False
 
     sparse = replace(spec, dilation=(dilation, dilation))
     # Ask the rules before the graph changes.
-    weights = Value(w.name, w.type.with_shape(filters.shape), filters)
+    wide_type = w.type.with_shape(filters.shape)
+    weights = Value(w.name, wide_type, filters)
     if not helps(op, sparse, [x, weights, *bias]):
         return False
+
     constant = r.const(filters, f"{w.name}_spread", w.type.quant)
     r.update(op, sparse, [x, constant, *bias])
     return True
@@ -74,9 +85,13 @@ def _spread_to(
 
 def _spread(w: Value, steps: Pair) -> Array:
     """Return the weights with steps - 1 rows and columns of zeros between the taps."""
-    o, kh, kw, c = w.type.shape
+    o, kernel_h, kernel_w, c = w.type.shape
     step_y, step_x = steps
-    wide = zeros(w, (o, (kh - 1) * step_y + 1, (kw - 1) * step_x + 1, c))
+
+    # Behind the last tap there is no zero.
+    height = (kernel_h - 1) * step_y + 1
+    width = (kernel_w - 1) * step_x + 1
+    wide = zeros(w, (o, height, width, c))
     wide[:, ::step_y, ::step_x] = array(w)
     return wide
 
@@ -90,28 +105,43 @@ def example(rng: np.random.Generator) -> Graph:
     dense = flag(rng)
     c = integer(rng, 1, 5)
     o = integer(rng, 1, 5)
-    dilation = ((1, 2), (2, 1), (2, 4), (1, 3), (4, 1))[rng.integers(5)]
-    kernel = (int(rng.choice([2, 3])), int(rng.choice([2, 3])))
+    dilations = ((1, 2), (2, 1), (2, 4), (1, 3), (4, 1))
+    dilation = dilations[rng.integers(5)]
+    kernel_h = int(rng.choice([2, 3]))
+    kernel_w = int(rng.choice([2, 3]))
+    kernel = (kernel_h, kernel_w)
     q = random_quant(rng, 0.05)
-    x = int8_input(build, (1, *integers(rng, 5, 10, 2), c), q)
+    size = integers(rng, 5, 10, 2)
+    x = int8_input(build, (1, *size, c), q)
 
+    zero_point = 0
+    if rng.random() < 0.3:
+        zero_point = integer(rng, -20, 20)
+    weight_quant = Quant.per_tensor(0.004, zero_point)
     shape = (o, *kernel, c) if dense else (1, *kernel, c * o)
-    zero = integer(rng, -20, 20) if rng.random() < 0.3 else 0
-    w = int8_weights(build, rng, shape, Quant.per_tensor(0.004, zero))
+    w = int8_weights(build, rng, shape, weight_quant)
 
     kind = Conv2D if dense else DepthwiseConv2D
     act = choice(rng, ["none", "relu"])
     # Asymmetric weights come from uint8 models.
-    rounding = Rounding.of_tflite(zero != 0)
-    spec = kind((1, 1), _same_pads(kernel, dilation), dilation, act, rounding)
-    y = build.add(spec, [x, w], quant=Quant.per_tensor(0.3, 3))
+    rounding = Rounding.of_tflite(zero_point != 0)
+    pads = _same_pads(kernel, dilation)
+    spec = kind((1, 1), pads, dilation, act, rounding)
+    out_quant = Quant.per_tensor(0.3, 3)
+    y = build.add(spec, [x, w], quant=out_quant)
     return with_output(build, y)
 
 
 def _same_pads(kernel: Pair, dilation: Pair) -> Pads:
     """Return the pads with which a dilated convolution keeps the size of the image."""
-    height = (kernel[0] - 1) * dilation[0]
-    width = (kernel[1] - 1) * dilation[1]
+    kernel_h, kernel_w = kernel
+    dilation_y, dilation_x = dilation
+    height = (kernel_h - 1) * dilation_y
+    width = (kernel_w - 1) * dilation_x
+
+    # An odd element goes to the bottom and the right, as in TFLite.
     top = height // 2
     left = width // 2
-    return (top, height - top, left, width - left)
+    bottom = height - top
+    right = width - left
+    return (top, bottom, left, right)

@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, TensorType
+from edgec.ir import Builder, Graph, Op, TensorType, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.conv import Conv2D
 from edgec.ops.matmul import FullyConnected
@@ -37,18 +37,24 @@ BOUND = 1e-5
 
 def rewrite(r: Rewriter, op: Op, spec: FullyConnected) -> bool:
     """Lay the rows out as an image and convolve it."""
-    x, w, *bias = op.inputs
-    if x.const is not None:
+    x, w, *biases = op.inputs
+    if x.const is not None or x.type.dtype != "float32":
         return False
-    if not constant_weights(op) or x.type.dtype != "float32":
+    if not constant_weights(op):
         return False
+    # A single row maps as it is.
     y = op.output.type
     if y.size == y.shape[-1]:
         return False
 
     # CONV_2D has a vector as bias.
-    vectors = [r.const(array(b).reshape(-1), b.name) for b in bias]
-    conv1x1(r, op, x, array(w), vectors, Conv2D(act=spec.act))
+    vectors: list[Value] = []
+    for bias in biases:
+        vector = array(bias).reshape(-1)
+        vectors.append(r.const(vector, bias.name))
+
+    convolution = Conv2D(act=spec.act)
+    conv1x1(r, op, x, array(w), vectors, convolution)
     return True
 
 
@@ -59,18 +65,24 @@ def example(rng: np.random.Generator) -> Graph:
     vary.
     """
     build = Builder("fully_connected_rows")
-    middle = integers(rng, 1, 6, integer(rng, 0, 2))
-    lead = (1, *middle, integer(rng, 2, 6) * 2)
+    dimensions = integer(rng, 0, 2)
+    middle = integers(rng, 1, 6, dimensions)
+    last = integer(rng, 2, 6) * 2
+    lead = (1, *middle, last)
     k = integer(rng, 1, 20)
     o = integer(rng, 1, 20)
     keep = flag(rng)
     x = build.input("x", TensorType((*lead, k)))
+
     if not keep and prod(lead) > 2 and rng.random() < 0.5:
         # Two rows of the input make one row of the product.
         k *= 2
 
     w = float_constant(build, rng, (o, k), "w")
     bias = float_constant(build, rng, o, "b")
-    spec = FullyConnected(choice(rng, ["none", "relu"]), keep)
-    inputs = [x, w, bias][: integer(rng, 2, 4)]
-    return with_output(build, build.add(spec, inputs))
+    act = choice(rng, ["none", "relu"])
+    spec = FullyConnected(act, keep)
+    count = integer(rng, 2, 4)
+    inputs = [x, w, bias][:count]
+    y = build.add(spec, inputs)
+    return with_output(build, y)

@@ -43,14 +43,18 @@ MAX_WEIGHT_BYTES = 1_000_000
 def rewrite(r: Rewriter, op: Op, spec: FullyConnected) -> bool:
     """Slice the rows, multiply each, and join the results."""
     x, w, *_ = op.inputs
-    if x.const is not None:
+    if x.const is not None or not x.type.is_quantized:
         return False
-    if not constant_weights(op) or not x.type.is_quantized:
+    if not constant_weights(op):
         return False
+
     y = op.output
-    columns = y.type.shape[-1]
+    shape = y.type.shape
+    columns = shape[-1]
     rows = y.type.size // columns
-    if not 1 < rows <= MAX_ROWS or rows * w.type.size > MAX_WEIGHT_BYTES:
+    if rows == 1 or rows > MAX_ROWS:
+        return False
+    if rows * w.type.size > MAX_WEIGHT_BYTES:
         return False
 
     # The layer reads its input as rows of this length.
@@ -59,23 +63,31 @@ def rewrite(r: Rewriter, op: Op, spec: FullyConnected) -> bool:
     if x.type.shape != matrix:
         flat = r.add(op, Reshape(matrix), [x], f"{x.name}_rows", x.type.quant)
     parts = [_row(r, op, spec, flat, i) for i in range(rows)]
-    if y.type.shape == (rows, columns):
+
+    if shape == (rows, columns):
         r.update(op, Concat(0), parts)
-    else:
-        joined = r.add(op, Concat(0), parts, f"{y.name}_rows")
-        r.update(op, Reshape(y.type.shape), [joined])
+        return True
+    joined = r.add(op, Concat(0), parts, f"{y.name}_rows")
+    r.update(op, Reshape(shape), [joined])
     return True
 
 
 def _row(r: Rewriter, op: Op, spec: FullyConnected, flat: Value, i: int) -> Value:
-    """Return the product for row `i` of the flattened input."""
+    """Return the product for row `i` of the flattened input.
+
+    op, spec: the layer over all rows, and its attributes.
+    flat: its input as [rows, K].
+    """
     x, *weights = op.inputs
-    y = op.output
     cut = slice_axes(flat.type, {0: (i, 1, 1)})
     row = r.add(op, cut, [flat], f"{x.name}_row{i}")
+
     # The parts are joined along the kept first axis.
     single = replace(spec, keep_dims=True)
-    return r.add(op, single, [row, *weights], f"{y.name}_row{i}", y.type.quant)
+    inputs = [row, *weights]
+    y = op.output
+    name = f"{y.name}_row{i}"
+    return r.add(op, single, inputs, name, y.type.quant)
 
 
 def example(rng: np.random.Generator) -> Graph:
@@ -84,15 +96,23 @@ def example(rng: np.random.Generator) -> Graph:
     The rows are kept or flattened; bias and activation vary.
     """
     build = Builder("fully_connected_split")
-    lead = ((3,), (1, 5), (2, 2), (1, 1, 4), (1, 2, 3))[rng.integers(5)]
+    leads = ((3,), (1, 5), (2, 2), (1, 1, 4), (1, 2, 3))
+    lead = leads[rng.integers(5)]
     k = integer(rng, 1, 12)
     o = integer(rng, 1, 12)
-    x = int8_input(build, (*lead, k), random_quant(rng, 0.05))
+    quant = random_quant(rng, 0.05)
+    x = int8_input(build, (*lead, k), quant)
 
     weight_quant = Quant.per_tensor(0.01)
     w = int8_weights(build, rng, (o, k), weight_quant)
-    bias = int32_bias(build, rng, o, 3000, bias_quant(0.05, weight_quant))
-    spec = FullyConnected(choice(rng, ["none", "relu"]), flag(rng))
-    inputs = [x, w, bias][: integer(rng, 2, 4)]
-    y = build.add(spec, inputs, quant=Quant.per_tensor(0.1, -9))
+    bias_scale = bias_quant(0.05, weight_quant)
+    bias = int32_bias(build, rng, o, 3000, bias_scale)
+
+    act = choice(rng, ["none", "relu"])
+    keep = flag(rng)
+    spec = FullyConnected(act, keep)
+    count = integer(rng, 2, 4)
+    inputs = [x, w, bias][:count]
+    out_quant = Quant.per_tensor(0.1, -9)
+    y = build.add(spec, inputs, quant=out_quant)
     return with_output(build, y)

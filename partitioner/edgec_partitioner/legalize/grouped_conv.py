@@ -12,6 +12,8 @@ parameters) is less than another transfer: `_parts` decides.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from edgec.ir import Array, Builder, Graph, Op, Quant, Value
@@ -21,13 +23,13 @@ from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.slice import slice_axes
 from edgec_partitioner.legalize._examples import (
     bias_quant,
-    channel_scales,
     choice,
     int8_input,
     int8_weights,
     int32_bias,
     integer,
     random_quant,
+    weight_quant,
     with_output,
 )
 from edgec_partitioner.legalize._weights import array, constant_weights, part_of, zeros
@@ -57,32 +59,45 @@ def rewrite(r: Rewriter, op: Op, spec: Conv2D) -> bool:
         _make_depthwise(r, op, spec)
         return True
 
-    parts = _parts(op, groups)
-    if parts == 1:
+    count = _parts(op, groups)
+    if count == 1:
         dense = _dense(w, array(w), groups)
         weights = r.const(dense, f"{w.name}_dense", w.type.quant)
         r.update(op, spec, [x, weights, *bias])
-    else:
-        values = [_part(r, op, i, parts, groups // parts) for i in range(parts)]
-        r.update(op, Concat(3), values)
+        return True
+
+    parts: list[Value] = []
+    for i in range(count):
+        part = _part(r, op, i, count, groups // count)
+        parts.append(part)
+    r.update(op, Concat(3), parts)
     return True
 
 
 def _make_depthwise(r: Rewriter, op: Op, spec: Conv2D) -> None:
     """Replace a convolution of groups of one channel by a depthwise one."""
     x, w, *bias = op.inputs
+    # The output channels move from the first axis to the last.
     quant = w.type.quant
     if quant is not None and quant.axis is not None:
         axis = DepthwiseConv2D.weight_axis
-        quant = Quant(quant.scale, quant.zero_point, axis)
+        quant = replace(quant, axis=axis)
+
     # [O, KH, KW, 1] → [1, KH, KW, O]
     filters = array(w).transpose(3, 1, 2, 0)
     weights = r.const(filters, f"{w.name}_depthwise", quant)
-    r.update(op, DepthwiseConv2D(*vars(spec).values()), [x, weights, *bias])
+
+    # Both kinds have the same attributes.
+    attributes = vars(spec).values()
+    depthwise = DepthwiseConv2D(*attributes)
+    r.update(op, depthwise, [x, weights, *bias])
 
 
 def _parts(op: Op, groups: int) -> int:
-    """Return the number of dense convolutions with the lowest estimated time."""
+    """Return the number of dense convolutions with the lowest estimated time.
+
+    It divides the number of groups.
+    """
     macs = op.spec.macs(op)
     parameters = op.inputs[1].type.size
 
@@ -94,27 +109,38 @@ def _parts(op: Op, groups: int) -> int:
         splitting = MS_PER_PART * parts if parts > 1 else 0
         return computing + streaming + splitting
 
-    divisors = [n for n in range(1, groups + 1) if groups % n == 0]
+    counts = range(1, groups + 1)
+    divisors = [count for count in counts if groups % count == 0]
     return min(divisors, key=ms)
 
 
 def _part(r: Rewriter, op: Op, i: int, parts: int, groups: int) -> Value:
-    """Return the result of the i-th part: the dense convolution of `groups` groups."""
-    x, w, *bias = op.inputs
-    y = op.output
+    """Return the result of the i-th part: the dense convolution of `groups` groups.
+
+    parts: the number of parts.
+    """
+    x, w, *biases = op.inputs
     ins = x.type.shape[3] // parts
     outs = w.type.shape[0] // parts
     rows = slice(i * outs, (i + 1) * outs)
 
     cut = slice_axes(x.type, {3: (i * ins, ins, 1)})
     channels = r.add(op, cut, [x], f"{x.name}_part{i}")
-    dense = _dense(w, array(w)[rows], groups, rows)
-    inputs = [channels]
-    inputs.append(r.const(dense, f"{w.name}_part{i}", part_of(w.type.quant, rows)))
+
+    filters = array(w)[rows]
+    dense = _dense(w, filters, groups, rows)
+    quant = part_of(w.type.quant, rows)
+    weights = r.const(dense, f"{w.name}_part{i}", quant)
+    inputs = [channels, weights]
+
     # The bias has one number for each output channel.
-    for b in bias:
-        quant = part_of(b.type.quant, rows)
-        inputs.append(r.const(array(b)[rows], f"{b.name}_part{i}", quant))
+    for bias in biases:
+        numbers = array(bias)[rows]
+        quant = part_of(bias.type.quant, rows)
+        part = r.const(numbers, f"{bias.name}_part{i}", quant)
+        inputs.append(part)
+
+    y = op.output
     return r.add(op, op.spec, inputs, f"{y.name}_part{i}", y.type.quant)
 
 
@@ -124,14 +150,19 @@ def _dense(w: Value, filters: Array, groups: int, rows: slice | None = None) -> 
     Weights between groups are zero. rows: the output channels of `w` in `filters`, all
     if missing.
     """
-    o, kh, kw, depth = filters.shape
-    shape = (w.type.shape[0], kh, kw, depth * groups)
+    o, kernel_h, kernel_w, depth = filters.shape
+    all_outputs = w.type.shape[0]
+    shape = (all_outputs, kernel_h, kernel_w, depth * groups)
+
     # Zero points are looked up by output channel, hence all of them first.
     dense = zeros(w, shape)
     if rows is not None:
         dense = dense[rows].copy()
+
     for g in range(groups):
-        outputs = slice(g * o // groups, (g + 1) * o // groups)
+        first = g * o // groups
+        end = (g + 1) * o // groups
+        outputs = slice(first, end)
         inputs = slice(g * depth, (g + 1) * depth)
         dense[outputs, :, :, inputs] = filters[outputs]
     return dense
@@ -156,17 +187,19 @@ def example(rng: np.random.Generator) -> Graph:
         kernel = 3
     c = groups * depth
     o = groups * wide
-    x = int8_input(build, (1, size, size, c), random_quant(rng, 0.05))
+    x_quant = random_quant(rng, 0.05)
+    x = int8_input(build, (1, size, size, c), x_quant)
 
-    scales = channel_scales(rng, 0.001, 0.01, o)
-    quant = Quant.per_tensor(0.004)
-    if rng.random() < 0.5:
-        quant = Quant(scales, (0,) * o, 0)
-    w = int8_weights(build, rng, (o, kernel, kernel, depth), quant)
+    quant = weight_quant(rng, 0.004, 0.001, 0.01, o)
+    shape = (o, kernel, kernel, depth)
+    w = int8_weights(build, rng, shape, quant)
     bias = int32_bias(build, rng, o, 9000, bias_quant(0.05, quant))
 
     act = choice(rng, ["none", "relu", "relu6"])
-    spec = Conv2D((1, 1), (kernel // 2,) * 4, act=act)
-    inputs = [x, w, bias][: integer(rng, 2, 4)]
-    y = build.add(spec, inputs, quant=Quant.per_tensor(0.3, 3))
+    half = kernel // 2
+    spec = Conv2D((1, 1), (half, half, half, half), act=act)
+    count = integer(rng, 2, 4)
+    inputs = [x, w, bias][:count]
+    out_quant = Quant.per_tensor(0.3, 3)
+    y = build.add(spec, inputs, quant=out_quant)
     return with_output(build, y)

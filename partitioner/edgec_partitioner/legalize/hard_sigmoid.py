@@ -24,20 +24,23 @@ BOUND = 2e-6
 
 def rewrite(r: Rewriter, op: Op, spec: HardSigmoid) -> bool:
     """Replace the activation by a product, a sum, RELU6 and a product."""
-    y = op.inputs[0]
-    if y.type.dtype != "float32":
+    x = op.inputs[0]
+    if x.type.dtype != "float32":
         return False
 
     # The clamp to 0…1 becomes one to 0…6.
     new = Replacement(r, op)
+    sloped = x
     slope = np.float32(6 * spec.alpha)
     if slope != 1:
         factor = new.number("slope", float(slope))
-        y = new.add("sloped", Mul(), y, factor)
+        sloped = new.add("sloped", Mul(), x, factor)
+
     offset = new.number("offset", 6 * spec.beta)
-    shifted = new.add("shifted", Add(), y, offset)
+    shifted = new.add("shifted", Add(), sloped, offset)
     gate = new.add("gate", Relu6(), shifted)
 
+    # Back to 0…1.
     sixth = new.number("sixth", 1 / 6)
     new.finish(Mul(), gate, sixth)
     return True
@@ -50,7 +53,12 @@ def example(rng: np.random.Generator) -> Graph:
     """
     build = Builder("hard_sigmoid")
     size = integers(rng, 2, 7, 2)
-    x = build.input("x", TensorType((1, *size, integer(rng, 4, 9))))
-    alpha = float(rng.choice([0.2, 1 / 6, 0.5, rng.uniform(-1, 1)]))
-    beta = float(rng.choice([0.5, rng.uniform(0.2, 0.8)]))
-    return one_op(build, HardSigmoid(alpha, beta), x)
+    channels = integer(rng, 4, 9)
+    x = build.input("x", TensorType((1, *size, channels)))
+
+    random_alpha = rng.uniform(-1, 1)
+    alpha = rng.choice([0.2, 1 / 6, 0.5, random_alpha])
+    random_beta = rng.uniform(0.2, 0.8)
+    beta = rng.choice([0.5, random_beta])
+    spec = HardSigmoid(float(alpha), float(beta))
+    return one_op(build, spec, x)

@@ -24,6 +24,8 @@ def rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool:
     """Replace the activation by a sum, RELU6 and two products."""
     x = op.inputs[0]
     new = Replacement(r, op)
+
+    # The sum is clamped to 0…6.
     three = new.number("three", 3)
     shifted = new.add("shifted", Add(), x, three)
     gate = new.add("gate", Relu6(), shifted)
@@ -39,5 +41,8 @@ def example(rng: np.random.Generator) -> Graph:
     """Return a graph of one hard-swish."""
     build = Builder("hard_swish")
     size = integers(rng, 1, 7, 2)
-    x = build.input("x", TensorType((1, *size, integer(rng, 1, 9))))
+    channels = integer(rng, 1, 9)
+
+    shape = (1, *size, channels)
+    x = build.input("x", TensorType(shape))
     return one_op(build, HardSwish(), x)

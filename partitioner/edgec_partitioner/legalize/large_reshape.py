@@ -35,15 +35,16 @@ MAX_PARTS = 8
 
 def rewrite(r: Rewriter, op: Op, spec: Reshape) -> bool:
     """Cut the input, reshape the parts, and join them."""
-    x = op.inputs[0]
-    y = op.output
-    if x.type.quant != y.type.quant or not between_mapped(r, op):
+    x = op.inputs[0].type
+    y = op.output.type
+    if x.quant != y.quant or not between_mapped(r, op):
         return False
+
+    x_length = x.shape[_outermost(x)]
+    y_length = y.shape[_outermost(y)]
     for count in range(2, MAX_PARTS + 1):
         # Parts must be equal on both sides, to hold the same elements.
-        if x.type.shape[_outermost(x.type)] % count:
-            continue
-        if y.type.shape[_outermost(y.type)] % count:
+        if x_length % count or y_length % count:
             continue
         if _parts_map(op, count):
             _reshape_parts(r, op, count)
@@ -55,12 +56,21 @@ def _parts_map(op: Op, count: int) -> bool:
     """Return whether all ops of a reshape in `count` parts map."""
     x = op.inputs[0]
     y = op.output
-    part = Value(f"{y.name}_part", _part_type(x.type, count))
-    shaped = Value(f"{y.name}_part", _part_type(y.type, count))
-    cut = Op(_cut(x.type, count, 0), [x], [part])
-    view = Op(Reshape(shaped.type.shape), [part], [shaped])
-    join = Op(Concat(_outermost(y.type)), [shaped] * count, [y])
-    return maps(cut) and maps(view) and maps(join)
+    name = f"{y.name}_part"
+    part = Value(name, _part_type(x.type, count))
+    shaped = Value(name, _part_type(y.type, count))
+
+    # The first part stands for all, as they differ only in their place.
+    first = _cut(x.type, count, 0)
+    if not maps(Op(first, [x], [part])):
+        return False
+    view = Reshape(shaped.type.shape)
+    if not maps(Op(view, [part], [shaped])):
+        return False
+
+    join = Concat(_outermost(y.type))
+    parts = [shaped] * count
+    return maps(Op(join, parts, [y]))
 
 
 def _reshape_parts(r: Rewriter, op: Op, count: int) -> None:
@@ -69,18 +79,32 @@ def _reshape_parts(r: Rewriter, op: Op, count: int) -> None:
     y = op.output
     slices: list[Value] = []
     for i in range(count):
-        slices.append(r.add(op, _cut(x.type, count, i), [x], f"{y.name}_cut"))
+        cut = _cut(x.type, count, i)
+        piece = r.add(op, cut, [x], f"{y.name}_cut")
+        slices.append(piece)
+
     # All parts have the same shapes.
-    view = Reshape(_part_type(y.type, count).shape)
-    parts = [r.add(op, view, [part], f"{y.name}_part") for part in slices]
-    r.update(op, Concat(_outermost(y.type)), parts)
+    part_type = _part_type(y.type, count)
+    view = Reshape(part_type.shape)
+    parts: list[Value] = []
+    for piece in slices:
+        part = r.add(op, view, [piece], f"{y.name}_part")
+        parts.append(part)
+
+    join = Concat(_outermost(y.type))
+    r.update(op, join, parts)
 
 
 def _cut(t: TensorType, count: int, i: int) -> Slice:
-    """Return the slice with part `i` of `count` along the outermost dimension."""
+    """Return the slice with part `i` of `count` along the outermost dimension.
+
+    The dimension must be a multiple of `count`.
+    """
     axis = _outermost(t)
-    size = t.shape[axis] // count
-    return slice_axes(t, {axis: (i * size, size, 1)})
+    length = t.shape[axis]
+    size = length // count
+    first = i * size
+    return slice_axes(t, {axis: (first, size, 1)})
 
 
 def _outermost(t: TensorType) -> int:
@@ -89,9 +113,13 @@ def _outermost(t: TensorType) -> int:
 
 
 def _part_type(t: TensorType, count: int) -> TensorType:
-    """Return the type of one of `count` parts along the outermost dimension."""
+    """Return the type of one of `count` parts along the outermost dimension.
+
+    The dimension must be a multiple of `count`.
+    """
+    axis = _outermost(t)
     shape = list(t.shape)
-    shape[_outermost(t)] //= count
+    shape[axis] //= count
     return t.with_shape(tuple(shape))
 
 
@@ -105,16 +133,23 @@ def example(rng: np.random.Generator) -> Graph:
     w = 8 * integer(rng, 6, 9)
     # Just above the size that maps.
     least_channels = -(-240_000 // (h * w * 4))
-    c = 4 * (least_channels + integer(rng, 0, 3))
+    more_channels = integer(rng, 0, 3)
+    c = 4 * (least_channels + more_channels)
     by = int(rng.choice([2, 4]))
+
     shapes: list[Shape] = [
         (1, h, w, c),
         (1, h, w // by, c * by),
         (1, h // 2, w * 2, c),
         (1, h // 2, w, c * 2),
     ]
-    first, second = rng.permutation(len(shapes))[:2]
+    order = rng.permutation(len(shapes))
+    before = shapes[order[0]]
+    after = shapes[order[1]]
+
     q = random_quant(rng, 0.05)
-    x = relu(build, int8_input(build, shapes[first], q))
-    y = build.add(Reshape(shapes[second]), [x])
-    return with_output(build, relu(build, y))
+    image = int8_input(build, before, q)
+    x = relu(build, image)
+    reshaped = build.add(Reshape(after), [x])
+    y = relu(build, reshaped)
+    return with_output(build, y)

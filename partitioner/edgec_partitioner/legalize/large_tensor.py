@@ -88,12 +88,16 @@ def example(rng: np.random.Generator) -> Graph:
     # The largest width at which the input still maps.
     width = LARGEST_MAPPED // height
     x = int8_input(build, (1, height, width, 1), q)
+
     top = integer(rng, 1, 4)
     right = integer(rng, 0, 3)
-    y = build.add(Pad(((0, 0), (top, 2), (1, right), (0, 0))), [x])
+    border = ((0, 0), (top, 2), (1, right), (0, 0))
+    y = build.add(Pad(border), [x])
     if rng.random() < 0.5:
         y = relu(build, y)
+
     kernel = integer(rng, 1, 3)
     stride = integer(rng, 3, 9)
-    y = build.add(MaxPool2D((kernel, kernel), (stride, stride)), [y])
+    pool = MaxPool2D((kernel, kernel), (stride, stride))
+    y = build.add(pool, [y])
     return with_output(build, y)

@@ -19,6 +19,7 @@ from edgec.ops.slice import slice_axes
 from edgec_partitioner.legalize._examples import (
     int8_input,
     integer,
+    integers,
     random_quant,
     relu,
     with_output,
@@ -34,8 +35,8 @@ MOST_PARTS = 4
 def rewrite(r: Rewriter, op: Op, spec: Transpose) -> bool:
     """Cut the input, transpose the parts, and join them."""
     x = op.inputs[0]
-    name = op.output.name
-    if x.type.quant != op.output.type.quant:
+    y = op.output
+    if x.type.quant != y.type.quant:
         return False
     # On the CPU, one transpose is as good as several.
     if not between_mapped(r, op):
@@ -49,9 +50,17 @@ def rewrite(r: Rewriter, op: Op, spec: Transpose) -> bool:
     slices: list[Value] = []
     for i in range(count):
         part = slice_axes(x.type, {axis: (i * size, size, 1)})
-        slices.append(r.add(op, part, [x], f"{name}_cut"))
-    parts = [r.add(op, spec, [part], f"{name}_part") for part in slices]
-    r.update(op, Concat(spec.perm.index(axis)), parts)
+        piece = r.add(op, part, [x], f"{y.name}_cut")
+        slices.append(piece)
+
+    turned: list[Value] = []
+    for piece in slices:
+        part_turned = r.add(op, spec, [piece], f"{y.name}_part")
+        turned.append(part_turned)
+
+    # The parts lie where the transpose has moved the cut axis.
+    join_axis = spec.perm.index(axis)
+    r.update(op, Concat(join_axis), turned)
     return True
 
 
@@ -62,8 +71,11 @@ def best_cut(op: Op) -> tuple[int, int] | None:
     """
     x = op.inputs[0].type
     for count in range(2, MOST_PARTS + 1):
-        for axis, size in enumerate(x.shape):
-            if size % count == 0 and _part_maps(op, axis, size // count):
+        for axis, length in enumerate(x.shape):
+            # Parts of unequal size would need rules of their own.
+            if length % count != 0:
+                continue
+            if _part_maps(op, axis, length // count):
                 return axis, count
     return None
 
@@ -73,18 +85,29 @@ def _part_maps(op: Op, axis: int, size: int) -> bool:
     x = op.inputs[0].type
     shape = list(x.shape)
     shape[axis] = size
-    part = Value("part", x.with_shape(tuple(shape)))
-    (turned_type,) = op.spec.infer(part.type)
-    return maps(Op(op.spec, [part], [Value("turned", turned_type)]))
+    part_type = x.with_shape(tuple(shape))
+    (turned_type,) = op.spec.infer(part_type)
+
+    part = Value("part", part_type)
+    turned = Value("turned", turned_type)
+    return maps(Op(op.spec, [part], [turned]))
 
 
 def example(rng: np.random.Generator) -> Graph:
     """Return a transpose of an image of more than 100000 elements."""
     build = Builder("large_transpose")
-    h, w = (8 * int(n) for n in rng.integers(5, 8, 2))
-    c = -(-100_000 // (h * w)) + integer(rng, 1, 20)
+    eighths = integers(rng, 5, 8, 2)
+    h = 8 * eighths[0]
+    w = 8 * eighths[1]
+    # Just above the size that maps.
+    least_channels = -(-100_000 // (h * w))
+    c = least_channels + integer(rng, 1, 20)
+
     q = random_quant(rng, 0.05)
-    x = relu(build, int8_input(build, (1, h, w, c), q))
-    perm = ((0, 3, 1, 2), (0, 2, 3, 1), (0, 2, 1, 3))[rng.integers(3)]
-    y = build.add(Transpose(perm), [x])
-    return with_output(build, relu(build, y))
+    image = int8_input(build, (1, h, w, c), q)
+    x = relu(build, image)
+    perms = ((0, 3, 1, 2), (0, 2, 3, 1), (0, 2, 1, 3))
+    perm = perms[rng.integers(3)]
+    transposed = build.add(Transpose(perm), [x])
+    y = relu(build, transposed)
+    return with_output(build, y)

@@ -28,6 +28,7 @@ from edgec_partitioner.legalize._examples import (
     flag,
     float_constant,
     integer,
+    integers,
     with_output,
 )
 from edgec_partitioner.legalize._images import shaped
@@ -63,20 +64,24 @@ class _Product:
 def rewrite(r: Rewriter, op: Op, spec: BatchMatMul | FullyConnected) -> bool:
     """Convolve the rows, between transposes where they are needed."""
     product = _product(op)
-    if product is None or product.x.type.dtype != "float32":
+    if product is None:
         return False
+    x = product.x
+    if x.type.dtype != "float32":
+        return False
+
     shape = op.output.type.shape
     lead = prod(shape[:-2])
     count = len(product.matrices)
     if count > MAX_MATRICES or count not in (1, lead):
         return False
     # A broadcast operand has fewer matrices.
-    if prod(product.x.type.shape[:-2]) != lead:
+    if prod(x.type.shape[:-2]) != lead:
         return False
 
-    x = product.x
     if product.swap_x:
-        x = r.add(op, _swap(x.type.rank), [x], f"{x.name}_swapped")
+        swap = _swap(x.type.rank)
+        x = r.add(op, swap, [x], f"{x.name}_swapped")
     # One image with a line for each matrix.
     rows, k = x.type.shape[-2:]
     images = shaped(r, op, x, (1, lead, rows, k))
@@ -86,9 +91,11 @@ def rewrite(r: Rewriter, op: Op, spec: BatchMatMul | FullyConnected) -> bool:
         y = _convolved_each(r, op, x.name, images, product)
 
     if not product.swap:
-        return r.forward(op, shaped(r, op, y, shape))
-    y = shaped(r, op, y, (*shape[:-2], shape[-1], shape[-2]))
-    r.update(op, _swap(len(shape)), [y])
+        result = shaped(r, op, y, shape)
+        return r.forward(op, result)
+    *leading, m, n = shape
+    swapped = shaped(r, op, y, (*leading, n, m))
+    r.update(op, _swap(len(shape)), [swapped])
     return True
 
 
@@ -99,15 +106,22 @@ def _convolved_each(
 
     name: the name of the computed operand.
     """
+    count = len(product.matrices)
     parts: list[Value] = []
     # Each line of the image belongs to one matrix.
-    for i in range(len(product.matrices)):
+    for i in range(count):
         cut = slice_axes(images.type, {1: (i, 1, 1)})
-        parts.append(r.add(op, cut, [images], f"{name}_{i}"))
+        part = r.add(op, cut, [images], f"{name}_{i}")
+        parts.append(part)
+
     results: list[Value] = []
-    for part, matrix in zip(parts, product.matrices, strict=True):
-        results.append(_convolved(r, op, part, matrix, product.act))
-    return r.add(op, Concat(1), results, f"{op.output.name}_joined")
+    for i in range(count):
+        matrix = product.matrices[i]
+        result = _convolved(r, op, parts[i], matrix, product.act)
+        results.append(result)
+
+    joined_name = f"{op.output.name}_joined"
+    return r.add(op, Concat(1), results, joined_name)
 
 
 def _product(op: Op) -> _Product | None:
@@ -117,21 +131,44 @@ def _product(op: Op) -> _Product | None:
     """
     a, b, *bias = op.inputs
     # A bias would belong to the other axis.
-    if (a.const is None) == (b.const is None) or bias:
+    if bias:
+        return None
+    if (a.const is None) == (b.const is None):
         return None
     if isinstance(op.spec, FullyConnected):
-        if a.const is None or a.type.rank != 2 or b.type.rank != 2:
-            return None
-        return _Product(b, False, array(a)[None], True, op.spec.act)
-    if not isinstance(op.spec, BatchMatMul):
+        return _fully_connected_product(op.spec, a, b)
+    if isinstance(op.spec, BatchMatMul):
+        return _batch_product(op.spec, a, b)
+    return None
+
+
+def _fully_connected_product(
+    spec: FullyConnected, a: Value, b: Value
+) -> _Product | None:
+    """Return the product of constant rows `a` with computed weights `b`."""
+    if a.const is None:
+        return None
+    if a.type.rank != 2 or b.type.rank != 2:
         return None
 
-    # A constant on the left is transposed: (A X)^T = X^T A^T.
+    # (A W^T)^T = W A^T: the weights are the rows now.
+    matrices = a.const[None]
+    return _Product(b, False, matrices, True, spec.act)
+
+
+def _batch_product(spec: BatchMatMul, a: Value, b: Value) -> _Product:
+    """Return the product of `a` and `b`, one of which is constant."""
     if b.const is not None:
-        matrices = array(b) if op.spec.adj_y else array(b).swapaxes(-1, -2)
-        return _Product(a, op.spec.adj_x, _stacked(matrices), False)
-    matrices = array(a).swapaxes(-1, -2) if op.spec.adj_x else array(a)
-    return _Product(b, not op.spec.adj_y, _stacked(matrices), True)
+        matrices = b.const
+        if not spec.adj_y:
+            matrices = matrices.swapaxes(-1, -2)
+        return _Product(a, spec.adj_x, _stacked(matrices), False)
+
+    # A constant on the left is transposed: (A X)^T = X^T A^T.
+    matrices = array(a)
+    if spec.adj_x:
+        matrices = matrices.swapaxes(-1, -2)
+    return _Product(b, not spec.adj_y, _stacked(matrices), True)
 
 
 def _stacked(matrices: Array) -> Array:
@@ -140,11 +177,18 @@ def _stacked(matrices: Array) -> Array:
 
 
 def _convolved(r: Rewriter, op: Op, image: Value, matrix: Array, act: str) -> Value:
-    """Return the product of an image of vectors with a matrix [Q, K]."""
+    """Return the product of an image of vectors with a matrix [Q, K].
+
+    op: the op before which the convolution stands.
+    act: the activation behind the product.
+    """
     name = op.output.name
     rows, columns = matrix.shape
-    weights = r.const(matrix.reshape(rows, 1, 1, columns), f"{name}_weights")
-    return r.add(op, Conv2D(act=act), [image, weights], f"{name}_image")
+    # A 1x1 convolution multiplies each pixel by its matrix.
+    filters = matrix.reshape(rows, 1, 1, columns)
+    weights = r.const(filters, f"{name}_weights")
+    spec = Conv2D(act=act)
+    return r.add(op, spec, [image, weights], f"{name}_image")
 
 
 def _swap(rank: int) -> Transpose:
@@ -159,21 +203,26 @@ def example(rng: np.random.Generator) -> Graph:
     """
     build = Builder("matmul_const")
     lead = integer(rng, 1, 4)
-    m, k, n = (int(d) for d in rng.integers(2, 8, 3))
+    m, k, n = integers(rng, 2, 8, 3)
     if rng.random() < 0.25:
         rows = float_constant(build, rng, (m, k), "rows")
-        layer = FullyConnected(choice(rng, ["none", "relu"]))
+        act = choice(rng, ["none", "relu"])
         weights = build.input("x", TensorType((n, k)))
-        return with_output(build, build.add(layer, [rows, weights]))
+        return with_output(build, build.add(FullyConnected(act), [rows, weights]))
 
-    adj = (flag(rng), flag(rng))
-    left_shape = (k, m) if adj[0] else (m, k)
-    right_shape = (n, k) if adj[1] else (k, n)
-    left = flag(rng)
+    adj_x = flag(rng)
+    adj_y = flag(rng)
+    left_shape = (k, m) if adj_x else (m, k)
+    right_shape = (n, k) if adj_y else (k, n)
+    constant_left = flag(rng)
     count = lead if rng.random() < 0.5 else 1
-    constant_shape = left_shape if left else right_shape
-    computed_shape = right_shape if left else left_shape
-    constant = float_constant(build, rng, (count, *constant_shape), "m")
-    x = build.input("x", TensorType((1, lead, *computed_shape)))
-    operands = [constant, x] if left else [x, constant]
-    return with_output(build, build.add(BatchMatMul(*adj), operands))
+
+    spec = BatchMatMul(adj_x, adj_y)
+    if constant_left:
+        constant = float_constant(build, rng, (count, *left_shape), "m")
+        x = build.input("x", TensorType((1, lead, *right_shape)))
+        return with_output(build, build.add(spec, [constant, x]))
+
+    constant = float_constant(build, rng, (count, *right_shape), "m")
+    x = build.input("x", TensorType((1, lead, *left_shape)))
+    return with_output(build, build.add(spec, [x, constant]))

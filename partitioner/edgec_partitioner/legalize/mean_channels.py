@@ -26,21 +26,26 @@ BOUND = 1e-5
 def rewrite(r: Rewriter, op: Op, spec: Mean) -> bool:
     """Add up the channels with equal weights."""
     x = op.inputs[0]
+    shape = x.type.shape
     last = x.type.rank - 1
     if last not in spec.axes:
         return False
     if x.type.dtype != "float32" or x.const is not None:
         return False
-    channels = x.type.shape[-1]
+
     # Other means map as they are, or have no image form.
-    if channels % 4 == 0 or prod(x.type.shape[:-3]) > 1:
+    channels = shape[-1]
+    if channels % 4 == 0 or prod(shape[:-3]) > 1:
         return False
 
     # The other axes first: a mean of means of equal size is the mean.
     others = tuple(a for a in spec.axes if a != last)
     if others:
         x = r.add(op, Mean(others), [x], f"{op.output.name}_pixel")
-    conv1x1(r, op, x, np.full((1, channels), 1 / channels, np.float32))
+
+    weight = 1 / channels
+    weights = np.full((1, channels), weight, np.float32)
+    conv1x1(r, op, x, weights)
     return True
 
 
@@ -50,8 +55,16 @@ def example(rng: np.random.Generator) -> Graph:
     The axes are kept or dropped.
     """
     build = Builder("mean_channels")
-    channels = integer(rng, 0, 5) * 4 + integer(rng, 1, 4)
-    lead = (1, *integers(rng, 2, 7, integer(rng, 1, 3)))
-    x = build.input("x", TensorType((*lead, channels)))
-    more = tuple(a for a in range(1, len(lead)) if rng.random() < 0.4)
-    return one_op(build, Mean((*more, len(lead)), flag(rng)), x)
+    fours = integer(rng, 0, 5)
+    channels = fours * 4 + integer(rng, 1, 4)
+    dimensions = integer(rng, 1, 3)
+    sides = integers(rng, 2, 7, dimensions)
+    x = build.input("x", TensorType((1, *sides, channels)))
+
+    axes: list[int] = []
+    for axis in range(1, dimensions + 1):
+        if rng.random() < 0.4:
+            axes.append(axis)
+    axes.append(dimensions + 1)
+    spec = Mean(tuple(axes), flag(rng))
+    return one_op(build, spec, x)

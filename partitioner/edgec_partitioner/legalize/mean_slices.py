@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, Quant, Value
+from edgec.ir import Builder, Graph, Op, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.concat import Concat
 from edgec.ops.reduce import Mean
@@ -24,6 +24,7 @@ from edgec_partitioner.legalize._examples import (
     flag,
     int8_input,
     integer,
+    random_quant,
     scale_between,
     with_output,
 )
@@ -39,12 +40,15 @@ def rewrite(r: Rewriter, op: Op, spec: Mean) -> bool:
     y = op.output
     if x.type.dtype != "int8" or y.type.dtype != "int8":
         return False
+
     # One part means that the mean maps as it is.
     parts = cut(op, spec)
-    if parts is None or len(parts[1]) == 1:
+    if parts is None:
+        return False
+    axis, sizes = parts
+    if len(sizes) == 1:
         return False
 
-    axis, sizes = parts
     means: list[Value] = []
     start = 0
     for size in sizes:
@@ -53,9 +57,12 @@ def rewrite(r: Rewriter, op: Op, spec: Mean) -> bool:
         mean = r.add(op, replace(spec), [piece], f"{y.name}_mean", y.type.quant)
         means.append(mean)
         start += size
+
     # Without the summed axes, the cut axis has a lower number.
-    dropped = 0 if spec.keep_dims else sum(a < axis for a in spec.axes)
-    r.update(op, Concat(axis - dropped), means)
+    join_axis = axis
+    if not spec.keep_dims:
+        join_axis -= sum(a < axis for a in spec.axes)
+    r.update(op, Concat(join_axis), means)
     return True
 
 
@@ -66,17 +73,22 @@ def example(rng: np.random.Generator) -> Graph:
     """
     build = Builder("mean_slices")
     size = integer(rng, 80, 130)
+    many_channels = integer(rng, 11, 20)
+    few_channels = integer(rng, 5, 9)
     cases: list[tuple[Shape, Shape]] = [
-        ((1, size, size, integer(rng, 11, 20)), (1, 2)),
-        ((1, 2 * size, size, integer(rng, 5, 9)), (1, 2)),
+        ((1, size, size, many_channels), (1, 2)),
+        ((1, 2 * size, size, few_channels), (1, 2)),
         ((1, size, 7, size * 2), (1,)),
         ((1, size, size, 12), (2, 3)),
     ]
     shape, axes = cases[rng.integers(4)]
-    quants: list[Quant] = []
-    for _ in range(2):
-        scale = scale_between(rng, 0.01, 0.1)
-        quants.append(Quant.per_tensor(scale, integer(rng, -128, 128)))
-    x = int8_input(build, shape, quants[0])
-    y = build.add(Mean(axes, flag(rng)), [x], quant=quants[1])
+
+    x_scale = scale_between(rng, 0.01, 0.1)
+    x_quant = random_quant(rng, x_scale)
+    y_scale = scale_between(rng, 0.01, 0.1)
+    y_quant = random_quant(rng, y_scale)
+
+    x = int8_input(build, shape, x_quant)
+    keep = flag(rng)
+    y = build.add(Mean(axes, keep), [x], quant=y_quant)
     return with_output(build, y)

@@ -12,6 +12,9 @@ op more than the MEAN.
 
 from __future__ import annotations
 
+from itertools import product
+from math import prod
+
 import numpy as np
 
 from edgec.ir import Builder, Graph, Op, TensorType
@@ -28,20 +31,23 @@ BOUND = 1e-4
 def rewrite(r: Rewriter, op: Op, spec: Mean) -> bool:
     """Put an average pool before the mean."""
     x = op.inputs[0]
-    if not {1, 2} <= {*spec.axes}:
+    if 1 not in spec.axes or 2 not in spec.axes:
         return False
     if x.type.dtype != "float32" or x.type.rank != 4:
         return False
 
     # mean_slices takes these once they are quantized.
     slices = cut(op, spec)
-    if slices is not None and len(slices[1]) <= FEW:
-        return False
+    if slices is not None:
+        _, sizes = slices
+        if len(sizes) <= FEW:
+            return False
 
     window = _window(spec, x.type)
     if window is None:
         return False
-    pooled = r.add(op, AveragePool2D(window, window), [x], f"{x.name}_pooled")
+    pool = AveragePool2D(window, window)
+    pooled = r.add(op, pool, [x], f"{x.name}_pooled")
     r.update(op, inputs=[pooled])
     return True
 
@@ -52,17 +58,22 @@ def _window(spec: Mean, x: TensorType) -> tuple[int, int] | None:
     Of windows of one size, it is the squarest. None if there is none.
     """
     n, height, width, c = x.shape
-    heights = [a for a in range(1, height + 1) if height % a == 0]
-    widths = [b for b in range(1, width + 1) if width % b == 0]
-    windows = [(a, b) for a in heights for b in widths]
+    windows = list(product(_divisors(height), _divisors(width)))
 
     # Of equal products, the most equal factors have the smallest sum.
-    windows.sort(key=lambda window: (window[0] * window[1], window[0] + window[1]))
-    for a, b in windows:
-        pooled = x.with_shape((n, height // a, width // b, c))
+    windows.sort(key=lambda window: (prod(window), sum(window)))
+    for window_h, window_w in windows:
+        pooled_h = height // window_h
+        pooled_w = width // window_w
+        pooled = x.with_shape((n, pooled_h, pooled_w, c))
         if mean_maps(spec, pooled):
-            return a, b
+            return window_h, window_w
     return None
+
+
+def _divisors(size: int) -> list[int]:
+    """Return the numbers that divide `size`, the smallest first."""
+    return [n for n in range(1, size + 1) if size % n == 0]
 
 
 def example(rng: np.random.Generator) -> Graph:
@@ -73,12 +84,20 @@ def example(rng: np.random.Generator) -> Graph:
     build = Builder("mean_steps")
     height = integer(rng, 16, 20) * 16
     width = integer(rng, 16, 20) * 16
-    large = (1, height, width, integer(rng, 1, 4))
-    small = (1, integer(rng, 10, 14) * 4, integer(rng, 10, 14) * 3, 320)
-    square = (1, integer(rng, 10, 14) * 9, integer(rng, 10, 14) * 9, 12)
+    channels = integer(rng, 1, 4)
+    large = (1, height, width, channels)
+
+    height = integer(rng, 10, 14) * 4
+    width = integer(rng, 10, 14) * 3
+    small = (1, height, width, 320)
+
+    height = integer(rng, 10, 14) * 9
+    width = integer(rng, 10, 14) * 9
+    square = (1, height, width, 12)
 
     case = rng.integers(3)
     shape = (large, small, square)[case]
     axes = ((1, 2), (1, 2), (1, 2, 3))[case]
     x = build.input("x", TensorType(shape))
-    return one_op(build, Mean(axes, flag(rng)), x)
+    keep = flag(rng)
+    return one_op(build, Mean(axes, keep), x)

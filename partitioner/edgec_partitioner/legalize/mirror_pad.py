@@ -61,8 +61,10 @@ def _pad_axis(r: Rewriter, op: Op, x: Value, axis: int, spec: Pad) -> Value:
     numpy.pad gives the source row of each row; consecutive rows become one slice.
     """
     size = x.type.shape[axis]
-    rows = np.pad(np.arange(size), spec.pads[axis], mode=spec.mode)  # type: ignore[call-overload]
-    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+    pads = spec.pads[axis]
+    rows = np.pad(np.arange(size), pads, mode=spec.mode)  # type: ignore[call-overload]
+    steps = np.diff(rows)
+    breaks = np.flatnonzero(steps != 1) + 1
 
     parts: list[Value] = []
     for run in np.split(rows, breaks):
@@ -71,27 +73,41 @@ def _pad_axis(r: Rewriter, op: Op, x: Value, axis: int, spec: Pad) -> Value:
             parts.append(x)
             continue
         # Backward runs are single rows, as a slice has steps of 1 only.
-        cut = slice_axes(x.type, {axis: (int(run[0]), len(run), 1)})
-        parts.append(r.add(op, cut, [x], f"{x.name}_row"))
+        first = int(run[0])
+        cut = slice_axes(x.type, {axis: (first, len(run), 1)})
+        part = r.add(op, cut, [x], f"{x.name}_row")
+        parts.append(part)
 
     if len(parts) == 1:
         return parts[0]
-    return r.add(op, Concat(axis), parts, f"{op.output.name}_axis{axis}")
+    name = f"{op.output.name}_axis{axis}"
+    return r.add(op, Concat(axis), parts, name)
 
 
 def example(rng: np.random.Generator) -> Graph:
     """Return a pad of any mode on any of height, width and channels."""
     build = Builder("mirror_pad")
     q = random_quant(rng, 0.1)
-    x = int8_input(build, (1, *integers(rng, 2, 7, 3)), q)
+    sizes = integers(rng, 2, 7, 3)
+    x = int8_input(build, (1, *sizes), q)
     mode = choice(rng, ["reflect", "symmetric", "edge", "wrap"])
 
     # A reflection does not repeat the edge: it has one row less to offer.
     pads: list[tuple[int, int]] = []
-    for size in x.type.shape[1:]:
-        widest = min(MAX_BORDER, size - (mode == "reflect"))
-        pads.append((integer(rng, 0, widest + 1), integer(rng, 0, widest + 1)))
-    pads[rng.integers(3)] = (1, 0)
+    for size in sizes:
+        available = size
+        if mode == "reflect":
+            available -= 1
+        widest = min(MAX_BORDER, available)
+        before = integer(rng, 0, widest + 1)
+        after = integer(rng, 0, widest + 1)
+        pads.append((before, after))
 
-    padded = build.add(Pad(((0, 0), *pads), mode), [relu(build, x)])
-    return with_output(build, relu(build, padded))
+    # At least one axis has a border.
+    padded_axis = rng.integers(3)
+    pads[padded_axis] = (1, 0)
+
+    spec = Pad(((0, 0), *pads), mode)
+    padded = build.add(spec, [relu(build, x)])
+    y = relu(build, padded)
+    return with_output(build, y)

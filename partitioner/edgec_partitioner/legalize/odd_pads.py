@@ -16,10 +16,10 @@ import numpy as np
 from edgec.ir import Builder, Graph, Op, OpDef, Quant, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
-from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.window import Pads
 from edgec_partitioner.legalize._examples import flag, int8_input, integer, one_op
+from edgec_partitioner.legalize._images import padded_image
 
 OPS = (Conv2D, DepthwiseConv2D, MaxPool2D, AveragePool2D)
 BOUND = 0.0
@@ -41,16 +41,14 @@ def rewrite(r: Rewriter, op: Op, spec: _Window) -> bool:
 
 def pad_apart(r: Rewriter, op: Op, spec: _Window) -> None:
     """Move the pads of a convolution or pool to a PAD of zeros before it."""
-    x = op.inputs[0]
-    top, bottom, left, right = spec.pads
-    pad = Pad(((0, 0), (top, bottom), (left, right), (0, 0)))
-    padded = r.add(op, pad, [x], f"{x.name}_padded", x.type.quant)
-
+    x, *weights = op.inputs
+    padded = padded_image(r, op, x, spec.pads)
     bare = replace(spec, pads=_NO_PADS)
+
     # The zeros are elements of the image now.
     if isinstance(bare, AveragePool2D):
         bare = replace(bare, count_pads=False)
-    r.update(op, bare, [padded, *op.inputs[1:]])
+    r.update(op, bare, [padded, *weights])
 
 
 def _fills_with_zero(spec: _Window, x: TensorType) -> bool:
@@ -71,11 +69,16 @@ def example(rng: np.random.Generator) -> Graph:
     size = integer(rng, 3, 7) * 2
     channels = integer(rng, 1, 9)
     maximum = flag(rng)
-    zero = -128 if maximum else integer(rng, -128, 128)
-    x = int8_input(build, (1, size, size, channels), Quant.per_tensor(0.1, zero))
 
-    pads = (1, 1, 1, 1)
+    # A maximum pool needs a zero point below all elements.
+    zero_point = -128
+    if not maximum:
+        zero_point = integer(rng, -128, 128)
+    quant = Quant.per_tensor(0.1, zero_point)
+    x = int8_input(build, (1, size, size, channels), quant)
+
     spec: OpDef
+    pads = (1, 1, 1, 1)
     if maximum:
         spec = MaxPool2D((3, 3), (2, 2), pads)
     else:

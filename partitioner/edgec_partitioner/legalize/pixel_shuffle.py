@@ -25,6 +25,7 @@ from edgec.ops.unary import Relu
 from edgec_partitioner.legalize._examples import (
     int8_input,
     integer,
+    integers,
     random_quant,
     relu,
     with_output,
@@ -47,16 +48,19 @@ def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
     if channels is None:
         return False
     height, width, depth = channels.shape
+    ins = root.type.shape[3]
 
     # A kernel of 2 was not seen to map; the third row and column stay zero.
     kernel_h = 3 if height == 2 else height
     kernel_w = 3 if width == 2 else width
-    weights = np.zeros((depth, kernel_h, kernel_w, root.type.shape[3]), np.int8)
+    weights = np.zeros((depth, kernel_h, kernel_w, ins), np.int8)
     if weights.size > MOST_WEIGHTS:
         return False
 
     rows, columns, outputs = np.indices(channels.shape)
     weights[outputs, rows, columns, channels] = 1
+
+    # The rows and columns beyond the block are cut off again.
     pads = (0, kernel_h - height, 0, kernel_w - width)
     spec = TransposeConv2D((height, width), pads)
     spread = one_hot(r, move, spec, root, weights, move.output)
@@ -73,10 +77,13 @@ def _block_channels(index: Array, root: TensorType) -> Array | None:
         return None
     if index.shape[0] != 1 or root.shape[0] != 1:
         return None
+
+    # Every pixel becomes a block of the same size.
     _, height, width, depth = root.shape
     _, h, w, c = index.shape
-    # Every pixel becomes a block of the same size.
-    if h % height or w % width or (h, w) == (height, width):
+    if h % height or w % width:
+        return None
+    if (h, w) == (height, width):
         return None
 
     # [H, W, block height, block width, C]
@@ -91,8 +98,9 @@ def _block_channels(index: Array, root: TensorType) -> Array | None:
         return None
     pixels = np.arange(height * width, dtype=np.int32)
     first_elements = pixels.reshape(height, width, 1, 1, 1) * depth
-    same = (blocks == first_elements + channels).all()
-    return channels if same else None
+    if (blocks != first_elements + channels).any():
+        return None
+    return channels
 
 
 def example(rng: np.random.Generator) -> Graph:
@@ -101,19 +109,25 @@ def example(rng: np.random.Generator) -> Graph:
     The moves are reshapes and a transpose, with blocks that need not be square.
     """
     build = Builder("pixel_shuffle")
-    h, w, c = (int(n) for n in rng.integers(1, 5, 3))
+    h, w, c = integers(rng, 1, 5, 3)
     form = integer(rng, 0, 3)
-    b = integer(rng, 2, 4)
-    across = integer(rng, 1, 4) if form == 2 else b
+    down = integer(rng, 2, 4)
+    across = down
+    if form == 2:
+        across = integer(rng, 1, 4)
     q = random_quant(rng, 0.05)
-    image = int8_input(build, (1, h, w, b * across * c), q)
-    y = build.add(Relu(), [image], "x_relu", q)
+    depth = down * across * c
+    image = int8_input(build, (1, h, w, depth), q)
+    x = build.add(Relu(), [image], "x_relu", q)
 
     if form < 2:
         order = ("DCR", "CRD")[form]
-        y = build.add(DepthToSpace(b, order), [y])
+        spread = build.add(DepthToSpace(down, order), [x])
     else:
-        y = build.add(Reshape((h, w, b, c, across)), [y])
-        y = build.add(Transpose((0, 2, 1, 4, 3)), [y])
-        y = build.add(Reshape((1, h * b, w * across, c)), [y])
-    return with_output(build, relu(build, y))
+        split = build.add(Reshape((h, w, down, c, across)), [x])
+        turned = build.add(Transpose((0, 2, 1, 4, 3)), [split])
+        shape = (1, h * down, w * across, c)
+        spread = build.add(Reshape(shape), [turned])
+
+    y = relu(build, spread)
+    return with_output(build, y)

@@ -13,15 +13,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, OpDef, Quant
+from edgec.ir import Builder, Graph, Op, OpDef
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.fixed_point import activation_range
 from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec_partitioner.legalize._examples import (
     choice,
+    flag,
     int8_input,
     integer,
     one_op,
+    random_quant,
     scale_between,
 )
 from edgec_partitioner.legalize._unary import ALL, applied
@@ -42,7 +44,8 @@ def rewrite(r: Rewriter, op: Op, spec: MaxPool2D | AveragePool2D) -> bool:
     activation = OpDef.registry[spec.act]()
     separate = applied(activation, ALL, y.type, y.type)
     low, high = activation_range(spec.act, y.type)
-    if not np.array_equal(separate, np.clip(ALL, low, high)):
+    fused = np.clip(ALL, low, high)
+    if not np.array_equal(separate, fused):
         return False
 
     bare = replace(spec, act="none")
@@ -60,8 +63,11 @@ def example(rng: np.random.Generator) -> Graph:
     size = integer(rng, 2, 6) * 2
     channels = integer(rng, 1, 9)
     scale = scale_between(rng, 0.005, 0.1)
-    quant = Quant.per_tensor(scale, integer(rng, -128, 128))
+    quant = random_quant(rng, scale)
     x = int8_input(build, (1, size, size, channels), quant)
+
     act = choice(rng, ["relu", "relu6", "relu_n1_to_1"])
-    pool = MaxPool2D if rng.integers(2) else AveragePool2D
-    return one_op(build, pool((2, 2), (2, 2), act=act), x)
+    maximum = flag(rng)
+    pool = MaxPool2D if maximum else AveragePool2D
+    spec = pool((2, 2), (2, 2), act=act)
+    return one_op(build, spec, x)

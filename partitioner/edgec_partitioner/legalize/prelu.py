@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Op, TensorType
+from edgec.ir import Array, Builder, Graph, Op, OpDef, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.arithmetic import Maximum, Minimum
 from edgec.ops.binary import Mul, Sub
 from edgec.ops.prelu import PRelu
 from edgec.ops.unary import Relu
-from edgec_partitioner.legalize._examples import with_output
+from edgec_partitioner.legalize._examples import integer, integers, with_output
 from edgec_partitioner.legalize._replacement import Replacement
 
 OPS = (PRelu,)
@@ -32,30 +32,40 @@ def rewrite(r: Rewriter, op: Op, spec: PRelu) -> bool:
     if x.type.dtype != "float32":
         return False
     # Computed slopes may be of any size.
-    if slope.const is None:
+    slopes = slope.const
+    if slopes is None:
         _subtract_negative_part(r, op)
         return True
 
     # PRELU maps with one slope for each channel.
-    row = _channel_slopes(slope.const, x.type.shape[-1])
+    row = _channel_slopes(slopes, x.type.shape[-1])
     if row is not None:
-        r.update(op, PRelu(), [x, r.const(row, slope.name)])
-    elif (slope.const <= 1).all():
+        constant = r.const(row, slope.name)
+        r.update(op, PRelu(), [x, constant])
+    elif (slopes <= 1).all():
         # Below zero, slope * x is then the larger one.
-        new = Replacement(r, op)
-        new.finish(Maximum(), x, new.add("sloped", Mul(), x, slope))
-    elif (slope.const >= 1).all():
-        new = Replacement(r, op)
-        new.finish(Minimum(), x, new.add("sloped", Mul(), x, slope))
+        _bound_by_sloped(r, op, Maximum())
+    elif (slopes >= 1).all():
+        _bound_by_sloped(r, op, Minimum())
     else:
         _subtract_negative_part(r, op)
     return True
+
+
+def _bound_by_sloped(r: Rewriter, op: Op, bound: OpDef) -> None:
+    """Replace a PRELU by the maximum or minimum of x and slope * x."""
+    x, slope = op.inputs
+    new = Replacement(r, op)
+    sloped = new.add("sloped", Mul(), x, slope)
+    new.finish(bound, x, sloped)
 
 
 def _subtract_negative_part(r: Rewriter, op: Op) -> None:
     """Replace a PRELU by relu(x) - slope * relu(-x), for slopes of any size."""
     x, slope = op.inputs
     new = Replacement(r, op)
+
+    # relu(-x) is what PRELU multiplies by the slope.
     minus_one = new.number("minus_one", -1)
     negated = new.add("negated", Mul(), x, minus_one)
     negative = new.add("negative", Relu(), negated)
@@ -85,18 +95,25 @@ def example(rng: np.random.Generator) -> Graph:
     channels, and some are computed.
     """
     build = Builder("prelu")
-    h, w, c = (int(n) for n in rng.integers(2, 6, 3))
+    h, w, c = integers(rng, 2, 6, 3)
     x = build.input("x", TensorType((1, h, w, c)))
-    low, high = ((-0.5, 1.0), (1.0, 2.0), (-2.0, 2.0))[rng.integers(3)]
-    shape = ((h, w, c), (h, w, 1), (h, 1, 1))[rng.integers(3)]
-    data = rng.uniform(low, high, shape).astype(np.float32)
 
-    form = rng.integers(3)
+    ranges = ((-0.5, 1.0), (1.0, 2.0), (-2.0, 2.0))
+    low, high = ranges[rng.integers(3)]
+    shapes = ((h, w, c), (h, w, 1), (h, 1, 1))
+    shape = shapes[rng.integers(3)]
+    uniform = rng.uniform(low, high, shape)
+    data = uniform.astype(np.float32)
+
+    form = integer(rng, 0, 3)
     if form == 0:
-        repeated = np.broadcast_to(data[:1, :1], (h, w, data.shape[-1]))
+        depth = data.shape[-1]
+        repeated = np.broadcast_to(data[:1, :1], (h, w, depth))
         data = np.ascontiguousarray(repeated)
     if form == 1:
         slope = build.input("slope", TensorType(shape))
     else:
         slope = build.const(data, "slope")
-    return with_output(build, build.add(PRelu(), [x, slope]))
+
+    y = build.add(PRelu(), [x, slope])
+    return with_output(build, y)

@@ -13,7 +13,7 @@ from edgec.ir import Builder, Graph, Op, OpDef, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.binary import Mul
 from edgec.ops.unary import Neg, Square
-from edgec_partitioner.legalize._examples import integer, integers, one_op
+from edgec_partitioner.legalize._examples import flag, integer, integers, one_op
 
 OPS = (Neg, Square)
 BOUND = 1e-7
@@ -24,10 +24,12 @@ def rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool:
     (x,) = op.inputs
     if x.type.dtype != "float32":
         return False
+
     factor = x
     if op.kind == "neg":
         minus_one = np.array(-1, np.float32)
-        factor = r.const(minus_one, f"{op.output.name}_minus_one")
+        name = f"{op.output.name}_minus_one"
+        factor = r.const(minus_one, name)
     r.update(op, Mul(), [x, factor])
     return True
 
@@ -35,6 +37,11 @@ def rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool:
 def example(rng: np.random.Generator) -> Graph:
     """Return a negation or a square of a tensor of any rank."""
     build = Builder("products")
-    sizes = integers(rng, 1, 9, integer(rng, 1, 4))
+    dimensions = integer(rng, 1, 4)
+    sizes = integers(rng, 1, 9, dimensions)
     x = build.input("x", TensorType((1, *sizes)))
-    return one_op(build, Neg() if rng.integers(2) else Square(), x)
+
+    spec: OpDef = Square()
+    if flag(rng):
+        spec = Neg()
+    return one_op(build, spec, x)

@@ -27,7 +27,7 @@ from edgec.ops.conv import Conv2D
 from edgec.ops.resampling import Neighbours
 from edgec.ops.resize import ResizeBilinear
 from edgec.ops.shape import Transpose
-from edgec_partitioner.legalize._examples import choice, integer, one_op
+from edgec_partitioner.legalize._examples import choice, integer, integers, one_op
 from edgec_partitioner.legalize._moves import maps
 from edgec_partitioner.legalize.large_transpose import best_cut
 
@@ -40,13 +40,14 @@ _TURN = Transpose((0, 3, 1, 2))
 def rewrite(r: Rewriter, op: Op, spec: ResizeBilinear) -> bool:
     """Interpolate the columns, then the rows."""
     x = op.inputs[0]
-    if x.type.dtype != "float32" or x.type.shape[0] != 1:
+    batch, h, w, c = x.type.shape
+    if x.type.dtype != "float32" or batch != 1:
         return False
     # tile_one_pixel takes a single pixel once it is quantized.
-    if x.type.shape[1:3] == (1, 1):
+    if (h, w) == (1, 1):
         return False
 
-    _, h, w, c = x.type.shape
+    # The shapes before each of the three turns.
     _, out_h, out_w, _ = op.output.type.shape
     turned_shapes = ((1, h, w, c), (1, c, h, out_w), (1, out_w, c, out_h))
     if not all(_turns(shape) for shape in turned_shapes):
@@ -54,9 +55,12 @@ def rewrite(r: Rewriter, op: Op, spec: ResizeBilinear) -> bool:
 
     # Two neighbours and a weight for each output row and column.
     rows, columns = spec.tables(x.type)
+    across = _matrix(columns, w)
+    down = _matrix(rows, h)
+
     # The turn brings the columns to the channels, then the rows.
-    wide = _product(r, op, x, _matrix(columns, w), "columns")
-    resized = _product(r, op, wide, _matrix(rows, h), "rows")
+    wide = _product(r, op, x, across, "columns")
+    resized = _product(r, op, wide, down, "rows")
     r.update(op, _TURN, [resized])
     return True
 
@@ -64,21 +68,33 @@ def rewrite(r: Rewriter, op: Op, spec: ResizeBilinear) -> bool:
 def _product(r: Rewriter, op: Op, x: Value, weights: Array, name: str) -> Value:
     """Return `x` turned, with its last axis interpolated.
 
-    That axis is a side of the resized image. weights: [O, 1, 1, size], from `_matrix`.
+    That axis is a side of the resized image.
+
+    op: the resize, before which the new ops stand.
+    weights: [O, 1, 1, size], from `_matrix`.
+    name: the suffix of the names of the new values.
     """
     name = f"{op.output.name}_{name}"
     turned = r.add(op, _TURN, [x], f"{name}_in")
+
     filters = r.const(weights, f"{name}_weights")
-    no_bias = r.const(np.zeros(len(weights), np.float32), f"{name}_bias")
-    return r.add(op, Conv2D(), [turned, filters, no_bias], name)
+    zeros = np.zeros(len(weights), np.float32)
+    no_bias = r.const(zeros, f"{name}_bias")
+    inputs = [turned, filters, no_bias]
+    return r.add(op, Conv2D(), inputs, name)
 
 
 def _turns(shape: tuple[int, ...]) -> bool:
     """Return whether the transpose of a tensor maps, whole or in parts."""
     x = Value("x", TensorType(shape))
     (turned_type,) = _TURN.infer(x.type)
-    turn = Op(_TURN, [x], [Value("y", turned_type)])
-    return maps(turn) or best_cut(turn) is not None
+    y = Value("y", turned_type)
+
+    turn = Op(_TURN, [x], [y])
+    if maps(turn):
+        return True
+    # large_transpose will cut it.
+    return best_cut(turn) is not None
 
 
 def _matrix(places: Neighbours, size: int) -> Array:
@@ -90,6 +106,7 @@ def _matrix(places: Neighbours, size: int) -> Array:
     weight = places.weight.astype(np.float32)
     matrix = np.zeros((count, size), np.float32)
     outputs = np.arange(count)
+
     # At the edges both neighbours are the same, and their weights add up.
     matrix[outputs, places.low] += 1 - weight
     matrix[outputs, places.high] += weight
@@ -99,11 +116,17 @@ def _matrix(places: Neighbours, size: int) -> Array:
 def example(rng: np.random.Generator) -> Graph:
     """Return a resize with aligned corners, or an enlargement by more than two."""
     build = Builder("resize_as_matmul")
-    h, w = (int(n) for n in rng.integers(2, 9, 2))
+    h, w = integers(rng, 2, 9, 2)
     mode = choice(rng, ["align_corners", "half_pixel", "asymmetric"])
-    size = (h + integer(rng, 1, 9), w * integer(rng, 1, 3))
+    out_h = h + integer(rng, 1, 9)
+    out_w = w * integer(rng, 1, 3)
+
     # The other modes map up to a factor of two.
     if mode != "align_corners":
-        size = (h * integer(rng, 3, 5), w + 1)
-    x = build.input("x", TensorType((1, h, w, integer(rng, 1, 9))))
-    return one_op(build, ResizeBilinear(size, mode), x)
+        out_h = h * integer(rng, 3, 5)
+        out_w = w + 1
+
+    channels = integer(rng, 1, 9)
+    x = build.input("x", TensorType((1, h, w, channels)))
+    spec = ResizeBilinear((out_h, out_w), mode)
+    return one_op(build, spec, x)

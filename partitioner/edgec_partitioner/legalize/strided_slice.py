@@ -16,6 +16,8 @@ do the slices.
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
 from edgec.ir import Array, Builder, Graph, Op, Quant, Value
@@ -28,6 +30,7 @@ from edgec.ops.slice import Slice, slice_axes
 from edgec.ops.unary import Relu
 from edgec.ops.window import Pair
 from edgec_partitioner.legalize._examples import (
+    flag,
     int8_input,
     int32_bias,
     integer,
@@ -52,8 +55,10 @@ def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
     pick = Pick.of(index, root.type)
     if pick is None:
         return False
+
     # channel_shuffle takes channels that stay at their pixels.
-    if pick.kernel == (1, 1) and index.shape[:3] == root.type.shape[:3]:
+    same_pixels = index.shape[:3] == root.type.shape[:3]
+    if same_pixels and pick.kernel == (1, 1):
         return False
     return pick_by_convolution(r, move, root, pick)
 
@@ -64,44 +69,74 @@ def example(rng: np.random.Generator) -> Graph:
     The result is read as it is or by a convolution.
     """
     build = Builder("strided_slice")
-    step = (integer(rng, 1, 4), integer(rng, 2, 4))
-    h, w = (s * integer(rng, 3, 6) + integer(rng, 0, s) for s in step)
+    step_y = integer(rng, 1, 4)
+    step_x = integer(rng, 2, 4)
+    h = step_y * integer(rng, 3, 6) + integer(rng, 0, step_y)
+    w = step_x * integer(rng, 3, 6) + integer(rng, 0, step_x)
     c = integer(rng, 1, 5)
     q = random_quant(rng, 0.05)
     image = int8_input(build, (1, h, w, c), q)
     x = build.add(Relu(), [image], "x_relu", q)
 
     # A phase is every s-th row and column from one of the first s.
-    phases = [(i, j) for i in range(step[0]) for j in range(step[1])]
-    single = integer(rng, 0, 2)
+    phases = list(product(range(step_y), range(step_x)))
+    single = flag(rng)
     order = rng.permutation(len(phases))
-    count = 1 if single else integer(rng, 1, len(phases) + 1)
-    parts = [_phase(build, x, phases[k], step) for k in order[:count]]
-    y = build.add(Concat(3), parts) if len(parts) > 1 else parts[0]
+    count = 1
+    if not single:
+        count = integer(rng, 1, len(phases) + 1)
 
-    if rng.integers(2):
-        return with_output(build, relu(build, y))
-    return with_output(build, _convolved(build, rng, y))
+    parts: list[Value] = []
+    for k in order[:count]:
+        part = _phase(build, x, phases[k], (step_y, step_x))
+        parts.append(part)
+    y = parts[0]
+    if len(parts) > 1:
+        y = build.add(Concat(3), parts)
+
+    plain = flag(rng)
+    result = relu(build, y) if plain else _convolved(build, rng, y)
+    return with_output(build, result)
 
 
 def _phase(build: Builder, x: Value, start: Pair, step: Pair) -> Value:
-    """Return every step-th row and column of an image."""
+    """Return every step-th row and column of an image.
+
+    start: the first row and column.
+    """
     _, h, w, _ = x.type.shape
-    rows = slice_axes(x.type, {1: (start[0], h // step[0], step[0])})
-    y = build.add(rows, [x])
-    columns = slice_axes(y.type, {2: (start[1], w // step[1], step[1])})
-    return build.add(columns, [y])
+    start_y, start_x = start
+    step_y, step_x = step
+
+    # As many as every phase has, also the last.
+    rows = (start_y, h // step_y, step_y)
+    columns = (start_x, w // step_x, step_x)
+
+    every_row = slice_axes(x.type, {1: rows})
+    y = build.add(every_row, [x])
+    every_column = slice_axes(y.type, {2: columns})
+    return build.add(every_column, [y])
 
 
 def _convolved(build: Builder, rng: np.random.Generator, x: Value) -> Value:
     """Return the result of a random convolution of `x`."""
     kernel = integer(rng, 1, 4)
-    half = int(kernel == 3) * integer(rng, 0, 2)
-    shape = (3, kernel, kernel, x.type.shape[3])
-    weights = rng.integers(-127, 128, shape).astype(np.int8)
-    bias = int32_bias(build, rng, 3, 500, Quant.per_tensor(x.type.scale * 0.01))
+    half = integer(rng, 0, 2)
+    # Only a kernel of 3 has pads.
+    if kernel != 3:
+        half = 0
+    channels = x.type.shape[3]
+    shape = (3, kernel, kernel, channels)
+    weights = rng.integers(-127, 128, shape)
+    bias_scale = Quant.per_tensor(x.type.scale * 0.01)
+    bias = int32_bias(build, rng, 3, 500, bias_scale)
 
-    stride = (1, 1) if half else (integer(rng, 1, 3),) * 2
-    spec = Conv2D(stride, (half,) * 4)
-    w = build.const(weights, "w", Quant.per_tensor(0.01))
-    return build.add(spec, [x, w, bias], quant=Quant.per_tensor(0.2, 3))
+    stride = 1
+    if half == 0:
+        stride = integer(rng, 1, 3)
+    spec = Conv2D((stride, stride), (half, half, half, half))
+
+    weight_scale = Quant.per_tensor(0.01)
+    w = build.const(weights.astype(np.int8), "w", weight_scale)
+    out_quant = Quant.per_tensor(0.2, 3)
+    return build.add(spec, [x, w, bias], quant=out_quant)

@@ -25,7 +25,7 @@ from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import Elu, Selu
 from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.unary import Mish, Relu, Softplus, Tanh
-from edgec_partitioner.legalize._examples import float_image, one_op
+from edgec_partitioner.legalize._examples import float_image, integer, one_op
 from edgec_partitioner.legalize._replacement import Replacement
 
 OPS = (Elu, Selu, Softplus, Mish)
@@ -46,11 +46,13 @@ def rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool:
     (x,) = op.inputs
     if x.type.dtype != "float32":
         return False
+
     parts = _Parts(r, op)
     if isinstance(spec, Selu):
         return _elu(parts, x, spec.gamma, spec.alpha, 1.0)
     if isinstance(spec, Elu):
         return _elu(parts, x, 1.0, spec.alpha, spec.rate)
+
     if op.kind == "mish":
         _mish(parts, x)
     else:
@@ -78,19 +80,28 @@ class _Parts:
 
         The coefficients begin with that of x^0.
         """
-        y = self.times(x, coefficients[-1])
+        constant, *middle, highest = coefficients
+        y = self.times(x, highest)
+
         # y = (y + c) * x, from the highest power down.
-        for c in coefficients[-2:0:-1]:
-            total = self.add(Add(), y, self.number(c))
+        for c in reversed(middle):
+            addend = self.number(c)
+            total = self.add(Add(), y, addend)
             y = self.add(Mul(), total, x)
-        if coefficients[0]:
-            y = self.add(Add(), y, self.number(coefficients[0]))
-        return y
+
+        # Without a constant, the last ADD would do nothing.
+        if constant == 0:
+            return y
+        addend = self.number(constant)
+        return self.add(Add(), y, addend)
 
 
 def _mish(parts: _Parts, x: Value) -> None:
     """Replace x * tanh(softplus(x)), Misra 2019, arXiv:1908.08681."""
-    t = parts.add(Tanh(), parts.times(x, 0.5))
+    half = parts.times(x, 0.5)
+    t = parts.add(Tanh(), half)
+
+    # tanh(softplus(x)) lies within 0…1, like a gate.
     gate = parts.polynomial(t, TANH_SOFTPLUS)
     parts.new.finish(Mul(), x, gate)
 
@@ -101,9 +112,12 @@ def _softplus(parts: _Parts, x: Value) -> None:
     |x| is relu(x) + relu(-x), as ABS does not map.
     """
     positive = parts.add(Relu(), x)
-    negative = parts.add(Relu(), parts.times(x, -1))
+    negated = parts.times(x, -1)
+    negative = parts.add(Relu(), negated)
     magnitude = parts.add(Add(), positive, negative)
-    s = parts.add(Tanh(), parts.times(magnitude, 0.5))
+
+    half = parts.times(magnitude, 0.5)
+    s = parts.add(Tanh(), half)
     logarithm = parts.polynomial(s, LOG_ONE_PLUS_EXP)
     parts.new.finish(Add(), positive, logarithm)
 
@@ -113,13 +127,22 @@ def _elu(parts: _Parts, x: Value, gamma: float, alpha: float, rate: float) -> bo
 
     Return False, with the graph unchanged, if a parameter is not positive.
     """
-    if alpha <= 0 or gamma <= 0 or rate <= 0:
+    if min(alpha, gamma, rate) <= 0:
         return False
-    positive = parts.add(Relu(), x if gamma == 1 else parts.times(x, gamma))
-    half = parts.add(Relu(), parts.times(x, -0.5 * rate))
-    s = parts.add(Tanh(), half)
 
-    coefficients = [gamma * alpha * c for c in ONE_LESS_EXP]
+    # gamma is positive, so that it can be multiplied before RELU.
+    scaled = x
+    if gamma != 1:
+        scaled = parts.times(x, gamma)
+    positive = parts.add(Relu(), scaled)
+
+    # s = tanh(z / 2)
+    half = parts.times(x, -0.5 * rate)
+    rectified = parts.add(Relu(), half)
+    s = parts.add(Tanh(), rectified)
+
+    factor = gamma * alpha
+    coefficients = [factor * c for c in ONE_LESS_EXP]
     negative = parts.polynomial(s, coefficients)
     parts.new.finish(Sub(), positive, negative)
     return True
@@ -132,6 +155,9 @@ def example(rng: np.random.Generator) -> Graph:
     """
     build = Builder("tanh_polynomial")
     x = float_image(build, rng, 4, 9)
-    elu = Elu(float(rng.uniform(0.1, 1)), float(rng.uniform(0.5, 2)))
-    functions: tuple[OpDef, ...] = (Elu(), elu, Selu(), Softplus(), Mish())
-    return one_op(build, functions[rng.integers(5)], x)
+    alpha = float(rng.uniform(0.1, 1))
+    rate = float(rng.uniform(0.5, 2))
+
+    functions: list[OpDef] = [Elu(), Elu(alpha, rate), Selu(), Softplus(), Mish()]
+    spec = functions[integer(rng, 0, 5)]
+    return one_op(build, spec, x)

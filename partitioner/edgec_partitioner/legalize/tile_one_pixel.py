@@ -34,10 +34,13 @@ def rewrite(r: Rewriter, op: Op, spec: ResizeBilinear | ResizeNearest) -> bool:
     y = op.output.type
     if x.shape[1:3] != (1, 1):
         return False
+
     # TILE moves integers as they are.
     if not whole(x) or x.quant != y.quant:
         return False
-    r.update(op, Tile((1, *y.shape[1:3], 1)))
+
+    _, height, width, _ = y.shape
+    r.update(op, Tile((1, height, width, 1)))
     return True
 
 
@@ -48,9 +51,12 @@ def example(rng: np.random.Generator) -> Graph:
     """
     build = Builder("tile_one_pixel")
     q = random_quant(rng, 0.1)
-    x = int8_input(build, (1, 1, 1, integer(rng, 1, 40)), q)
+    channels = integer(rng, 1, 40)
+    x = int8_input(build, (1, 1, 1, channels), q)
+
     mode = choice(rng, ["align_corners", "half_pixel", "asymmetric"])
-    size = (integer(rng, 3, 9), integer(rng, 1, 9))
-    return one_op(
-        build, ResizeBilinear(size, mode, rounding=Rounding.of_tflite(flag(rng))), x
-    )
+    height = integer(rng, 3, 9)
+    width = integer(rng, 1, 9)
+    rounding = Rounding.of_tflite(flag(rng))
+    spec = ResizeBilinear((height, width), mode, rounding=rounding)
+    return one_op(build, spec, x)

@@ -25,13 +25,14 @@ from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.window import Pads, same_pads
 from edgec_partitioner.legalize._examples import (
     bias_quant,
-    channel_scales,
     choice,
     int8_input,
     int8_weights,
     int32_bias,
     integer,
+    integers,
     random_quant,
+    weight_quant,
     with_output,
 )
 from edgec_partitioner.legalize._weights import array, constant_weights
@@ -49,26 +50,31 @@ def rewrite(r: Rewriter, op: Op, spec: TransposeConv2D) -> bool:
     """Spread the pixels, then convolve."""
     if not _needs_rewrite(op, spec):
         return False
+
     # A negative pad would be a crop, as a convolution has none.
     axes = [_axis(spec, op, i) for i in (0, 1)]
-    if min(min(axis.pads) for axis in axes) < 0:
+    vertical, horizontal = (axis.pads for axis in axes)
+    if min(*vertical, *horizontal) < 0:
         return False
     if _added_macs(spec, op, axes) > MAX_ADDED_MACS:
         return False
 
     x, w, *bias = op.inputs
     # Without a stride, the pixels are neighbours already.
-    image = x if spec.stride == (1, 1) else _spread(r, op, spec, axes)
-    vertical, horizontal = (axis.pads for axis in axes)
-    pads: Pads = (*vertical, *horizontal)
+    image = x
+    if spec.stride != (1, 1):
+        image = _spread(r, op, spec, axes)
+
     # TFLite names only the paddings SAME and VALID.
+    pads: Pads = (*vertical, *horizontal)
     if not all(axis.same for axis in axes):
         border = Pad(((0, 0), vertical, horizontal, (0, 0)))
         image = r.add(op, border, [image], f"{x.name}_padded", x.type.quant)
         pads = (0, 0, 0, 0)
 
     # A transposed convolution is a convolution with the filter turned by 180 degrees.
-    turned = r.const(array(w)[:, ::-1, ::-1], f"{w.name}_turned", w.type.quant)
+    filters = array(w)[:, ::-1, ::-1]
+    turned = r.const(filters, f"{w.name}_turned", w.type.quant)
     conv = Conv2D((1, 1), pads, act=spec.act, rounding=spec.rounding)
     r.update(op, conv, [image, turned, *bias])
     return True
@@ -84,7 +90,10 @@ def _needs_rewrite(op: Op, spec: TransposeConv2D) -> bool:
         return False
     if not bias and spec.act == "none":
         return False
-    return w.type.quant is not None and not any(w.type.quant.zero_point)
+
+    # The convolution multiplies the weights as they are.
+    quant = w.type.quant
+    return quant is not None and not any(quant.zero_point)
 
 
 @dataclass(frozen=True)
@@ -109,10 +118,14 @@ def _axis(spec: TransposeConv2D, op: Op, i: int) -> _Axis:
 
     It is the one that gives the convolution SAME padding, or else the least cropping.
     """
-    values = (op.inputs[0], op.inputs[1], op.output)
-    size, kernel, out = (v.type.shape[1 + i] for v in values)
+    x, w, *_ = op.inputs
+    axis = 1 + i
+    size = x.type.shape[axis]
+    kernel = w.type.shape[axis]
+    out = op.output.type.shape[axis]
     stride = spec.stride[i]
     pad = spec.pads[2 * i]
+
     # 3 taps with stride 2 were seen to map.
     taps = 2 * stride - 1 if stride <= 2 else stride
     spread = size * stride
@@ -120,24 +133,31 @@ def _axis(spec: TransposeConv2D, op: Op, i: int) -> _Axis:
 
     # Pixel j lies at stride * j + offset, where no pad is negative.
     candidates: list[_Axis] = []
-    for offset in range(max(1, min(stride, kernel - pad))):
+    offsets = max(1, min(stride, kernel - pad))
+    for offset in range(offsets):
         before = kernel - 1 - pad - offset
         after = out - spread - before + kernel - 1
-        tap = offset + (taps - stride) // 2
         pads = (before, after)
+        tap = offset + (taps - stride) // 2
         candidates.append(_Axis(tap, taps, pads, pads == same))
-    return max(candidates, key=lambda axis: (axis.same, min(axis.pads)))
+    return max(candidates, key=lambda place: (place.same, min(place.pads)))
 
 
 def _added_macs(spec: TransposeConv2D, op: Op, axes: list[_Axis]) -> int:
-    """Return the multiply-accumulates beyond those of the transposed convolution."""
+    """Return the multiply-accumulates beyond those of the transposed convolution.
+
+    axes: the identity along the height and the width.
+    """
     x = op.inputs[0].type
     y = op.output.type
     weights = op.inputs[1].type
+
     identity = 0
     if spec.stride != (1, 1):
-        taps = axes[0].taps * axes[1].taps
+        vertical, horizontal = axes
+        taps = vertical.taps * horizontal.taps
         identity = x.size * x.shape[3] * taps
+
     # The convolution has a full filter at each output, the transposed one at each
     # input.
     filter_size = weights.size // weights.shape[0]
@@ -146,20 +166,29 @@ def _added_macs(spec: TransposeConv2D, op: Op, axes: list[_Axis]) -> int:
 
 
 def _spread(r: Rewriter, op: Op, spec: TransposeConv2D, axes: list[_Axis]) -> Value:
-    """Return the image with stride - 1 zero points between its pixels."""
-    x = op.inputs[0]
-    channels = np.arange(x.type.shape[3])
-    vertical, horizontal = axes
-    shape = (len(channels), vertical.taps, horizontal.taps, len(channels))
-    identity = np.zeros(shape, np.int8)
-    identity[channels, vertical.tap, horizontal.tap, channels] = IDENTITY_ELEMENT
+    """Return the image with stride - 1 zero points between its pixels.
 
+    axes: the identity along the height and the width.
+    """
+    x = op.inputs[0]
+    depth = x.type.shape[3]
+    vertical, horizontal = axes
+    identity = np.zeros((depth, vertical.taps, horizontal.taps, depth), np.int8)
+
+    # Each channel becomes itself.
+    channels = np.arange(depth)
+    identity[channels, vertical.tap, horizontal.tap, channels] = IDENTITY_ELEMENT
     quant = Quant.per_tensor(1 / IDENTITY_ELEMENT)
     weights = r.const(identity, f"{x.name}_identity", quant)
+
     stride_y, stride_x = spec.stride
-    pads = (*_same(vertical.taps, stride_y), *_same(horizontal.taps, stride_x))
+    pads_y = _same(vertical.taps, stride_y)
+    pads_x = _same(horizontal.taps, stride_x)
+    pads = (*pads_y, *pads_x)
     spread = TransposeConv2D(spec.stride, pads, rounding=spec.rounding)
-    return r.add(op, spread, [x, weights], f"{x.name}_spread", x.type.quant)
+
+    inputs = [x, weights]
+    return r.add(op, spread, inputs, f"{x.name}_spread", x.type.quant)
 
 
 def _same(taps: int, stride: int) -> tuple[int, int]:
@@ -174,25 +203,30 @@ def example(rng: np.random.Generator) -> Graph:
     Kernel, stride, padding and the scales vary.
     """
     build = Builder("transpose_conv_bias")
-    stride = (integer(rng, 1, 4), integer(rng, 1, 4))
-    kernel = (stride[0] + integer(rng, 0, 3), stride[1] + integer(rng, 0, 3))
+    stride_y = integer(rng, 1, 4)
+    stride_x = integer(rng, 1, 4)
+    kernel_h = stride_y + integer(rng, 0, 3)
+    kernel_w = stride_x + integer(rng, 0, 3)
     q = random_quant(rng, 0.05)
-    x = int8_input(build, (1, integer(rng, 2, 6), integer(rng, 2, 6), 3), q)
+    size = integers(rng, 2, 6, 2)
+    x = int8_input(build, (1, *size, 3), q)
 
-    scales = channel_scales(rng, 0.001, 0.02, 4)
-    quant = Quant.per_tensor(0.01)
-    if rng.random() < 0.5:
-        quant = Quant(scales, (0,) * 4, 0)
-    w = int8_weights(build, rng, (4, *kernel, 3), quant)
-    bias = [int32_bias(build, rng, 4, 3000, bias_quant(0.05, quant))]
+    quant = weight_quant(rng, 0.01, 0.001, 0.02, 4)
+    w = int8_weights(build, rng, (4, kernel_h, kernel_w, 3), quant)
+    bias_scale = bias_quant(0.05, quant)
+    bias = [int32_bias(build, rng, 4, 3000, bias_scale)]
 
     # The pattern needs at least one of bias and activation.
     act = choice(rng, ["none", "relu", "relu6"])
     if act != "none" and rng.random() < 0.3:
         bias = []
+
     pads: Pads = (0, 0, 0, 0)
     if rng.random() < 0.5:
-        pads = (*_same(kernel[0], stride[0]), *_same(kernel[1], stride[1]))
-    spec = TransposeConv2D(stride, pads, act)
-    y = build.add(spec, [x, w, *bias], quant=Quant.per_tensor(0.1, 3))
+        vertical = _same(kernel_h, stride_y)
+        horizontal = _same(kernel_w, stride_x)
+        pads = (*vertical, *horizontal)
+    spec = TransposeConv2D((stride_y, stride_x), pads, act)
+    out_quant = Quant.per_tensor(0.1, 3)
+    y = build.add(spec, [x, w, *bias], quant=out_quant)
     return with_output(build, y)

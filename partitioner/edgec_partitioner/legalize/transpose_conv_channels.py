@@ -19,11 +19,11 @@ from edgec.ir.rewrite import Rewriter
 from edgec.ops.concat import Concat
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec_partitioner.legalize._examples import (
-    channel_scales,
     int8_input,
     int8_weights,
     integer,
     random_quant,
+    weight_quant,
     with_output,
 )
 from edgec_partitioner.legalize._weights import array, constant_weights, helps, part_of
@@ -43,14 +43,17 @@ def rewrite(r: Rewriter, op: Op, spec: TransposeConv2D) -> bool:
         return False
 
     channels = op.output.type.shape[3]
-    for count in range(2, min(MAX_PARTS, channels) + 1):
+    most_parts = min(MAX_PARTS, channels)
+    for count in range(2, most_parts + 1):
         # Parts differ by one channel at most.
         edges = [channels * i // count for i in range(count + 1)]
         parts = [slice(first, last) for first, last in pairwise(edges)]
-        if all(_part_helps(op, part) for part in parts):
-            results = [_part(r, op, i, part) for i, part in enumerate(parts)]
-            r.update(op, Concat(3), results)
-            return True
+        if not all(_part_helps(op, part) for part in parts):
+            continue
+
+        results = [_part(r, op, i, part) for i, part in enumerate(parts)]
+        r.update(op, Concat(3), results)
+        return True
     return False
 
 
@@ -61,21 +64,32 @@ def _part_helps(op: Op, part: slice) -> bool:
     for v in weights:
         # The first axis of weights and bias is that of the output channels.
         data = array(v)[part]
-        inputs.append(Value(v.name, v.type.with_shape(data.shape), data))
+        part_type = v.type.with_shape(data.shape)
+        inputs.append(Value(v.name, part_type, data))
+
     y = op.output.type
     channels = part.stop - part.start
-    return helps(op, op.spec, inputs, y.with_shape((*y.shape[:3], channels)))
+    result = y.with_shape((*y.shape[:3], channels))
+    return helps(op, op.spec, inputs, result)
 
 
 def _part(r: Rewriter, op: Op, i: int, part: slice) -> Value:
-    """Return part `i` of the output channels, with its weights and bias."""
+    """Return part `i` of the output channels, with its weights and bias.
+
+    part: the channels.
+    """
     x, *weights = op.inputs
     inputs = [x]
     for v in weights:
+        # The first axis of weights and bias is that of the output channels.
+        data = array(v)[part]
         quant = part_of(v.type.quant, part)
-        inputs.append(r.const(array(v)[part], f"{v.name}_part{i}", quant))
+        constant = r.const(data, f"{v.name}_part{i}", quant)
+        inputs.append(constant)
+
     y = op.output
-    return r.add(op, op.spec, inputs, f"{y.name}_part{i}", y.type.quant)
+    name = f"{y.name}_part{i}"
+    return r.add(op, op.spec, inputs, name, y.type.quant)
 
 
 def example(rng: np.random.Generator) -> Graph:
@@ -88,11 +102,10 @@ def example(rng: np.random.Generator) -> Graph:
     q = random_quant(rng, 0.05)
     x = int8_input(build, (1, 128, 128, 1), q)
 
-    scales = channel_scales(rng, 0.001, 0.02, channels)
-    quant = Quant.per_tensor(0.01)
-    if rng.random() < 0.5:
-        quant = Quant(scales, (0,) * channels, 0)
+    quant = weight_quant(rng, 0.01, 0.001, 0.02, channels)
     w = int8_weights(build, rng, (channels, 3, 3, 1), quant)
+
     spec = TransposeConv2D((2, 2), (0, 1, 0, 1))
-    y = build.add(spec, [x, w], quant=Quant.per_tensor(0.1, 3))
+    out_quant = Quant.per_tensor(0.1, 3)
+    y = build.add(spec, [x, w], quant=out_quant)
     return with_output(build, y)

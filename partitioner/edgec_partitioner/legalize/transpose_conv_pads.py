@@ -18,17 +18,17 @@ import numpy as np
 
 from edgec.ir import Builder, Graph, Op, Quant
 from edgec.ir.rewrite import Rewriter
-from edgec.ops.pad import Pad
 from edgec.ops.slice import slice_axes
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.window import Pads
 from edgec_partitioner.legalize._examples import (
     int8_input,
     int8_weights,
-    integer,
+    integers,
     random_quant,
     with_output,
 )
+from edgec_partitioner.legalize._images import padded_image
 from edgec_partitioner.legalize._weights import constant_weights
 
 OPS = (TransposeConv2D,)
@@ -46,11 +46,12 @@ def rewrite(r: Rewriter, op: Op, spec: TransposeConv2D) -> bool:
     y = op.output
     vertical = _fit(op, spec, 0)
     horizontal = _fit(op, spec, 1)
-    if any(vertical.border) or any(horizontal.border):
-        pad = Pad(((0, 0), vertical.border, horizontal.border, (0, 0)))
-        x = r.add(op, pad, [x], f"{x.name}_padded", x.type.quant)
+    border = (*vertical.border, *horizontal.border)
+    if any(border):
+        x = padded_image(r, op, x, border)
 
-    same = replace(spec, pads=(*vertical.same_pads, *horizontal.same_pads))
+    pads = (*vertical.same_pads, *horizontal.same_pads)
+    same = replace(spec, pads=pads)
     inputs = [x, *weights]
     (full,) = same.infer(*(v.type for v in inputs))
     if full.shape == y.type.shape:
@@ -61,7 +62,8 @@ def rewrite(r: Rewriter, op: Op, spec: TransposeConv2D) -> bool:
     _, height, width, _ = y.type.shape
     rows = (vertical.first, height, 1)
     columns = (horizontal.first, width, 1)
-    r.update(op, slice_axes(image.type, {1: rows, 2: columns}), [image])
+    requested = slice_axes(image.type, {1: rows, 2: columns})
+    r.update(op, requested, [image])
     return True
 
 
@@ -86,20 +88,26 @@ def _fit(op: Op, spec: TransposeConv2D, i: int) -> _Fit:
     SAME gives stride * size outputs. The first of them is the sum number `top`, where
     the op asks for the sum number `pad`.
     """
-    size = op.inputs[0].type.shape[1 + i]
-    kernel = op.inputs[1].type.shape[1 + i]
-    requested = op.output.type.shape[1 + i]
+    axis = 1 + i
+    size = op.inputs[0].type.shape[axis]
+    kernel = op.inputs[1].type.shape[axis]
+    requested = op.output.type.shape[axis]
     stride = spec.stride[i]
     pad = spec.pads[2 * i]
 
-    top = max(0, kernel - stride) // 2
+    overlap = kernel - stride
+    top = max(0, overlap) // 2
+    bottom = overlap - top
+
     # Each zero before the image moves the first sum by a stride.
-    before = max(0, -((pad - top) // stride))
+    whole_strides = (pad - top) // stride
+    before = max(0, -whole_strides)
     first = pad + stride * before - top
+
     # Rounded up: the image with its borders must give so many outputs.
     pixels = -(-(first + requested) // stride)
     after = max(0, pixels - (size + before))
-    return _Fit((before, after), (top, kernel - stride - top), first)
+    return _Fit((before, after), (top, bottom), first)
 
 
 def example(rng: np.random.Generator) -> Graph:
@@ -110,15 +118,20 @@ def example(rng: np.random.Generator) -> Graph:
     """
     build = Builder("transpose_conv_pads")
     q = random_quant(rng, 0.05)
-    x = int8_input(build, (1, integer(rng, 7, 9), integer(rng, 7, 9), 3), q)
+    size = integers(rng, 7, 9, 2)
+    x = int8_input(build, (1, *size, 3), q)
+    quant = Quant.per_tensor(0.02)
+    out_quant = Quant.per_tensor(0.3, 3)
+
     while True:
-        stride = (integer(rng, 1, 4), integer(rng, 1, 4))
-        kernel = (integer(rng, 1, 6), integer(rng, 1, 6))
-        pads: Pads = tuple(int(p) for p in rng.integers((0, -2, 0, -2), 4))  # type: ignore[assignment]
-        quant = Quant.per_tensor(0.02)
+        stride_y, stride_x = integers(rng, 1, 4, 2)
+        kernel = integers(rng, 1, 6, 2)
+        top, bottom, left, right = rng.integers((0, -2, 0, -2), 4)
+        pads: Pads = (int(top), int(bottom), int(left), int(right))
         w = int8_weights(build, rng, (4, *kernel, 3), quant)
-        spec = TransposeConv2D(stride, pads)
-        y = build.add(spec, [x, w], quant=Quant.per_tensor(0.3, 3))
+        spec = TransposeConv2D((stride_y, stride_x), pads)
+        y = build.add(spec, [x, w], quant=out_quant)
+
         # By chance the pads may have a name; then try others.
         if spec.tflite_padding(build.graph.ops[-1]) is None:
             return with_output(build, y)

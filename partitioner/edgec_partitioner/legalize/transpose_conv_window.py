@@ -45,6 +45,8 @@ def rewrite(r: Rewriter, op: Op, spec: TransposeConv2D) -> bool:
     _, kernel_h, kernel_w, _ = op.inputs[1].type.shape
     if NARROW_TAPS not in (kernel_h, kernel_w):
         return False
+
+    # The first position that the rules accept is taken.
     choices = product(_positions(kernel_h), _positions(kernel_w))
     return any(_widen(r, op, spec, top, left) for top, left in choices)
 
@@ -59,24 +61,33 @@ def _widen(
     """Add zero taps at these positions, if that helps the op."""
     x, w, *bias = op.inputs
     wide = _wide_weights(w, top, left)
-    pads = (*_around(spec.pads[:2], top), *_around(spec.pads[2:], left))
-    wider = replace(spec, pads=pads)
+    vertical = _around(spec.pads[:2], top)
+    horizontal = _around(spec.pads[2:], left)
+    wider = replace(spec, pads=(*vertical, *horizontal))
 
-    weights = Value(w.name, w.type.with_shape(wide.shape), wide)
     # The position that gives SAME or VALID padding helps.
+    wide_type = w.type.with_shape(wide.shape)
+    weights = Value(w.name, wide_type, wide)
     if not helps(op, wider, [x, weights, *bias]):
         return False
+
     constant = r.const(wide, f"{w.name}_wide", w.type.quant)
-    r.update(op, wider, [x, constant, *bias])
+    inputs = [x, constant, *bias]
+    r.update(op, wider, inputs)
     return True
 
 
 def _wide_weights(w: Value, top: _Position, left: _Position) -> Array:
     """Return the weights with a row and a column of zeros at these positions."""
     o, kernel_h, kernel_w, c = w.type.shape
-    height = kernel_h + (top is not None)
-    width = kernel_w + (left is not None)
+    height = kernel_h
+    if top is not None:
+        height += 1
+    width = kernel_w
+    if left is not None:
+        width += 1
     wide = zeros(w, (o, height, width, c))
+
     first_row = top or 0
     first_column = left or 0
     rows = slice(first_row, first_row + kernel_h)
@@ -86,23 +97,35 @@ def _wide_weights(w: Value, top: _Position, left: _Position) -> Array:
 
 
 def _around(pads: tuple[int, ...], position: _Position) -> tuple[int, int]:
-    """Return the pads that leave the same outputs after a zero tap was added."""
+    """Return the pads that leave the same outputs after a zero tap was added.
+
+    pads: those before and after the image along one axis.
+    """
     before, after = pads
     if position is None:
         return before, after
-    return before + position, after + 1 - position
+
+    # The side with the zero tap has one more.
+    added_after = 1 - position
+    return before + position, after + added_after
 
 
 def example(rng: np.random.Generator) -> Graph:
     """Return a 2x2 window with stride 2 and VALID, or stride 1 and SAME padding."""
     build = Builder("transpose_conv_window")
     q = random_quant(rng, 0.05)
-    x = int8_input(build, (1, *integers(rng, 2, 7, 2), integer(rng, 1, 5)), q)
-    shape = (integer(rng, 1, 5), 2, 2, x.type.shape[3])
-    w = int8_weights(build, rng, shape, Quant.per_tensor(0.02))
+    size = integers(rng, 2, 7, 2)
+    ins = integer(rng, 1, 5)
+    x = int8_input(build, (1, *size, ins), q)
+
+    outs = integer(rng, 1, 5)
+    weight_scale = Quant.per_tensor(0.02)
+    w = int8_weights(build, rng, (outs, 2, 2, ins), weight_scale)
+
     if rng.random() < 0.5:
         spec = TransposeConv2D((2, 2))
     else:
         spec = TransposeConv2D((1, 1), (0, 1, 0, 1))
-    y = build.add(spec, [x, w], quant=Quant.per_tensor(0.1, 3))
+    out_quant = Quant.per_tensor(0.1, 3)
+    y = build.add(spec, [x, w], quant=out_quant)
     return with_output(build, y)

@@ -44,15 +44,17 @@ def rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool:
     # The integer is the sign of the slope, its scale the magnitude.
     sign = np.array(np.sign(slope), np.int8)
     quant = Quant.per_tensor(abs(slope) or 1.0)
-    operand = (sign, TensorType((), "int8", quant))
-    results = applied(PRelu(), ALL, x.type, op.output.type, operand)
+    scalar = TensorType((), "int8", quant)
+    results = applied(PRelu(), ALL, x.type, op.output.type, (sign, scalar))
     # Ties under a negative slope round the other way.
     if not np.array_equal(results, table):
         return False
 
     # One slope for each channel, aligned to an image without its batch.
-    ones = (1,) * (min(x.type.rank, 3) - 1)
-    slopes = np.full(ones + x.type.shape[-1:], sign)
+    channels = x.type.shape[-1]
+    dimensions = min(x.type.rank, 3) - 1
+    shape = (1,) * dimensions + (channels,)
+    slopes = np.full(shape, sign)
     constant = r.const(slopes, f"{op.output.name}_slope", quant)
     r.update(op, PRelu(), [x, constant])
     return True
@@ -64,9 +66,12 @@ def example(rng: np.random.Generator) -> Graph:
     Slopes are gentle, steep or zero; the scales of input and output may be equal.
     """
     build = Builder("two_slopes")
-    shape = (1, *integers(rng, 1, 9, integer(rng, 1, 4)))
+    dimensions = integer(rng, 1, 4)
+    sizes = integers(rng, 1, 9, dimensions)
     scale = scale_between(rng, 0.002, 0.3)
-    x = int8_input(build, shape, random_quant(rng, scale))
+    x_quant = random_quant(rng, scale)
+    x = int8_input(build, (1, *sizes), x_quant)
+
     if rng.random() < 0.3:
         spec = Abs()
     else:
@@ -75,6 +80,8 @@ def example(rng: np.random.Generator) -> Graph:
 
     out_scale = scale
     if rng.random() >= 0.3:
-        out_scale = float(np.float32(scale * rng.uniform(0.3, 2)))
-    y = build.add(spec, [x], quant=random_quant(rng, out_scale))
+        factor = rng.uniform(0.3, 2)
+        out_scale = float(np.float32(scale * factor))
+    out_quant = random_quant(rng, out_scale)
+    y = build.add(spec, [x], quant=out_quant)
     return with_output(build, y)

@@ -19,6 +19,7 @@ from edgec.ops.slice import Slice, slice_axes
 from edgec_partitioner.legalize._examples import (
     int8_input,
     integer,
+    integers,
     random_quant,
     relu,
     with_output,
@@ -37,12 +38,17 @@ def rewrite(r: Rewriter, op: Op, spec: Slice | Gather | Reshape | Transpose) -> 
 def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
     """Replace `move` by a slice of `root` and a reshape, as far as they are needed."""
     cut = _box(root, index)
-    if cut is None or not _maps(move, root, cut):
+    if cut is None:
         return False
+    if not _maps(move, root, cut):
+        return False
+
     name = move.output.name
     y = root
     if cut.shape != root.type.shape:
         y = r.add(move, cut, [root], f"{name}_part")
+
+    # The box may have to be seen in another shape.
     shape = move.output.type.shape
     if cut.shape != shape:
         y = r.add(move, Reshape(shape), [y], f"{name}_view")
@@ -56,29 +62,40 @@ def _box(root: Value, index: Array) -> Slice | None:
     """
     if index.size == 0:
         return None
+
     flat_index = index.reshape(-1)
     places = np.unravel_index(flat_index, root.type.shape)
     ranges = {}
     for axis, coordinates in enumerate(places):
         first = int(coordinates.min())
         last = int(coordinates.max())
-        ranges[axis] = (first, last - first + 1, 1)
+        length = last - first + 1
+        ranges[axis] = (first, length, 1)
 
     # The box around the elements must have all of them, in this order.
     cut = slice_axes(root.type, ranges)
     numbers = np.arange(root.type.size, dtype=index.dtype)
     box = numbers.reshape(root.type.shape)[cut.index()]
-    return cut if np.array_equal(box.reshape(-1), flat_index) else None
+    if not np.array_equal(box.reshape(-1), flat_index):
+        return None
+    return cut
 
 
 def _maps(move: Op, root: Value, cut: Slice) -> bool:
     """Return whether the slice and the reshape to the result of `move` map."""
-    part = Value(f"{move.output.name}_part", root.type.with_shape(cut.shape))
+    y = move.output
+    part_type = root.type.with_shape(cut.shape)
+    part = Value(f"{y.name}_part", part_type)
+
     # A replacement that does not map either would be no gain.
     if not maps(Op(cut, [root], [part])):
         return False
-    shape = move.output.type.shape
-    return shape == cut.shape or maps(Op(Reshape(shape), [part], [move.output]))
+
+    shape = y.type.shape
+    if shape == cut.shape:
+        return True
+    view = Op(Reshape(shape), [part], [y])
+    return maps(view)
 
 
 def example(rng: np.random.Generator) -> Graph:
@@ -87,17 +104,23 @@ def example(rng: np.random.Generator) -> Graph:
     Models slice them from a tensor of rank 5.
     """
     build = Builder("view_slice")
-    tokens, heads, depth = (int(n) for n in rng.integers(2, 6, 3))
+    tokens, heads, depth = integers(rng, 2, 6, 3)
     q = random_quant(rng, 0.05)
-    x = int8_input(build, (1, tokens, 3 * heads * depth), q)
-    y = build.add(Reshape((1, tokens, 3, heads, depth)), [relu(build, x)])
+    width = 3 * heads * depth
+    image = int8_input(build, (1, tokens, width), q)
+    x = relu(build, image)
+
+    split = build.add(Reshape((1, tokens, 3, heads, depth)), [x])
     which = integer(rng, 0, 3)
-    y = build.add(slice_axes(y.type, {2: (which, 1, 1)}), [y])
+    cut = slice_axes(split.type, {2: (which, 1, 1)})
+    part = build.add(cut, [split])
 
     shapes = (
         (1, tokens, heads * depth),
         (tokens, heads, depth),
         (tokens * heads, depth),
     )
-    y = build.add(Reshape(shapes[rng.integers(3)]), [y])
-    return with_output(build, relu(build, y))
+    shape = shapes[rng.integers(3)]
+    view = build.add(Reshape(shape), [part])
+    y = relu(build, view)
+    return with_output(build, y)
