@@ -308,8 +308,8 @@ def failure_in(text: str) -> Failure:
                 node=int(node) if node else None,
             )
 
-    # SIZE, so that smaller pieces are tried: an unknown cause may be of one operator.
-    # An unknown message: the last line is usually the error.
+    # An unknown message: the last line is usually the error. SIZE, so that smaller
+    # pieces are tried, as the cause may be a single operator.
     lines = text.strip().splitlines()
     last = lines[-1].strip() if lines else ""
     if not last:
