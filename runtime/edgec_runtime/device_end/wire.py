@@ -313,21 +313,28 @@ class Delivery:
         return self._frame(BYE, 0, b"")
 
     def _frame(self, kind: int, seq: int, payload: bytes) -> bytes:
-        return Frame(
-            kind | FROM_DEVICE * self.device, self.session, seq, payload
-        ).encode()
+        """Return a frame of this session as bytes."""
+        # The direction is part of the kind, so that an end never takes its own echo.
+        direction = FROM_DEVICE * self.device
+        frame = Frame(kind | direction, self.session, seq, payload)
+        return frame.encode()
 
 
 def pack(head: Dict[str, Any], blob: bytes = b"") -> bytes:
-    """A message: a line of JSON and bytes, compressed."""
-    return zlib.compress(json.dumps(head).encode() + b"\n" + blob)
+    """Return a message: a line of JSON and bytes, compressed."""
+    # JSON escapes line ends, so that the first one ends the head.
+    line = json.dumps(head).encode() + b"\n"
+    return zlib.compress(line + blob)
 
 
 def unpack(message: bytes) -> Tuple[Dict[str, Any], bytes]:
-    """The other way; ValueError for anything that pack() does not make or that grows
+    """Return the head and the bytes of a message.
+
+    Raises ValueError for bytes that `pack` does not make, and for a message that grows
     beyond MAX_MESSAGE.
     """
     unzip = zlib.decompressobj()
+    # A few bytes may unpack to gigabytes.
     try:
         text = unzip.decompress(message, MAX_MESSAGE)
     except zlib.error as e:
