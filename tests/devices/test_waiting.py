@@ -156,7 +156,12 @@ def test_a_status_imports_little() -> None:
     heavy = ("importlib.metadata", "zipfile", "tempfile", "email", "random")
     source = device_end()[0].decode().rpartition("module.main")[0]
     code = f"{source}\nprint([m for m in {heavy!r} if m in sys.modules])"
+    # An argument cannot be as long as the device end.
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=20
+        [sys.executable, "-S", "-"],
+        input=code,
+        capture_output=True,
+        text=True,
+        timeout=20,
     )
     assert done.stdout.strip() == "[]", done
