@@ -12,6 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
@@ -25,15 +26,27 @@ _O = TypeVar("_O")
 _R = TypeVar("_R")
 
 
+class Section(StrEnum):
+    """The sections of --help, in their order, by their titles."""
+
+    TARGET = "Where it runs"
+    INT8 = "int8"
+    INPUTS = "What its inputs are"
+    OUTPUTS = "What its outputs mean"
+    REPORT = "The report"
+    OTHER = "Other"
+
+
 @dataclass(frozen=True)
 class OptionText:
     """How an option is explained, and how the command line spells it.
 
     Attributes:
         help: what it does, as --help and the manual say it
-        section: title of its section of --help; None: only --help-all shows it
+        section: its section of --help; None: only --help-all shows it
         metavar: what its value looks like
         flags: its names on the command line; without any, that of the field
+        multiple: whether the command line takes it several times
         parse: makes the field's value of the text, or the texts, that were given
         show_default: whether --help shows the field's default
         hidden: whether the command line takes it without showing it
@@ -41,9 +54,10 @@ class OptionText:
     """
 
     help: str
-    section: str | None = None
+    section: Section | None = None
     metavar: str | None = None
     flags: tuple[str, ...] = ()
+    multiple: bool = False
     parse: Callable[[Any], Any] | None = None
     show_default: bool = False
     hidden: bool = False

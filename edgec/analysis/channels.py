@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from edgec.analysis.value_groups import ValueGroups
 from edgec.ir import Array, ChannelFlow, Graph, Op, Value
 from edgec.ir.interp import run_op
 from edgec.ops.fixed_point import ACTIVATIONS
@@ -76,10 +77,11 @@ class ChannelClasses:
 
     def _root(self, number: int) -> int:
         """Return the class of a number: the smallest number of the class."""
-        while self._parent[number] != number:
+        parent = self._parent
+        while parent[number] != number:
             # Shortened paths keep later walks short.
-            self._parent[number] = self._parent[self._parent[number]]
-            number = self._parent[number]
+            parent[number] = parent[parent[number]]
+            number = parent[number]
         return number
 
     def _join(self, one: int, two: int) -> None:
@@ -87,7 +89,9 @@ class ChannelClasses:
         # The smallest number stands for its class, so that FIXED stays FIXED.
         first = self._root(one)
         second = self._root(two)
-        self._parent[max(first, second)] = min(first, second)
+        low = min(first, second)
+        high = max(first, second)
+        self._parent[high] = low
 
     def _tie(self, one: Array, two: Array) -> None:
         """Join the classes at equal places of two arrays that broadcast."""
@@ -164,7 +168,9 @@ class ChannelGroups(ChannelClasses):
 
     def _of_channels(self, v: Value) -> Array:
         """Return the numbers of a value, [C]."""
-        return self._numbers[v].reshape(-1)
+        # One number for each channel comes as [1, …, 1, C].
+        numbers = self._numbers[v]
+        return numbers.reshape(-1)
 
     def _move(self, op: Op) -> None:
         """Let the numbers of channels go where their channels go."""
@@ -364,29 +370,21 @@ def scale_groups(graph: Graph, same: Iterable[Op]) -> Mapping[Value, int]:
 
     same: the ops that bring all their float inputs and outputs to one scale.
     """
-    parent: dict[Value, Value] = {}
-
-    def root(v: Value) -> Value:
-        """Return the value that stands for the group of `v`."""
-        while parent.setdefault(v, v) is not v:
-            v = parent[v]
-        return v
-
+    sharing = ValueGroups()
     for op in same:
         values: list[Value] = []
         for v in (*op.inputs, *op.outputs):
             if v.const is None and v.type.dtype == "float32":
                 values.append(v)
         for v in values[1:]:
-            first = root(values[0])
-            parent[root(v)] = first
+            sharing.join(values[0], v)
 
     # Numbers follow the order of the graph.
     numbers: dict[Value, int] = {}
     groups: dict[Value, int] = {}
     for v in graph.values():
         if v.const is None:
-            representative = root(v)
+            representative = sharing.find(v)
             groups[v] = numbers.setdefault(representative, len(numbers))
     return groups
 

@@ -118,5 +118,6 @@ def _pointwise_after(producer: Op, later: Sequence[Op]) -> list[Op]:
 
 def _is_depthwise(op: Op) -> bool:
     """Return whether an op is a depthwise convolution with constant weights."""
-    is_depthwise = op.spec.channel_flow is ChannelFlow.DEPTHWISE
-    return is_depthwise and has_constant_weights(op)
+    if op.spec.channel_flow is not ChannelFlow.DEPTHWISE:
+        return False
+    return has_constant_weights(op)

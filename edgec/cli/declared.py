@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -36,10 +36,10 @@ def given(options: Callable[..., _T], values: Mapping[str, Any]) -> _T:
     have.
     """
     fields: dict[str, Any] = {}
-    # Fields without an option on the command line keep their defaults.
+    # Options that were not given keep the defaults of the dataclass.
     for one in declared(options):  # type: ignore[arg-type]
-        if one.name in values:
-            value = values[one.name]
+        value = values.get(one.name)
+        if value is not None:
             fields[one.name] = one.text.parse(value) if one.text.parse else value
     return options(**fields)
 
@@ -73,8 +73,4 @@ def _value(one: Declared) -> dict[str, Any]:
         if kind in kinds:
             return {"type": kind}
 
-    # Several values are given by the option several times, or as one text that is
-    # parsed into several.
-    is_several = get_origin(one.type) in (Sequence, Mapping)
-    takes_one_text = "," in (one.text.metavar or "")
-    return {"multiple": is_several and not takes_one_text}
+    return {"multiple": one.text.multiple}

@@ -16,13 +16,11 @@ from edgec.cli.echo import echo
 from edgec.cli.reach import TIMEOUT, on_one, resolved
 from edgec.cli.sections import SectionedCommand, option
 from edgec.compiler.options import CompileOptions, Options
+from edgec.declared import Section
 from edgec.report.terminal import progress, where_the_time_went
 
 _MODEL = click.argument("model", type=click.Path(path_type=Path))
 _BUNDLE = click.argument("bundle", type=click.Path(path_type=Path))
-_REPORT = "The report"
-_OTHER = "Other"
-"""Titles of the sections of --help."""
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 
 
@@ -31,7 +29,13 @@ _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but err
 @options_of(CompileOptions)
 # Older scripts give --workers, which has no meaning any more.
 @click.option("--workers", hidden=True, expose_value=False)
-@option("-q", "--quiet", section=_OTHER, is_flag=True, help="print nothing but errors")
+@option(
+    "-q",
+    "--quiet",
+    section=Section.OTHER,
+    is_flag=True,
+    help="print nothing but errors",
+)
 def compile(model: Path, quiet: bool, **options: Any) -> None:
     """Turn MODEL (.onnx, .tflite, .pt2) into one verified bundle."""
     # Imported here, as in all verbs: --help should not load the whole compiler.
@@ -63,27 +67,27 @@ def finish(folder: Path, quiet: bool) -> None:
 @options_of(Options)
 @option(
     "--brief",
-    section=_REPORT,
+    section=Section.REPORT,
     is_flag=True,
     help="leave out the line for each operation",
 )
 @option(
     "--json",
     "as_json",
-    section=_REPORT,
+    section=Section.REPORT,
     is_flag=True,
     help="machine-readable, to standard output",
 )
 @option(
     "--html",
-    section=_REPORT,
+    section=Section.REPORT,
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="a page with the graph to look at",
 )
 @option(
     "--require",
-    section=_REPORT,
+    section=Section.REPORT,
     multiple=True,
     metavar="EXPR",
     help="exit code 1 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …",

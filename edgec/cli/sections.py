@@ -8,20 +8,21 @@ from typing import Any
 import click
 
 from edgec.cli.echo import echo
+from edgec.declared import Section
 
 
 class SectionedOption(click.Option):
     """An option that `--help` shows in a section; without one, only `--help-all` does."""
 
     def __init__(
-        self, *args: Any, section: str | None = None, **attributes: Any
+        self, *args: Any, section: Section | None = None, **attributes: Any
     ) -> None:
         super().__init__(*args, **attributes)
         self.section = section
 
 
 def option(
-    *names: str, section: str | None = None, **attributes: Any
+    *names: str, section: Section | None = None, **attributes: Any
 ) -> Callable[[Callable[..., Any]], Any]:
     """Return a `click.option` for a SectionedCommand."""
     return click.option(*names, cls=SectionedOption, section=section, **attributes)
@@ -41,12 +42,13 @@ class SectionedCommand(click.Command):
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
         """Write a section for each title, in the order in which the options name them."""
-        sections: dict[str, list[tuple[str, str]]] = {}
+        sections: dict[Section, list[tuple[str, str]]] = {}
         rest: list[tuple[str, str]] = []
         for parameter in self.get_params(ctx):
-            # Hidden options and positional arguments have no record.
             record = parameter.get_help_record(ctx)
-            if record is None:
+            # Newer versions of click have records of positional arguments too, which
+            # the usage line shows already; hidden options have none.
+            if record is None or not isinstance(parameter, click.Option):
                 continue
             title = getattr(parameter, "section", None)
             if title is None:
@@ -55,7 +57,7 @@ class SectionedCommand(click.Command):
                 sections.setdefault(title, []).append(record)
 
         # Options of a base class are declared after those of its subclass.
-        order = [*SECTIONS, *sections]
+        order = list(Section)
         for title in sorted(sections, key=order.index):
             records = sections[title]
             with formatter.section(title):
@@ -70,15 +72,6 @@ class SectionedCommand(click.Command):
             )
 
 
-SECTIONS = (
-    "Where it runs",
-    "int8",
-    "What its inputs are",
-    "What its outputs mean",
-    "The report",
-    "Other",
-)
-"""Titles of sections, in the order in which --help has them."""
 _ALL = "edgec.cli.sections.all"
 """Key in the metadata of a click context: whether to show every option."""
 

@@ -168,7 +168,7 @@ class BundleSide:
         )
 
     def run(self, inputs: Sample, see: Look) -> dict[str, Array]:
-        """See Side."""
+        """Return the outputs of a sample, and show every value that can be seen."""
         if self._session is None:
             return self._walk(inputs, see)
         # Samples are independent: no state of the one before may be left.
@@ -179,7 +179,7 @@ class BundleSide:
         return outputs
 
     def force(self, inputs: Sample, see: See) -> None:
-        """See Side."""
+        """Run a sample, with each value replaced as soon as it is computed."""
         self._walk(inputs, see)
 
     def _walk(

@@ -11,7 +11,7 @@ from edgec_runtime.bundle.manifest import MAX_THREADS
 from edgec_runtime.vision.preprocess import COLORS, FILTERS, PRESETS, RESIZES
 from edgec_runtime.vision.tasks import TASKS
 
-from edgec.declared import option
+from edgec.declared import Section, option
 from edgec.errors import InputError
 
 FilePath = str | Path
@@ -25,12 +25,6 @@ should not wait for minutes.
 """
 SHARES = ("auto", "all")
 """The values of --edgetpu: operations that are faster on it, or all that it can run."""
-
-_TARGET = "Where it runs"
-_INT8 = "int8"
-_INPUTS = "What its inputs are"
-_OUTPUTS = "What its outputs mean"
-"""Titles of the sections of --help."""
 
 
 def path_of(file: FilePath | None) -> Path | None:
@@ -86,9 +80,9 @@ def _pairs(parse: Callable[[str], tuple[str, Any]]) -> Callable[[Any], dict[str,
     return lambda texts: dict(map(parse, texts))
 
 
-def _names(text: str | None) -> tuple[str, ...]:
+def _names(text: str) -> tuple[str, ...]:
     """Parse NAME,NAME,…."""
-    names = (name.strip() for name in (text or "").split(","))
+    names = (name.strip() for name in text.split(","))
     return tuple(name for name in names if name)
 
 
@@ -104,7 +98,7 @@ class InputOptions:
             f"{', '.join(COLORS)}; {', '.join(RESIZES)}; {', '.join(FILTERS)} "
             "(docs/preprocessing.md; default: what the file states, else 0_1, "
             "or raw for integer inputs)",
-            section=_INPUTS,
+            section=Section.INPUTS,
             metavar="SPEC",
         ),
     )
@@ -112,9 +106,10 @@ class InputOptions:
         default_factory=dict,
         metadata=option(
             "freeze a dynamic input",
-            section=_INPUTS,
+            section=Section.INPUTS,
             flags=("--input-shape",),
             metavar="NAME=1x3x224x224",
+            multiple=True,
             parse=_pairs(parse_shape),
         ),
     )
@@ -123,6 +118,7 @@ class InputOptions:
         metadata=option(
             "an input that is a constant",
             metavar="NAME=16000",
+            multiple=True,
             parse=_pairs(parse_fixed),
         ),
     )
@@ -132,6 +128,7 @@ class InputOptions:
             "an input that is, at each call, what this output was at the last one; zeros at "
             "first (docs/state.md)",
             metavar="INPUT=OUTPUT",
+            multiple=True,
             parse=_pairs(parse_state),
         ),
     )
@@ -162,7 +159,7 @@ class Options(InputOptions):
         kw_only=False,
         metadata=option(
             "host, pi4, pi4+coral, …",
-            section=_TARGET,
+            section=Section.TARGET,
             show_default=True,
         ),
     )
@@ -170,7 +167,7 @@ class Options(InputOptions):
         default=None,
         metadata=option(
             "folder of photos or .npz: quantize to int8",
-            section=_INT8,
+            section=Section.INT8,
         ),
     )
     quantize: FilePath | None = field(
@@ -180,7 +177,7 @@ class Options(InputOptions):
             "minute or more), fast (min and max alone; seconds), or a .toml file; a "
             "quantized model is taken as it is "
             f"[default: {COMPILE_RECIPE}; of explain: {EXPLAIN_RECIPE}]",
-            section=_INT8,
+            section=Section.INT8,
             metavar="RECIPE",
         ),
     )
@@ -190,7 +187,7 @@ class Options(InputOptions):
             "leave operations in float32 until every output has this SQNR (20dB), or until "
             "int8 changes the top class of at most so many samples (1%); of outputs that are "
             "no classes, until the noise has at most this part of their power",
-            section=_INT8,
+            section=Section.INT8,
             metavar="GOAL",
         ),
     )
@@ -201,7 +198,7 @@ class Options(InputOptions):
             "(12.5ms), or by so much longer than in int8 alone (10%), and this part of the "
             "MACs stays on the Edge TPU (tpu=90%); without --accuracy, a percentage is spent "
             "if it buys 1 dB (best: 10%; 0% for int8 alone)",
-            section=_INT8,
+            section=Section.INT8,
             metavar="COST",
         ),
     )
@@ -235,6 +232,7 @@ class Options(InputOptions):
             "switch a pass or a rewrite off",
             flags=("--disable-pass",),
             metavar="NAME",
+            multiple=True,
         ),
     )
     edgetpu: str = field(
@@ -312,7 +310,7 @@ class CompileOptions(Options):
         kw_only=False,
         metadata=option(
             "the bundle (default: MODEL.edgec)",
-            section=_TARGET,
+            section=Section.TARGET,
             flags=("-o", "--output"),
         ),
     )
@@ -321,7 +319,7 @@ class CompileOptions(Options):
         metadata=option(
             f"what its outputs mean: {', '.join(TASKS)}; a family such as yolox; or a .json "
             "or .toml file (docs/tasks.md; default: MODEL.edgec-task.json, if it is there)",
-            section=_OUTPUTS,
+            section=Section.OUTPUTS,
             metavar="NAME|FILE",
         ),
     )
@@ -329,7 +327,7 @@ class CompileOptions(Options):
         default=None,
         metadata=option(
             "text file, one label a line",
-            section=_OUTPUTS,
+            section=Section.OUTPUTS,
         ),
     )
     anchors: FilePath | None = field(
@@ -342,14 +340,14 @@ class CompileOptions(Options):
         default=None,
         metadata=option(
             "as --calibrate, to verify with (default: a quarter of those)",
-            section=_INT8,
+            section=Section.INT8,
         ),
     )
     threads: int = field(
         default=1,
         metadata=option(
             "the most that its C can use, 1 to 4",
-            section=_TARGET,
+            section=Section.TARGET,
             metavar="N",
             show_default=True,
         ),
@@ -360,13 +358,14 @@ class CompileOptions(Options):
             "code for this too: 32-bit systems of the board, or this machine, where the "
             "bundle is only tried otherwise",
             metavar="armv7|host",
+            multiple=True,
         ),
     )
     edgetpu_compiler: str | None = field(
         default=None,
         metadata=option(
             "a path (default: PATH), ssh://[user@]host[:port], folder:DIR, none",
-            section=_TARGET,
+            section=Section.TARGET,
             metavar="WHERE",
         ),
     )
@@ -388,6 +387,7 @@ class CompileOptions(Options):
         metadata=option(
             "write the graph after a pass (or after=all) beside the bundle",
             metavar="after=PASS",
+            multiple=True,
         ),
     )
 

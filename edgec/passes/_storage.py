@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from edgec.analysis.value_groups import ValueGroups
 from edgec.ir import Graph, Op, Value
 from edgec.ops.shape import Transpose
 
@@ -35,26 +36,6 @@ def only_moves_ones(perm: Perm, shape: tuple[int, ...]) -> bool:
     """
     longer_than_one = [p for p in perm if shape[p] != 1]
     return longer_than_one == sorted(longer_than_one)
-
-
-class _ValueGroups:
-    """Disjoint sets of values that must have the same storage order."""
-
-    def __init__(self) -> None:
-        self._parent: dict[Value, Value] = {}
-
-    def find(self, v: Value) -> Value:
-        """Return the representative of the group of `v`."""
-        parent = self._parent
-        while parent.get(v, v) is not v:
-            # Path halving keeps later searches short.
-            parent[v] = parent.get(parent[v], parent[v])
-            v = parent[v]
-        return v
-
-    def join(self, a: Value, b: Value) -> None:
-        """Merge the groups of two values; the representative of `a` stays."""
-        self._parent[self.find(b)] = self.find(a)
 
 
 def permutation(op: Op | None) -> Perm | None:
@@ -135,7 +116,7 @@ class Storage:
         its inverse from B to A.
         """
         candidates = [op for op in self.graph.ops if self.is_free(op)]
-        groups = _ValueGroups()
+        groups = ValueGroups()
         for op in candidates:
             first, *others = self.tied(op)
             for v in others:
@@ -155,7 +136,7 @@ class Storage:
         self.free = {op for op in candidates if op.outputs[0] in self.side}
 
     def _link(
-        self, op: Op, perm: Perm, groups: _ValueGroups, group_side: dict[Value, int]
+        self, op: Op, perm: Perm, groups: ValueGroups, group_side: dict[Value, int]
     ) -> None:
         """Record a transpose as a change of storage order, if the sides agree.
 

@@ -298,14 +298,13 @@ class Bundle:
         return path.read_bytes()
 
     def crc32(self, name: str) -> int:
-        """Of one file's content, as the zip has it and open() has checked it."""
-
+        """Return the CRC-32 of a file, which the zip has and open() has checked."""
         if self.manifest.files[name].detached:
             return zlib.crc32(self.read(name))
         return self._zip.getinfo(name).CRC
 
     def close(self) -> None:
-        """Closes the file; the manifest stays readable."""
+        """Close the file; the manifest stays readable."""
         self._zip.close()
 
     def __enter__(self) -> "Bundle":

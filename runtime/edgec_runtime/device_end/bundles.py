@@ -90,7 +90,7 @@ class Executed(NamedTuple):
 
 
 def program_path() -> str:
-    """Of the program for this machine, in a slot."""
+    """Return the path in a slot of the program for this machine."""
     return f"bin/{machine_target()}/main"
 
 

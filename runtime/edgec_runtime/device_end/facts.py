@@ -171,7 +171,7 @@ class _Machine(Files):
         self.execute = execute
 
     def identity(self) -> Facts:
-        """See identity()."""
+        """Return the facts of the function `identity`, read below the root."""
         return {
             "board": self.text("proc/device-tree/model").strip("\0\n "),
             "cpu": self.cpu(),
@@ -218,7 +218,7 @@ class _Machine(Files):
         return bool(boards and re.search(r"^BogoMIPS\s*:\s*125\.00$", text, re.M))
 
     def release(self) -> Facts:
-        """Of /etc/os-release."""
+        """Return name and identifier of the system, from /etc/os-release."""
         found = dict(
             re.findall(r'^([A-Z_]+)="?([^"\n]*)', self.text("etc/os-release"), re.M)
         )
@@ -228,7 +228,7 @@ class _Machine(Files):
         }
 
     def user(self) -> Facts:
-        """Who would run bundles."""
+        """Return name and groups of the user who would run bundles."""
         groups = []
         for number in {os.getegid(), *os.getgroups()}:
             with contextlib.suppress(KeyError):

@@ -50,7 +50,7 @@ def page_folder(name: str) -> str:
 
 
 def page_socket(name: str) -> str:
-    """The page's socket."""
+    """Return the path of the page's socket."""
     return os.path.join(page_folder(name), "page")
 
 
@@ -157,7 +157,7 @@ class Showing:
         return found
 
     def end(self) -> None:
-        """At once."""
+        """End the webcam at once, and unlock its applications."""
         self._started.end()
         self._let_go()
 

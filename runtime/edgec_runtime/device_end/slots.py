@@ -118,7 +118,7 @@ class Slots:
             self.recover()
 
     def close(self) -> None:
-        """Lets others in."""
+        """Unlock the application for others."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -134,7 +134,7 @@ class Slots:
         return slot if slot in SLOTS else None
 
     def inactive(self) -> str:
-        """The other one."""
+        """Return the slot that is not active."""
         return SLOTS[self.active() == SLOTS[0]]
 
     def whole(self, slot: str) -> Optional[Dict[str, Any]]:
@@ -243,7 +243,7 @@ class Slots:
         return found
 
     def status(self) -> Dict[str, Any]:
-        """For `edgec status`."""
+        """Return the state of both slots for `edgec status`."""
         slots = {}
         for slot in SLOTS:
             if os.path.lexists(self.at(slot)):
@@ -425,8 +425,9 @@ class Slots:
         keep_to_ourselves(self.path)
 
     def _finish(self, slot: str) -> None:
-        """What was in the slot goes, unless the other one is damaged and it is whole:
-        then it takes its place.
+        """Remove the old content of a slot after a switch.
+
+        If it is whole and the other slot is damaged, it takes that slot's place.
         """
         old = f"{slot}.old"
         other = SLOTS[slot == SLOTS[0]]
@@ -439,9 +440,7 @@ class Slots:
             self.disk.remove(self.at(old))
 
     def _undo(self, slot: str) -> None:
-        """What was to become active is tried no more; what was in its place is put
-        back.
-        """
+        """Give up the content that was to become active, and put the old one back."""
         old = self.at(f"{slot}.old")
         if os.path.lexists(self.at(slot)):
             self.disk.remove(self.at(SCRATCH))

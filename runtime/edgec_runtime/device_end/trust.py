@@ -60,7 +60,7 @@ class Key(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """As `ssh-keygen -l` shows it."""
+        """The fingerprint as `ssh-keygen -l` shows it."""
         digest = hashlib.sha256(_blob(self.public)).digest()
         return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
@@ -112,11 +112,11 @@ class Signature(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Whose it is."""
+        """The key of the signer, without its name."""
         return Key(self.public, "")
 
     def to_json(self) -> bytes:
-        """The file."""
+        """Return the content of the signature's file."""
         fields = {
             "schema": 2,
             "key": self.public.hex(),
@@ -314,8 +314,10 @@ def _check_app(found: Signature, app: str) -> None:
 
 
 def _check_layout(archive: zipfile.ZipFile) -> None:
-    """Nothing before, between or after the files and the list of them, and each is
-    headed as the list has it.
+    """Raise unless a zip is its files and their list without a byte more.
+
+    Nothing may lie before, between or after them, and each file's own header must say
+    what the list says.
     """
     file = archive.fp
     end = 0

@@ -121,7 +121,7 @@ class Units:
         return os.path.join(config, "systemd", "user")
 
     def path(self, app: str) -> str:
-        """Of an application's unit."""
+        """Return the path of an application's unit."""
         return os.path.join(self.folder, unit_name(app))
 
     def check(self, app: str) -> None:

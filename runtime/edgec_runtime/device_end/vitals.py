@@ -62,7 +62,7 @@ class Files:
             return ""
 
     def number(self, path: str) -> Optional[int]:
-        """A file's number."""
+        """Return the number at the start of a file, None without one."""
         found = re.match(r"\s*(-?\d+)", self.text(path))
         return int(found.group(1)) if found else None
 

@@ -333,7 +333,7 @@ def _is_safe_member(entry: zipfile.ZipInfo) -> bool:
 
 
 def _check_list(wheels: Any) -> None:
-    """Some, by their sha256."""
+    """Raise unless it is a list of wheels by their sha256, with at least one."""
     good = (
         isinstance(wheels, list)
         and wheels

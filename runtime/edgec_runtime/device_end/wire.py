@@ -51,7 +51,10 @@ class Frame(NamedTuple):
     payload: bytes
 
     def encode(self) -> bytes:
-        """As it travels: ~ stuffed(kind, session, seq, payload, CRC-32) ~."""
+        """Return the frame as it travels.
+
+        That is ~ stuffed(kind, session, seq, payload, CRC-32) ~.
+        """
         body = _HEADER.pack(*self[:3]) + self.payload
         body += struct.pack(">I", zlib.crc32(body))
         for plain, stuffed in _STUFFING:
@@ -159,7 +162,7 @@ class Delivery:
         self._backoff = 1
 
     def send(self, message: bytes) -> None:
-        """Queues a message."""
+        """Queue a message, cut into chunks."""
         for i in range(0, max(len(message), 1), self.chunk):
             last = i + self.chunk >= len(message)
             self._queue.append(

@@ -35,7 +35,7 @@ class Interpreter:
         raise NotImplementedError
 
     def get_output_details(self) -> List[Mapping[str, Any]]:
-        """The same of each output."""
+        """Return index, shape and type of each output tensor."""
         raise NotImplementedError
 
     def tensor(self, index: int) -> Callable[[], Array]:
@@ -125,7 +125,7 @@ def load_edgetpu(name: Optional[str] = None) -> Any:
 
 
 def _no_edgetpu(why: str) -> DeviceError:
-    """To be raised."""
+    """Return the error for an Edge TPU that cannot be opened."""
     return DeviceError(
         f"no Edge TPU can be opened ({why})",
         hint="plug the stick in and install libedgetpu; `edgec doctor` looks at both, "

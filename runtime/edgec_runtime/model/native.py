@@ -216,7 +216,7 @@ class Painting:
     def matte(
         self, guide: Array, mask: Array, radius: int, smooth: float, frame: Array
     ) -> Array:
-        """uint8 [H,W]."""
+        """Return the mask refined along the edges of a frame, uint8 [H, W]."""
         (height, width), plane = guide.shape, _rows(frame)
         n = frame.shape[1]
         m = frame.shape[0]
@@ -241,7 +241,7 @@ class Painting:
         return out
 
     def blend(self, front: Array, back: Array, alpha: Array) -> Array:
-        """uint8 [H,W,3]."""
+        """Return front over back by alpha, uint8 [H, W, 3]."""
         arrays = [np.ascontiguousarray(a) for a in (front, back, alpha)]
 
         # The C reads as many pixels as it is told.
@@ -264,7 +264,7 @@ def _frame_of(frame: CameraFrame, planes: List[Array]) -> _Frame:
 
 
 def _rows(plane: Array) -> Array:
-    """The same with the pixels of a row next to each other."""
+    """Return a plane whose rows have their pixels next to each other."""
     inner = plane[0] if plane.ndim == 3 else plane[:1]
 
     # The C takes any distance of rows, but not of pixels.
@@ -281,7 +281,7 @@ class FoundBoxes:
         self._width = width
 
     def __call__(self, boxes: Array, scores: Array, anchors: Array) -> Array:
-        """float32 [K,width]."""
+        """Return the boxes that are left after suppression, float32 [K, width]."""
         arrays = [np.ascontiguousarray(a, np.float32) for a in (boxes, scores, anchors)]
 
         # Room for the worst case, that every row is a box.

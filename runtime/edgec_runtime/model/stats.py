@@ -25,7 +25,7 @@ def percentile(samples: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True)
 class Summary:
-    """Of one series, in the unit of the samples."""
+    """The distribution of one series, in the unit of its samples."""
 
     n: int
     min: float
@@ -52,5 +52,5 @@ class Summary:
         )
 
     def as_dict(self) -> Dict[str, float]:
-        """For JSON."""
+        """Return the figures for JSON."""
         return dict(self.__dict__)

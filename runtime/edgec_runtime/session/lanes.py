@@ -20,7 +20,7 @@ class Lane:
 
 
 class Lanes:
-    """As many lanes as the machine has cores for; a run without one waits.
+    """The memory of inferences in flight: as many as the cores can run; others wait.
 
     The first is made at once.
     """

@@ -7,9 +7,10 @@ from typing import Any, Tuple
 
 
 def locked() -> Tuple[Any, threading.Condition]:
-    """To be taken by `with` the lock: that of a condition is written in Python, so that
-    the exception of a signal can come between taking it and the block that gives it
-    back, and all threads wait for ever then.
+    """Return a lock to take with `with`, and a condition of this lock.
+
+    A condition takes its lock in Python code. A signal's exception can come between the
+    taking and the block that gives the lock back, and all threads would wait for ever.
     """
     lock = threading.RLock()
     return lock, threading.Condition(lock)

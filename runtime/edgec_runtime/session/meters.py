@@ -52,7 +52,7 @@ class StreamFigures:
     edgetpu: Optional[StickFacts]
 
     def as_dict(self) -> Dict[str, Any]:
-        """For JSON."""
+        """Return the figures for JSON."""
         return asdict(self)
 
 
@@ -66,14 +66,14 @@ class Lap:
         self._cpu = time.thread_time_ns()
 
     def ms(self) -> Tuple[float, float]:
-        """Both."""
+        """Return the time that has passed, and the time on a core, in milliseconds."""
         return (time.perf_counter_ns() - self._wall) * 1e-6, (
             time.thread_time_ns() - self._cpu
         ) * 1e-6
 
 
 class Meter:
-    """Of one stage.  Written by its thread alone."""
+    """The times of one stage, written by its thread alone."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -94,11 +94,11 @@ class Meter:
         return ms
 
     def ran_on(self, backend: str) -> None:
-        """A segment."""
+        """Count a run of a segment by a backend."""
         self.backends[backend] = self.backends.get(backend, 0) + 1
 
     def figures(self, waiting: int) -> StageFigures:
-        """As it is now."""
+        """Return the figures of this moment; waiting: frames before the stage."""
         ms = _copied(self._ms)
         return StageFigures(
             self.name,
@@ -119,20 +119,20 @@ class Deliveries:
         self._ms: Deque[float] = deque(maxlen=KEPT)
 
     def add(self, ms: float) -> None:
-        """One frame, so old."""
+        """Count a frame that comes out; ms: its age."""
         self.count += 1
         self._at.append(time.monotonic())
         self._ms.append(ms)
 
     def fps(self) -> float:
-        """Of the last ones."""
+        """Return the frames per second of the last ones."""
         at = _copied(self._at)
         if len(at) > 1 and at[-1] > at[0]:
             return (len(at) - 1) / (at[-1] - at[0])
         return 0.0
 
     def latency(self) -> Optional[Summary]:
-        """ms, of the last ones."""
+        """Return the ages of the last frames, in milliseconds."""
         ms = _copied(self._ms)
         return Summary.of(ms) if ms else None
 
@@ -157,7 +157,7 @@ class Gate:
         self.limit = 2
 
     def enter(self) -> bool:
-        """Waits until one more may be in flight; False when none may be any more."""
+        """Wait until one more frame may be in flight; return False at the end."""
         with self._lock:
             while self.inside >= self.limit and not self._shut:
                 self._changed.wait()
@@ -167,7 +167,7 @@ class Gate:
             return True
 
     def leave(self) -> None:
-        """One has arrived."""
+        """Let a frame out that has arrived, and reckon the limit anew."""
         means: List[float] = [m.mean for m in self._meters]
         work = sum(means) - sum(m.mean for m in self._outside)
         with self._lock:
@@ -176,7 +176,7 @@ class Gate:
             self._changed.notify()
 
     def shut(self) -> None:
-        """No more may enter."""
+        """Let no more frames in, and end all waits."""
         with self._lock:
             self._shut = True
             self._changed.notify_all()

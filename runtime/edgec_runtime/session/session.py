@@ -350,7 +350,7 @@ class Session:
 
 
 class _Once:
-    """Warns the first time."""
+    """A warning that is given once."""
 
     def __init__(self) -> None:
         self._done = False

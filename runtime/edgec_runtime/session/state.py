@@ -51,7 +51,7 @@ class StateStore:
         self._now = {s.input: frame.arrays[s.output].copy() for s in self._state}
 
     def reset(self) -> None:
-        """Lets the next run be the first one."""
+        """Return to the state before the first run."""
         with self.turn():
             self._now = dict(self._initial)
 

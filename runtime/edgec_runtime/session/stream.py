@@ -124,11 +124,11 @@ class Stream:
         return found
 
     def figures(self) -> StreamFigures:
-        """As it is now, from any thread; also after the end."""
+        """Return the figures of this moment, from any thread; also after the end."""
         return self._work.figures()
 
     def close(self) -> None:
-        """Ends all stages; frames in flight are forgotten.
+        """End all stages; frames in flight are forgotten.
 
         Waits for a stage, or a source, for ENDING_S at most.
         """
@@ -198,7 +198,7 @@ class StreamPipeline:
         self.count = 0  # captured
 
     def start(self) -> None:
-        """All threads."""
+        """Start all threads."""
         for t in self._threads:
             t.start()
 
@@ -268,7 +268,7 @@ class StreamPipeline:
         self._queues[0].put(shot)
 
     def _admit_all(self) -> None:
-        """Of a file: read when there is room."""
+        """Read the frames of a file, each when there is room for it."""
         while self._gate.enter():
             shot = self._read()
             if shot is None:
@@ -412,7 +412,7 @@ class StreamPipeline:
         return shot
 
     def figures(self) -> StreamFigures:
-        """As it is now."""
+        """Return the figures of this moment."""
         d = self._deliveries
         stick = self._program.stick
         waiting = [q.qsize() for q in self._queues]
@@ -465,7 +465,7 @@ class _Newest:
             return shot
 
     def shut(self) -> None:
-        """Nobody waits any more."""
+        """End all waits; frames are taken no more."""
         with self._lock:
             self._ended = True
             self._shot = None

@@ -287,7 +287,7 @@ class Stick:
 
     @property
     def facts(self) -> StickFacts:
-        """As it is now."""
+        """The state of the Edge TPU at this moment."""
         return replace(self._facts, hop=self._hop)
 
     def prepare(self, frame: Inference) -> None:

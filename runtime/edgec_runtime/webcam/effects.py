@@ -277,7 +277,7 @@ def effects_for(task: str) -> List[str]:
 
 
 def effect(text: str, painter: Painter) -> Effect:
-    """What makes a picture of a frame and its result, by its name in EFFECTS.
+    """Return the function that draws an effect, by its name in EFFECTS.
 
     Raises InputError for other names, and when it gets a result of a task that it is
     not for.

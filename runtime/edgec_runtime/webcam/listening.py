@@ -33,7 +33,7 @@ class Listener(ThreadingHTTPServer):
         super().__init__(*address_and_handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own."""
+        """Serve a request in a thread of its own, if one is free."""
         # Not blocking: this thread is the one that accepts all connections.
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
@@ -46,7 +46,7 @@ class Listener(ThreadingHTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """The thread."""
+        """Serve a request, and know its connection meanwhile."""
         self._open.add(request)
         try:
             super().process_request_thread(request, client_address)
@@ -66,25 +66,25 @@ class Listener(ThreadingHTTPServer):
 
 
 class Asked(BaseHTTPRequestHandler):
-    """Of one connection."""
+    """The requests of one connection."""
 
     protocol_version = "HTTP/1.1"
     timeout = REQUEST_S
 
     def setup(self) -> None:
-        """Reads within time."""
+        """Begin to read, with a limit for the whole request."""
         super().setup()
         self._timely = _Timely(self.connection)
         # The base class's file has a limit for each piece, not for all of a request.
         self.rfile = io.BufferedReader(self._timely)
 
     def handle_one_request(self) -> None:
-        """From the first wait for it on."""
+        """Read a request, whose time runs from the first wait for it on."""
         self._timely.until = time.monotonic() + REQUEST_S
         super().handle_one_request()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
+        """Print nothing: strangers' text does not belong on a terminal."""
 
     def asked(self) -> Tuple[str, Dict[str, str]]:
         """Return path and query; "" and nothing for an invalid address."""

@@ -70,7 +70,7 @@ class PiCamera:
             raise OSError(str(e)) from e
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Give the device back to the system."""
         if self._camera is not None:
             self._camera.close()
             self._camera = None

@@ -110,7 +110,7 @@ class _SocketFile(_Http):
         super().__init__((LOOPBACK, 0), _Handler)
 
     def server_bind(self) -> None:
-        """As a socket has no host and no port."""
+        """Bind the socket's path; the names that HTTP wants are made up."""
         self.socket.bind(self._path)
         self.server_name = LOOPBACK
         self.server_port = 0
@@ -139,7 +139,7 @@ class _Handler(Asked):
             self._send_json(404, {"error": f"there is no {path}"})
 
     def do_POST(self) -> None:
-        """Another bundle or effect."""
+        """Switch to another bundle or effect."""
         path, query = self.asked()
         body = self.body()
         if not self._allowed(query.get("token", "")):
@@ -264,7 +264,7 @@ _HEAT = Heat()
 
 
 def _beside(picture: ShownFrame) -> Array:
-    """Both at the height of the larger; the other in the middle of black."""
+    """Return both pictures side by side, at the height of the higher one."""
     height = max(picture.before.shape[0], picture.after.shape[0])
     return np.concatenate(
         [_to_height(x, height) for x in (picture.before, picture.after)], axis=1

@@ -44,7 +44,14 @@ _TRIED = (48, 64)
 
 @dataclass(frozen=True)
 class ShownFrame:
-    """What is shown of one frame.  number: from 1.  before, after: uint8 [H,W,3]."""
+    """One frame of the show.
+
+    Attributes:
+        number: counted from 1
+        before: the frame, uint8 [H, W, 3]
+        after: the picture with the effect, uint8 [H, W, 3]
+        result: the decoded outputs
+    """
 
     number: int
     before: Array
@@ -152,8 +159,9 @@ class Show:
         return self._picture.number if self._picture is not None else 0
 
     def effects(self, task: str) -> List[str]:
-        """What a task's results can be shown with; of `replace` the picture that was
-        given at the start.
+        """Return the effects for a task.
+
+        `replace` is among them with the picture that was given at the start.
         """
         # A page names no files, so it can offer no replacement but the one from the
         # start.
@@ -254,7 +262,7 @@ class _Program:
             raise
 
     def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
-        """Of shots whose value is a result and a picture."""
+        """Return the stream of frames, each with its result and its picture."""
         before = [("prepare", self._prepare)]
         after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [
             ("result", self._result),
@@ -290,7 +298,7 @@ class _Program:
         return shot.value, self._paint(shot.source.rgb(), shot.value)
 
     def close(self) -> None:
-        """Session and bundle."""
+        """Close the session and the bundle."""
         # In the reverse order of opening, since the session uses the bundle.
         self._session.close()
         self._bundle.close()

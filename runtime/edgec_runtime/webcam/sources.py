@@ -203,7 +203,7 @@ def _capture(cv2: Any, text: str) -> Any:
 
 
 def _video(text: str, capture: Any) -> Iterator[CameraFrame]:
-    """Of a file; read once more it begins anew."""
+    """Yield the frames of a video file, from its start at each call."""
     cv2 = importlib.import_module("cv2")
     capture.set(cv2.CAP_PROP_POS_FRAMES, 0)
     if not capture.isOpened():
@@ -300,7 +300,7 @@ class _Capture:
         return CameraFrame("bgr", (np.asarray(pixels),))
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Give the device back to the system."""
         self._capture.release()
 
 

@@ -27,9 +27,10 @@ _DIFFERENT = 8
 def streamed(
     bundle: str, frames: int, source: Optional[str] = None, tpu: str = "auto"
 ) -> StreamFigures:
-    """Of so many frames.  source: as the webcam's; a file begins anew at its end.
+    """Return the figures of a stream of so many frames.
 
-    None: frames made before.
+    source: as the webcam's, and a file begins anew at its end; None: frames that were
+    made before the stream began.
 
     Of a bundle that does not say what its outputs mean, the model alone.  Raises
     InputError, DeviceError.

@@ -112,7 +112,7 @@ class _Format(ctypes.Structure):
 
 
 class _Parameters(ctypes.Structure):
-    """Of a capture: capability, mode, time per frame."""
+    """struct v4l2_captureparm: capability, mode, time per frame."""
 
     _fields_ = [
         ("type", ctypes.c_uint32),
@@ -254,11 +254,11 @@ class _Device:
             )
 
     def buffer(self, index: int = 0) -> _Buffer:
-        """To ask about."""
+        """Return the description of a buffer, for requests about it."""
         return _Buffer(index=index, type=self.kind, memory=_MMAP)
 
     def start(self) -> None:
-        """From now on buffers are filled, or shown."""
+        """Begin to fill, or to show, buffers."""
         self.ask(_STREAMON, ctypes.c_int(self.kind))
 
     def close(self) -> None:
@@ -427,7 +427,7 @@ class Camera:
         )
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Give the device back to the system."""
         self._device.close()
 
 
@@ -535,7 +535,7 @@ class VideoOutput:
         self._queued[index] = True
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Give the device back to the system."""
         self._device.close()
 
     def __enter__(self) -> VideoOutput:

@@ -44,7 +44,7 @@ class Classification:
     )
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Classification:
-        """See Task."""
+        """Return the task for a model, with everything that was left open."""
         name = output_for(self.output, "class scores", outputs, _is_vector)
         return replace(self, output=name)
 
@@ -53,7 +53,7 @@ class Classification:
         return ()
 
     def decoder(self, setting: DecoderSetting) -> Decode:
-        """See Task."""
+        """Return the function that decodes the outputs, for a bound task."""
 
         def decode(outputs: Outputs, view: View) -> Classes:
             scores = self._probabilities(outputs[str(self.output)].reshape(-1))
@@ -106,7 +106,7 @@ class Classes:
     classes: Tuple[Class, ...]
 
     def to_json(self) -> Dict[str, Any]:
-        """See Result."""
+        """Return the result in JSON\'s types."""
         return {
             "classes": [
                 {"class": c.index, "label": c.label, "score": round(c.score, 4)}
@@ -115,7 +115,7 @@ class Classes:
         }
 
     def lines(self) -> List[str]:
-        """See Result."""
+        """Return the lines of a table for a terminal."""
         return [f"{c.score:7.1%}  {c.label}" for c in self.classes] or ["nothing"]
 
     def draw(self, frame: Array) -> Array:

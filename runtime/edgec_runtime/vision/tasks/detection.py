@@ -41,7 +41,7 @@ class Detection(DetectionParameters):
     kind: ClassVar[str] = "detection"
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Detection:
-        """See Task."""
+        """Return the task for a model, with everything that was left open."""
         task = replace(
             self,
             boxes=output_name(self.boxes, outputs),
@@ -204,7 +204,7 @@ class Detection(DetectionParameters):
         return ()
 
     def decoder(self, setting: DecoderSetting) -> Decode:
-        """See Task."""
+        """Return the function that decodes the outputs, for a bound task."""
         anchors = _NO_ANCHORS
         if self.anchors is not None:
             anchors = self.anchors.made(setting.image, setting.files)

@@ -50,7 +50,7 @@ class ImageOutput:
     color: str = parameter("the order of its colours", "rgb", choices=("rgb", "bgr"))
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> ImageOutput:
-        """See Task."""
+        """Return the task for a model, with everything that was left open."""
         output = output_for(self.output, "image", outputs, _is_image)
         return replace(self, output=output)
 
@@ -59,7 +59,7 @@ class ImageOutput:
         return ()
 
     def decoder(self, setting: DecoderSetting) -> Decode:
-        """See Task."""
+        """Return the function that decodes the outputs, for a bound task."""
 
         def decode(outputs: Outputs, view: View) -> Picture:
             image = outputs[str(self.output)][0]
@@ -95,13 +95,13 @@ class Picture:
     view: View
 
     def to_json(self) -> Dict[str, Any]:
-        """See Result."""
+        """Return the result in JSON\'s types."""
         return {
             "image": {"width": self.pixels.shape[1], "height": self.pixels.shape[0]}
         }
 
     def lines(self) -> List[str]:
-        """See Result."""
+        """Return the lines of a table for a terminal."""
         return [f"a picture of {self.pixels.shape[1]} x {self.pixels.shape[0]} pixels"]
 
     def of_frame(self, resized: Resized = whole) -> Array:

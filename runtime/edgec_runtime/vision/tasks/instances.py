@@ -119,12 +119,12 @@ class Boxes:
     point_threshold: float = 0.0
 
     def to_json(self) -> Dict[str, Any]:
-        """See Result."""
+        """Return the result in JSON\'s types."""
         names = {"point_names": list(self.point_names)} if self.point_names else {}
         return {"boxes": [_json(b) for b in self.boxes], **names}
 
     def lines(self) -> List[str]:
-        """See Result."""
+        """Return the lines of a table for a terminal."""
         return [b.line() for b in self.boxes] or ["nothing"]
 
     def draw(self, frame: Array) -> Array:

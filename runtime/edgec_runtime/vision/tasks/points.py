@@ -105,7 +105,7 @@ class Landmarks:
     names: Tuple[str, ...] = parameter("of the points", ())
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Landmarks:
-        """See Task."""
+        """Return the task for a model, with everything that was left open."""
         if self.units != "heatmaps" and not {"x", "y"} <= set(self.columns):
             raise InputError(
                 f"points have no x and y: {', '.join(self.columns)}",
@@ -143,7 +143,7 @@ class Landmarks:
         return ()
 
     def decoder(self, setting: DecoderSetting) -> Decode:
-        """See Task."""
+        """Return the function that decodes the outputs, for a bound task."""
 
         def decode(outputs: Outputs, view: View) -> Points:
             read = self._read(outputs[str(self.output)], setting.image)
@@ -291,7 +291,7 @@ class Points:
     names: Tuple[str, ...] = ()
 
     def to_json(self) -> Dict[str, Any]:
-        """See Result."""
+        """Return the result in JSON\'s types."""
         points: List[Dict[str, Any]] = []
         for i, (x, y) in enumerate(self.points):
             point: Dict[str, Any] = {}
@@ -306,7 +306,7 @@ class Points:
         return {"score": round(self.score, 4), "points": points}
 
     def lines(self) -> List[str]:
-        """See Result."""
+        """Return the lines of a table for a terminal."""
         if not self.shown.any():
             return ["nothing"]
 

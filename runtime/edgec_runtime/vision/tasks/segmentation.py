@@ -56,7 +56,7 @@ class Segmentation:
     )
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Segmentation:
-        """See Task."""
+        """Return the task for a model, with everything that was left open."""
 
         def is_mask(shape: Tuple[int, ...]) -> bool:
             return _planes(shape, image) is not None
@@ -82,7 +82,7 @@ class Segmentation:
         return ()
 
     def decoder(self, setting: DecoderSetting) -> Decode:
-        """See Task."""
+        """Return the function that decodes the outputs, for a bound task."""
         name = str(self.output)
         shape = setting.outputs[name].shape
         planes = _planes(shape, setting.image)
@@ -225,7 +225,7 @@ class Segments:
         return sorted(shares, key=lambda pair: -pair[1])
 
     def to_json(self) -> Dict[str, Any]:
-        """See Result."""
+        """Return the result in JSON\'s types."""
         return {
             "areas": [
                 {"label": label, "share": round(share, 4)}
@@ -234,7 +234,7 @@ class Segments:
         }
 
     def lines(self) -> List[str]:
-        """See Result."""
+        """Return the lines of a table for a terminal."""
         return [
             f"{share:7.1%}  of the picture: {label}" for label, share in self.shares()
         ]
