@@ -126,9 +126,9 @@ class _CascadeCompile:
                 made[name] = one.complete(placed[name])
         self._write(made)
         summaries: dict[str, str] = {}
-        for name, one in made.items():
+        for name, compiled in made.items():
             # As paths within the bundle, since the folder is temporary.
-            summaries[name] = one.summary().replace(f"{self.folder}/", "")
+            summaries[name] = compiled.summary().replace(f"{self.folder}/", "")
         return CompiledCascade(self.job.output, summaries, self.say.done())
 
     def _compile(self, network: NetworkSource) -> Compilation:

@@ -26,11 +26,14 @@ class Track:
     Attributes:
         identity: its number
         crop: the crop for the next frame; of a lost one, the last
+        seen: whether it was there in a frame after its detection; what was not may be
+            no object at all, and nobody waits for it
         lost: the frames since it was lost; 0: it is followed
     """
 
     identity: int
     crop: Crop
+    seen: bool = False
     lost: int = 0
 
 
@@ -115,7 +118,7 @@ class Tracker:
             if crop is None or is_twin:
                 gone.append(track)
             else:
-                kept.append(replace(track, crop=crop))
+                kept.append(replace(track, crop=crop, seen=True))
         self._tracks = kept
         self._lose(gone)
 
@@ -142,7 +145,7 @@ class Tracker:
         return Track(self._last, crop)
 
     def _lose(self, tracks: Sequence[Track]) -> None:
-        self._lost += [replace(track, lost=1) for track in tracks]
+        self._lost += [replace(track, lost=1) for track in tracks if track.seen]
 
 
 def _nearest(tracks: Sequence[Track], crop: Crop) -> Optional[Track]:
