@@ -20,6 +20,7 @@ from edgec_partitioner.cost import LINKS
 from edgec_partitioner.explain import ExplainReport, Origin, explain, unplaced
 from edgec_partitioner.source import judge
 
+from edgec.catalogue.fetching import local_file
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
@@ -58,6 +59,7 @@ def explain_model(
     is explained even if it holds what edgec cannot compile; `ExplainReport.obstacle`
     names it.
     """
+    model = local_file(model, progress)
     # As a compile reads the model: a task file states preprocessing and head.
     given = task_file(model)
     head = stated_task(model).head if given.task is None else None
