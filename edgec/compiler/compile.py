@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from edgec.catalogue.fetching import local_file
 from edgec.compiler.cascade import CompiledCascade, compile_cascade, is_cascade
 from edgec.compiler.compilation import Compilation, Compiled
 from edgec.compiler.job import Job
@@ -26,7 +27,7 @@ def compile_model(
     """Compile a model file, or a module of PyTorch, into a bundle.
 
     Args:
-        model: the file, or the module.
+        model: the file, `models:NAME` of the catalogue, or the module.
         options: the options of the compile.
         progress: is called with each step.
         example_inputs: inputs of a module.
@@ -34,11 +35,12 @@ def compile_model(
     Raises EdgecError, with exit code 1 when the verification fails and 2 when the input
     must change; no bundle is left then.
     """
+    say = Steps(progress)
     opened: AbstractContextManager[Path]
     if callable(model):
         opened = saved(model, example_inputs)
     else:
-        opened = nullcontext(Path(model))
+        opened = nullcontext(local_file(Path(model), say))
 
     with opened as file:
         job = Job(file, options)
@@ -51,7 +53,6 @@ def compile_model(
         runner = runner_for(where, job.recipe() if by_hand else {})
         # Without the option, a missing edgetpu_compiler only costs speed.
         needed = where is not None
-        say = Steps(progress)
         return Compilation(job, say, runner, needed=needed, dump=options.dump).run()
 
 

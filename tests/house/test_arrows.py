@@ -21,6 +21,7 @@ BASE = {"edgec.errors", "edgec.steps", "edgec.version", "edgec_runtime", *DEVICE
 MODEL = {*BASE, "edgec.ir", "edgec.ops"}
 WORK = {
     *MODEL,
+    "edgec.catalogue",
     "edgec.frontends",
     "edgec.analysis",
     "edgec.passes",
@@ -39,6 +40,7 @@ WORK = {
 TABLE = {
     "edgec.cli": {
         "edgec",
+        "edgec.catalogue",
         "edgec.declared",
         "edgec.compiler",
         "edgec.verbs",
@@ -110,6 +112,12 @@ TABLE = {
     "edgec.frontends": {"edgec_devices.decoding", "edgec_devices.temporary", *MODEL},
     "edgec.ops": {"edgec.ir", *BASE},
     "edgec.ir": BASE,
+    "edgec.catalogue": {
+        "edgec_devices",
+        "edgec_devices.decoding",
+        "edgec_devices.temporary",
+        *BASE,
+    },
     "edgec.errors": {"edgec_runtime"},
     "edgec.executors": {"edgec.errors"},
     "edgec.steps": set(),

@@ -1,0 +1,66 @@
+"""Lists the catalogue, with what is in the cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgec.catalogue.entries import PREFIX, CatalogueWheel, Entry, catalogue
+from edgec.catalogue.fetching import in_cache
+
+
+@dataclass(frozen=True)
+class ListedModel:
+    """An entry of the catalogue, as `edgec models` lists it.
+
+    Attributes:
+        entry: the entry.
+        wheel: the wheel with its file.
+        path: the file in the cache; None: it is not there.
+    """
+
+    entry: Entry
+    wheel: CatalogueWheel
+    path: Path | None
+
+    @property
+    def name(self) -> str:
+        """The name where a path is expected: "models:face-mesh"."""
+        return f"{PREFIX}{self.entry.name}"
+
+    @property
+    def license(self) -> str:
+        """The SPDX identifier of the file's licence."""
+        return self.entry.license or self.wheel.license
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry in JSON's types."""
+        entry = self.entry
+        wheel = self.wheel
+        return {
+            "name": self.name,
+            "kind": entry.kind,
+            "purpose": entry.purpose,
+            "macs": entry.macs,
+            "task": dict(entry.task),
+            "license": self.license,
+            "license_text": wheel.license_text,
+            "project": wheel.project,
+            "version": wheel.version,
+            "wheel": wheel.name,
+            "wheel_sha256": wheel.sha256,
+            "wheel_bytes": wheel.bytes,
+            "file": entry.path,
+            "sha256": entry.sha256,
+            "path": None if self.path is None else str(self.path),
+        }
+
+
+def listing() -> tuple[ListedModel, ...]:
+    """Return all entries of the catalogue."""
+    listed: list[ListedModel] = []
+    for one in catalogue():
+        for entry in one.entries:
+            listed.append(ListedModel(entry, one.wheel, in_cache(entry)))
+    return tuple(listed)
