@@ -18,12 +18,14 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
+    Union,
 )
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle
+from ..cascade.session import CascadeSession
 from ..errors import InputError, did_you_mean
 from ..session.locked import locked
 from ..session.meters import StreamFigures
@@ -38,6 +40,8 @@ from .sources import Source
 
 Array = NDArray[Any]
 
+CASCADE = "cascade"
+"""The kind of a cascade's results, in place of a task."""
 _TRIED = (48, 64)
 """Height and width of the frame that tests a bundle."""
 
@@ -108,7 +112,7 @@ class Show:
         while not self._stopped:
             # A switch ends the stream of the old bundle, and the source goes on.
             choice = self.choice
-            program = _Program(
+            program = _program(
                 self.bundles[choice.bundle], choice.effect, self.smooth, self.tpu
             )
             with program, program.stream(self._frames, self.source.live) as stream:
@@ -203,12 +207,11 @@ class Show:
 
     def _task_of(self, bundle: str) -> str:
         with Bundle.open(self.bundles[bundle]) as opened:
-            task = opened.manifest.task
-            return task.kind if task is not None else ""
+            return _kind(opened)
 
     def _tried_out(self, bundle: str, how: str) -> Choice:
         """Return the choice of a bundle and an effect after a test of both."""
-        with _Program(self.bundles[bundle], how, False, self.tpu) as program:
+        with _program(self.bundles[bundle], how, False, self.tpu) as program:
             return Choice(bundle, how, program.try_out())
 
     def figures(self) -> Optional[StreamFigures]:
@@ -244,22 +247,94 @@ class _Held:
             return next(self._frames)
 
 
-class _Program:
+def _kind(bundle: Bundle) -> str:
+    """Return the kind of a bundle's results: its task, or "cascade"; "" without."""
+    if bundle.manifest.cascade is not None:
+        return CASCADE
+    task = bundle.manifest.task
+    return task.kind if task is not None else ""
+
+
+def _program(
+    path: str, how: str, smooth: bool, tpu: str
+) -> Union[_NetworkProgram, _CascadeProgram]:
+    """Return an opened bundle with its painter.
+
+    Args:
+        path: the bundle
+        how: the effect
+        smooth: whether results are smoothed over time
+        tpu: as for a Session
+    """
+    bundle = Bundle.open(path)
+    smoother = Smoother() if smooth else None
+    try:
+        if bundle.manifest.cascade is not None:
+            return _CascadeProgram(bundle, how, smoother, tpu)
+        return _NetworkProgram(bundle, how, smoother, tpu)
+    except BaseException:
+        # The caller gets no object that it could close.
+        bundle.close()
+        raise
+
+
+class _CascadeProgram:
+    """An opened cascade with its painter."""
+
+    def __init__(
+        self, bundle: Bundle, how: str, smoother: Optional[Smoother], tpu: str
+    ) -> None:
+        self._bundle = bundle
+        self._smoother = smoother
+        self._paint = effect(how, Painter())
+        self._session = CascadeSession(bundle, tpu=tpu)
+
+    def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
+        """Return the stream of frames, each with its result and its picture."""
+        return self._session.stream(frames, after=[("picture", self._draw)], live=live)
+
+    def try_out(self) -> str:
+        """Return the kind of its results, after one gray frame."""
+        gray = _gray()
+        self._paint(gray.rgb(), self._session.run(gray))
+        self._session.reset()
+        return CASCADE
+
+    def _draw(self, shot: Shot) -> Tuple[Result, Array]:
+        result = shot.value
+        if self._smoother is not None:
+            result = self._smoother(result, shot.captured)
+        return result, self._paint(shot.source.rgb(), result)
+
+    def close(self) -> None:
+        """Close the session and the bundle."""
+        self._session.close()
+        self._bundle.close()
+
+    def __enter__(self) -> _CascadeProgram:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _gray() -> CameraFrame:
+    """Return a frame to test a bundle with."""
+    # Small, since only the shapes and the task matter here, not what it shows.
+    return CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
+
+
+class _NetworkProgram:
     """An opened bundle with its painter."""
 
-    def __init__(self, path: str, how: str, smooth: bool, tpu: str) -> None:
-        self._bundle = Bundle.open(path)
-        try:
-            self._vision = Vision(self._bundle)
-            self._paint = effect(how, Painter(self._vision.painting))
-            self._smoother: Optional[Callable[[Result, float], Result]] = (
-                Smoother() if smooth else None
-            )
-            self._session = Session(self._bundle, tpu=tpu)
-        except BaseException:
-            # The caller gets no object that it could close.
-            self._bundle.close()
-            raise
+    def __init__(
+        self, bundle: Bundle, how: str, smoother: Optional[Smoother], tpu: str
+    ) -> None:
+        self._bundle = bundle
+        self._smoother = smoother
+        self._vision = Vision(bundle)
+        self._paint = effect(how, Painter(self._vision.painting))
+        self._session = Session(bundle, tpu=tpu)
 
     def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
         """Return the stream of frames, each with its result and its picture."""
@@ -275,15 +350,12 @@ class _Program:
 
         Raises InputError where there is none, or one that the effect is not for.
         """
-        # Small, since only the shapes and the task matter here, not what it shows.
-        gray = CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
+        gray = _gray()
         result = self._vision.result(
             self._session.run(self._vision.prepare(gray)), gray.size
         )
         self._paint(gray.rgb(), result)
-        task = self._bundle.manifest.task
-        assert task is not None, "there was a result"
-        return task.kind
+        return _kind(self._bundle)
 
     def _prepare(self, shot: Shot) -> None:
         self._vision.prepare(shot.source, shot.inputs)
@@ -303,7 +375,7 @@ class _Program:
         self._session.close()
         self._bundle.close()
 
-    def __enter__(self) -> _Program:
+    def __enter__(self) -> _NetworkProgram:
         return self
 
     def __exit__(self, *error: object) -> None:
