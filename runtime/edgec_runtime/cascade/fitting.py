@@ -31,6 +31,7 @@ def check_bundles(cascade: Cascade, manifests: Mapping[str, Manifest], at: str) 
     Raises:
         InputError: the first fault
     """
+    _check_versions(manifests, at)
     manifest_of = {n.name: manifests[n.like or n.name] for n in cascade.networks}
     for network in cascade.networks:
         manifest = manifest_of[network.name]
@@ -44,6 +45,17 @@ def check_bundles(cascade: Cascade, manifests: Mapping[str, Manifest], at: str) 
         if network.again is not None:
             where = f"{network.name}.again"
             _check_rule(network.again, (network.name, manifest), where, at)
+
+
+def _check_versions(manifests: Mapping[str, Manifest], at: str) -> None:
+    """Refuse networks of several versions of edgec: their code shares threads."""
+    versions = sorted({manifest.edgec for manifest in manifests.values()})
+    if len(versions) > 1:
+        _refuse(
+            f"its networks are of edgec {' and '.join(versions)}",
+            at,
+            "compile the cascade again",
+        )
 
 
 def _check_task(

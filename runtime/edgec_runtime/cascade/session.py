@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from contextlib import ExitStack
@@ -11,7 +12,6 @@ from typing import (
     Any,
     Dict,
     Iterable,
-    List,
     Mapping,
     Optional,
     Sequence,
@@ -24,9 +24,13 @@ from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle, PathLike
 from ..errors import InputError
+from ..model.inference import Inference
 from ..model.interpreters import InterpreterFactory, load_edgetpu
+from ..session.edgetpu import EdgeTpuOptions, open_stick
+from ..session.lanes import closed
 from ..session.meters import Meter, StageFigures
-from ..session.session import SegmentTime, Session
+from ..session.program import Program, shared_scratch
+from ..session.session import OnceWarned
 from ..session.stream import RanOn, Shot, Stage, Stream, StreamPipeline
 from ..stick.process import Delegate
 from ..stick.stick import StickFacts
@@ -42,7 +46,9 @@ class CascadeSession:
     """Runs the networks of a cascade on frames, one after the other.
 
     Objects are followed from frame to frame, until `reset`: the frames of a session are
-    those of one camera. Any thread may run it; runs wait for each other.
+    those of one camera. Any thread may run it; runs wait for each other. All networks
+    share one set of threads, their scratch memory, and the process of the Edge TPU.
+    The child of a fork may use it, without the Edge TPU.
 
     Args:
         bundle: the .edgec file of a cascade, or an opened one
@@ -65,6 +71,8 @@ class CascadeSession:
         delegate: Delegate = load_edgetpu,
         timeout: float = 1.0,
     ) -> None:
+        options = EdgeTpuOptions(tpu, interpreter, delegate, timeout)
+        options.check()
         self._turn = threading.Lock()
         self._streams: "weakref.WeakSet[StreamPipeline]" = weakref.WeakSet()
         with ExitStack() as opened:
@@ -74,20 +82,14 @@ class CascadeSession:
                 self.bundle = opened.enter_context(Bundle.open(bundle))
             networks = opened.enter_context(OpenedCascade(self.bundle))
             self.cascade = networks.cascade
-            self._sessions: Dict[str, Session] = {}
-            for name, inner in networks.bundles.items():
-                session = Session(
-                    inner,
-                    tpu=tpu,
-                    interpreter=interpreter,
-                    threads=threads,
-                    delegate=delegate,
-                    timeout=timeout,
-                )
-                self._sessions[name] = opened.enter_context(session)
-            self._networks = networks.networks(self._infer)
+            self._running = _Running(networks.bundles, options, threads)
+            opened.callback(self._running.close)
+            self._networks = networks.networks(self._running.infer)
             self._opened = opened.pop_all()
         self._runner = CascadeRunner(self.cascade, self._networks)
+        # A forgotten session ends its threads and processes, too.
+        self._end = weakref.finalize(self, _free, self._streams, self._opened)
+        _SESSIONS.add(self)
 
     def run(self, frame: Any) -> CascadeResult:
         """Return the objects of the next frame.
@@ -132,8 +134,8 @@ class CascadeSession:
     @property
     def edgetpu(self) -> Optional[StickFacts]:
         """How the stick fares; None where the session started without one."""
-        facts = [session.edgetpu for session in self._sessions.values()]
-        return next((f for f in facts if f is not None), None)
+        stick = self._running.stick
+        return stick.facts if stick is not None else None
 
     def figures(self) -> Tuple[StageFigures, ...]:
         """Return the times of each network so far, from any thread."""
@@ -144,10 +146,7 @@ class CascadeSession:
 
         May be called twice. Ends its streams.
         """
-        # Streams first, since their threads use all the rest.
-        for work in list(self._streams):
-            work.stop()
-        self._opened.close()
+        self._end()
 
     def __enter__(self) -> CascadeSession:
         return self
@@ -160,8 +159,81 @@ class CascadeSession:
     ) -> None:
         self.close()
 
-    def _infer(self, name: str) -> Infer:
-        return partial(_run, self._sessions[name])
+    def _forked(self) -> None:
+        self._turn = threading.Lock()
+        self._running.forked()
+
+
+class _Running:
+    """The models of a cascade in this process, for one thread at a time.
+
+    Attributes:
+        stick: the Edge TPU, as the first model on it has it; None without one
+    """
+
+    def __init__(
+        self, bundles: Mapping[str, Bundle], options: EdgeTpuOptions, threads: int
+    ) -> None:
+        """Load the models.
+
+        Args:
+            bundles: the opened bundles by name
+            options: how segments for the Edge TPU run
+            threads: of the CPU, for C segments
+        """
+        for inner in bundles.values():
+            inner.manifest.check_threads(threads, str(inner.path))
+        self._closed = False
+        self._programs: Dict[str, Program] = {}
+        self._frames: Dict[str, Inference] = {}
+        sticks = open_stick([*bundles.values()], options, OnceWarned())
+        self.stick = next((one for one in sticks if one is not None), None)
+        try:
+            for (name, inner), stick in zip(bundles.items(), sticks):
+                program = Program(
+                    inner, options.tpu, options.interpreter, threads, stick
+                )
+                self._programs[name] = program
+                self._frames[name] = program.frame()
+            self._scratch = shared_scratch([*self._programs.values()])
+        except BaseException:
+            if self.stick is not None:
+                self.stick.close()
+            raise
+
+    def infer(self, name: str) -> Infer:
+        """Return the function that runs a model."""
+        return partial(self._infer, name)
+
+    def close(self) -> None:
+        """End the threads, and the process of the Edge TPU."""
+        self._closed = True
+        self._scratch.stop()
+        if self.stick is not None:
+            self.stick.close()
+
+    def forked(self) -> None:
+        """Give up the parent's threads and Edge TPU in the child of a fork."""
+        for program in self._programs.values():
+            program.forked()
+        self._scratch = shared_scratch([*self._programs.values()])
+
+    def _infer(
+        self, name: str, inputs: Mapping[str, Array], meter: Meter
+    ) -> Dict[str, Array]:
+        """Return copies of a model's outputs, and count where its segments ran."""
+        if self._closed:
+            raise closed()
+        program = self._programs[name]
+        frame = self._frames[name]
+        program.begin(frame)
+        frame.renew(keep=True)
+        for one, array in inputs.items():
+            frame.put(one, array)
+        for segment in program.manifest.segments:
+            # A lost Edge TPU is not an error: the segment then runs as C.
+            meter.ran_on(program.run(segment, frame, self._scratch))
+        return frame.take(copy=True)
 
 
 class _Stages:
@@ -193,12 +265,19 @@ class _Stages:
         """Free nothing: the session goes on."""
 
 
-def _run(
-    session: Session, inputs: Mapping[str, Array], meter: Meter
-) -> Dict[str, Array]:
-    """Return a network's outputs, and count where its segments ran."""
-    times: List[SegmentTime] = []
-    outputs = session.run(inputs, timings=times)
-    for segment in times:
-        meter.ran_on(segment.backend)
-    return outputs
+def _free(streams: Iterable[StreamPipeline], opened: ExitStack) -> None:
+    # Streams first, since their threads use all the rest.
+    for work in list(streams):
+        work.stop()
+    opened.close()
+
+
+_SESSIONS: "weakref.WeakSet[CascadeSession]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for session in list(_SESSIONS):
+        session._forked()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,6 +199,20 @@ class Program:
             raise DeviceError(
                 f"cannot map the weights: {e}", at=str(path), hint="free some memory"
             ) from e
+
+
+def shared_scratch(programs: Sequence[Program]) -> ExecutionContext:
+    """Return the memory and the threads for a thread that runs several programs.
+
+    Their libraries are of one version of edgec, so that the threads of the first run
+    the code of all (csrc/ek_thread_pool.h).
+    """
+    arenas = [s.arena for p in programs for s in p.manifest.segments]
+    with_code = [p for p in programs if p._library is not None]
+    if not with_code:
+        return ExecutionContext(max(arenas, default=0), None, 1)
+    first = with_code[0]
+    return ExecutionContext(max(arenas, default=0), first._library, first._threads)
 
 
 def _segment(
