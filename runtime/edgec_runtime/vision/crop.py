@@ -65,21 +65,19 @@ class Crop:
             x = cx + (u - 1/2) w cos a - (v - 1/2) h sin a
             y = cy + (u - 1/2) w sin a + (v - 1/2) h cos a
         """
-        # From the centre, along the crop's own sides.
         width = -self.width if self.mirrored else self.width
-        across = (points[..., 0] - 0.5) * width
-        down = (points[..., 1] - 0.5) * self.height
         cosine = math.cos(self.angle)
         sine = math.sin(self.angle)
+
+        # From the centre, along the crop's own sides.
+        u = points[..., 0] - 0.5
+        v = points[..., 1] - 0.5
+        across = u * width
+        down = v * self.height
+
         x = self.x + across * cosine - down * sine
         y = self.y + across * sine + down * cosine
         return np.stack([x, y], -1)
-
-    def corners(self) -> Array:
-        """Return its four corners in the frame, [4, 2], clockwise from the input's
-        upper left.
-        """
-        return self.to_frame(np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]))
 
 
 @dataclass(frozen=True)
@@ -95,6 +93,7 @@ class CropView(View):
     @classmethod
     def of_crop(cls, crop: Crop, frame: Size, image: Size) -> CropView:
         """Return the view of a crop that fills an input."""
+        # Unused: `to_frame` has a formula of its own.
         place = Placement.of(frame, image, Fit())
         return cls(frame, image, place, crop)
 
@@ -256,16 +255,19 @@ def _places(grid: CropGrid, axis: int, frame: Size, size: Size) -> Tuple[Array, 
         the pixels before the places [H, W], and the weights of those behind them
         [H, W, 1], of 2048
     """
-    columns = np.arange(size[0], dtype=np.int64)[None, :]
-    rows = np.arange(size[1], dtype=np.int64)[:, None]
-    place = grid.start[axis] + columns * grid.across[axis] + rows * grid.down[axis]
+    columns = np.arange(size[0], dtype=np.int64)
+    rows = np.arange(size[1], dtype=np.int64)
+    right = columns * grid.across[axis]
+    below = rows * grid.down[axis]
+    place = grid.start[axis] + right[None, :] + below[:, None]
 
     # Farther out there is only more of the fill.
     last = blocks(frame[axis], grid.level) << PLACE_BITS
     place = np.clip(place, -_ONE, last)
-    whole = (place >> PLACE_BITS) - grid.region[axis]
+    pixels = place >> PLACE_BITS
     parts = (place >> PLACE_BITS - WEIGHT_BITS) & _WEIGHT_MASK
-    return whole, parts.astype(np.int32)[..., None]
+    weights = parts.astype(np.int32)
+    return pixels - grid.region[axis], weights[..., None]
 
 
 def _region(photo: Array, grid: CropGrid, fill: Tuple[int, ...]) -> Array:
