@@ -70,7 +70,7 @@ def test_a_fault_of_the_file_is_one_error(tmp_path: Path, fault: str) -> None:
 
 
 def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(InputError, match="no such file: nowhere.toml"):
+    with pytest.raises(InputError, match=r"no such file: nowhere\.toml"):
         edgec.compile("nowhere.toml")
 
 
