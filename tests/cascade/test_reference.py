@@ -220,21 +220,24 @@ def turned(photo: NDArray[np.uint8], n: int) -> NDArray[np.uint8]:
 def test_following_changes_points_by_little(
     shared: Path, bundle: Path, name: str
 ) -> None:
-    """Beside the detector in every frame: at most 0.5 % of the crop's side, in the mean
-    over the points. The network itself answers otherwise for the detector's crop than
-    for the one by its own points, so that a part of it is no motion.
+    """In parts of the crop's side, means over the points: beside a crop by the same
+    frame's own points, 0.5 % in each frame; beside the detector's crop, for which the
+    network itself answers a little otherwise, 0.5 % in the middle of the film.
     """
     photo = read_photo(shared / "data" / "photos" / name)
+    by_detector = []
     with CascadeSession(bundle) as followed, CascadeSession(bundle) as fresh:
         for n in range(30):
             frame = turned(photo, n)
-            one = followed.run(frame).objects[0]
+            points = mesh_of(followed.run(frame).objects[0])
             fresh.reset()
-            other = fresh.run(frame).objects[0]
-            side = 1.5 * max(
-                np.ptp(np.reshape(only_box(other).corners, (2, 2)), axis=0)
-            )
-            assert np.abs(mesh_of(one) - mesh_of(other)).mean() <= 0.005 * side, n
+            first = fresh.run(frame).objects[0]
+            second = fresh.run(frame).objects[0]
+            corners = np.reshape(only_box(first).corners, (2, 2))
+            side = 1.5 * float(np.ptp(corners, axis=0).max())
+            by_detector.append(np.abs(points - mesh_of(first)).mean() / side)
+            assert np.abs(points - mesh_of(second)).mean() <= 0.005 * side, n
+    assert np.median(by_detector) <= 0.005
 
 
 def only_box(one: CascadeObject) -> Box:
