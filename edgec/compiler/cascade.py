@@ -15,7 +15,7 @@ from edgec_runtime.cascade.parameters import NETWORKS
 
 from edgec.catalogue.entries import PREFIX
 from edgec.catalogue.fetching import local_file
-from edgec.compiler.compilation import Compilation, Compiled, Placed
+from edgec.compiler.compilation import Compilation, Compiled, PlacedNetwork
 from edgec.compiler.job import Job
 from edgec.compiler.options import CompileOptions
 from edgec.errors import EdgecError, InputError
@@ -117,7 +117,7 @@ class _CascadeCompile:
     def run(self) -> CompiledCascade:
         """Compile all networks, and write the bundle."""
         compiles = {n.name: self._compile(n) for n in self.source.models()}
-        placed: dict[str, Placed] = {}
+        placed: dict[str, PlacedNetwork] = {}
         for name, one in compiles.items():
             with _named(name):
                 placed[name] = one.place()

@@ -88,7 +88,7 @@ class Compiled:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedNetwork:
     """A network whose operations have their places.
 
     Attributes:
@@ -127,13 +127,13 @@ class Compilation:
         """Do all stages, and write the bundle."""
         return self.complete(self.place())
 
-    def place(self) -> Placed:
+    def place(self) -> PlacedNetwork:
         """Do the stages up to the placement, which asks edgetpu_compiler."""
         wanted = self.job.wanted()
         lowered, outcome = self._place(wanted)
-        return Placed(wanted, lowered, outcome)
+        return PlacedNetwork(wanted, lowered, outcome)
 
-    def complete(self, placed: Placed) -> Compiled:
+    def complete(self, placed: PlacedNetwork) -> Compiled:
         """Do the stages after the placement, and write the bundle."""
         job = self.job
         lowered = placed.lowered

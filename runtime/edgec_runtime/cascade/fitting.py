@@ -32,6 +32,7 @@ def check_bundles(cascade: Cascade, manifests: Mapping[str, Manifest], at: str) 
         InputError: the first fault
     """
     _check_versions(manifests, at)
+    # Networks on several crops run one bundle.
     manifest_of = {n.name: manifests[n.like or n.name] for n in cascade.networks}
     for network in cascade.networks:
         manifest = manifest_of[network.name]
@@ -75,6 +76,7 @@ def _check_task(
             at,
             f"it may be {kinds}",
         )
+    # A frame is all that a cascade can give it.
     images = [n for n in manifest.inputs if n in manifest.preprocess]
     if len(manifest.inputs) != 1 or not images or image_size(manifest) is None:
         _refuse(
@@ -125,6 +127,7 @@ def point_count(task: Task, manifest: Manifest) -> int:
         return task.points
     if not isinstance(task, Landmarks):
         return 0
+    # A bound task names its output.
     shape = manifest.tensors[str(task.output)].shape
     if task.units == "heatmaps":
         return shape[-1]

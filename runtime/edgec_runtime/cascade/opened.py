@@ -37,6 +37,7 @@ class OpenedCascade:
                     self.bundles[row.name] = opened.enter_context(inner)
             manifests = {name: b.manifest for name, b in self.bundles.items()}
             check_bundles(self.cascade, manifests, str(bundle.path))
+            # All are sound: from here on `close` closes them.
             self._opened = opened.pop_all()
 
     def networks(self, infer: Callable[[str], Infer]) -> List[Network]:
@@ -45,6 +46,7 @@ class OpenedCascade:
         Args:
             infer: returns the function that runs the bundle of this name
         """
+        # One for each bundle: a network on two crops decodes both alike.
         visions = {name: Vision(inner) for name, inner in self.bundles.items()}
         networks: List[Network] = []
         for row in self.cascade.networks:

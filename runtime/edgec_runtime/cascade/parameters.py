@@ -189,11 +189,13 @@ def check_networks(networks: Sequence[CascadeNetwork], at: str) -> None:
     before: Dict[str, CascadeNetwork] = {}
     for i, network in enumerate(networks):
         where = f"{at}.networks[{i}]"
+        # Names first: the places of the others are told by them.
         _check_name(network, before, where)
         _check_place(network, before, where)
-        for rule, name in ((network.crop, "crop"), (network.again, "again")):
-            if rule is not None:
-                rule.check(f"{where}.{name}")
+        if network.crop is not None:
+            network.crop.check(f"{where}.crop")
+        if network.again is not None:
+            network.again.check(f"{where}.again")
         before[network.name] = network
     _check_followed(networks, at)
 
@@ -202,6 +204,7 @@ def _check_name(
     network: CascadeNetwork, before: Mapping[str, CascadeNetwork], where: str
 ) -> None:
     """Refuse a name that is none or is taken, and a model that is not there."""
+    # It becomes the name of a file, and a key of results.
     name = network.name
     if not _NAME.fullmatch(name):
         _refuse(
@@ -210,6 +213,7 @@ def _check_name(
         )
     if name in before:
         _refuse(f'{where}.name: there are two networks "{name}"', "rename one")
+    # A chain of likes would say nothing that one does not.
     like = network.like
     if like is not None and (like not in before or before[like].like is not None):
         _refuse(
@@ -253,6 +257,7 @@ def _check_place(
 def _check_followed(networks: Sequence[CascadeNetwork], at: str) -> None:
     """Refuse networks that would see the detector's result while it rests."""
     followed = [n for n in networks if n.again is not None]
+    # Then the detector never rests.
     if not followed:
         return
     detector = networks[0].name

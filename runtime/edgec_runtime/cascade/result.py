@@ -55,6 +55,7 @@ class CascadeResult:
         if not self.objects:
             return ["nothing"]
 
+        # Each line begins with its object: tables of several networks follow each other.
         lines: List[str] = []
         for one in self.objects:
             for name, result in one.results.items():

@@ -53,7 +53,8 @@ class Network:
     def of_frame(self, frame: CameraFrame) -> Result:
         """Return its result for a whole frame."""
         lap = Lap()
-        outputs = self._infer(self.vision.prepare(frame), self.meter)
+        inputs = self.vision.prepare(frame)
+        outputs = self._infer(inputs, self.meter)
         result = self.vision.result(outputs, frame.size)
         self.meter.add(lap)
         return result
@@ -61,12 +62,14 @@ class Network:
     def of_crop(self, frame: CameraFrame, crop: Crop) -> Result:
         """Return its result for a crop, in pixels of the frame."""
         lap = Lap()
-        outputs = self._infer(self.vision.cropped(frame, crop), self.meter)
+        inputs = self.vision.cropped(frame, crop)
+        outputs = self._infer(inputs, self.meter)
         result = self.vision.result_of_crop(outputs, crop, frame.size)
         self.meter.add(lap)
         if isinstance(result, Points) and result.depth is not None:
             # In pixels of the frame, as x and y are.
-            depth = result.depth * np.float32(crop.width / self.image[0])
+            per_pixel = crop.width / self.image[0]
+            depth = result.depth * np.float32(per_pixel)
             return replace(result, depth=depth)
         return result
 
@@ -111,19 +114,14 @@ class CascadeRunner:
         Raises the errors of the networks.
         """
         tracker = self._tracker
-        detected: Dict[int, Result] = {}
-        if tracker.wants_detector():
-            found = self._detect(frame)
-            numbers = tracker.detected([one.crop for one in found])
-            for one, number in zip(found, numbers):
-                if number is not None:
-                    detected[number] = one.result
+        detected = self._detected(frame) if tracker.wants_detector() else {}
 
         objects: List[CascadeObject] = []
         crops: List[Optional[Crop]] = []
         for track in tracker.tracks:
             first = detected.get(track.identity)
             results = self._results(frame, track.crop, first)
+            # Also where nothing was said: then there is no crop, and it is lost.
             crop = self._next_crop(results, track.crop, frame.size)
             crops.append(crop)
             if results:
@@ -131,17 +129,22 @@ class CascadeRunner:
         tracker.update(crops)
         return CascadeResult(tuple(objects))
 
+    def _detected(self, frame: CameraFrame) -> Dict[int, Result]:
+        """Run the detector; return its results by the numbers of the objects."""
+        found = self._detect(frame)
+        numbers = self._tracker.detected([one.crop for one in found])
+        detected: Dict[int, Result] = {}
+        for one, number in zip(found, numbers):
+            # There may be more than are followed.
+            if number is not None:
+                detected[number] = one.result
+        return detected
+
     def _detect(self, frame: CameraFrame) -> List[_Found]:
         """Return what the detector finds, the best first."""
         result = self._networks[0].of_frame(frame)
-        singles: List[Result] = []
-        if isinstance(result, Boxes):
-            singles = [replace(result, boxes=(box,)) for box in result.boxes]
-        elif isinstance(result, Points) and result.shown.any():
-            singles = [result]
-
         found: List[_Found] = []
-        for single in singles:
+        for single in _singles(result):
             crop = self._first_crop(single, frame.size)
             if crop is not None:
                 found.append(_Found(single, crop))
@@ -149,11 +152,14 @@ class CascadeRunner:
 
     def _first_crop(self, result: Result, frame: Size) -> Optional[Crop]:
         """Return the crop by which an object is known from the detector's result."""
-        behind = self._networks[1] if len(self._networks) > 1 else None
-        if behind is None:
-            return crop_of(CropRule(), result, frame, self._networks[0].image)
-        assert behind.row.crop is not None, "parse_cascade has seen it"
-        return crop_of(behind.row.crop, result, frame, behind.image)
+        network = self._networks[0]
+        rule: Optional[CropRule] = CropRule()
+        # A detector alone has no crops, and its boxes tell objects apart.
+        if len(self._networks) > 1:
+            network = self._networks[1]
+            rule = network.row.crop
+        assert rule is not None, "parse_cascade has seen it"
+        return crop_of(rule, result, frame, network.image)
 
     def _results(
         self, frame: CameraFrame, crop: Crop, detected: Optional[Result]
@@ -170,16 +176,17 @@ class CascadeRunner:
             results[self.cascade.detector.name] = detected
         for network in self._networks[1:]:
             row = network.row
-            if row.again is not None:
-                place: Optional[Crop] = crop
-            else:
+            place: Optional[Crop] = crop
+            if row.again is None:
                 place = self._crop(network, results, frame.size)
+            # The network that it is after has nothing to say of this object.
             if place is None:
                 continue
             result = network.of_crop(frame, place)
             if score_of(result) >= row.threshold:
                 results[row.name] = result
             elif row.again is not None:
+                # The networks behind it would see something else than the object.
                 return {}
         return results
 
@@ -190,6 +197,7 @@ class CascadeRunner:
         row = network.row
         assert row.after is not None, "parse_cascade has seen it"
         assert row.crop is not None, "parse_cascade has seen it"
+        # It was not sure enough, or its own crop was none.
         if row.after not in results:
             return None
         return crop_of(row.crop, results[row.after], frame, network.image)
@@ -201,10 +209,21 @@ class CascadeRunner:
         if not results:
             return None
         for network in self._networks:
+            # There is one at most.
             if network.row.again is not None:
                 result = results[network.row.name]
                 return crop_of(network.row.again, result, frame, network.image)
         return crop
+
+
+def _singles(result: Result) -> List[Result]:
+    """Return a detector's result split into one for each object."""
+    if isinstance(result, Boxes):
+        return [replace(result, boxes=(box,)) for box in result.boxes]
+    # A network of points sees one object, or none.
+    if isinstance(result, Points) and result.shown.any():
+        return [result]
+    return []
 
 
 def score_of(result: Result) -> float:

@@ -83,6 +83,7 @@ class CascadeSession:
             networks = opened.enter_context(OpenedCascade(self.bundle))
             self.cascade = networks.cascade
             self._running = _Running(networks.bundles, options, threads)
+            # Before the bundles: its frames and threads use them.
             opened.callback(self._running.close)
             self._networks = networks.networks(self._running.infer)
             self._opened = opened.pop_all()
@@ -181,6 +182,7 @@ class _Running:
             options: how segments for the Edge TPU run
             threads: of the CPU, for C segments
         """
+        # An error before anything is loaded.
         for inner in bundles.values():
             inner.manifest.check_threads(threads, str(inner.path))
         self._closed = False
@@ -226,6 +228,7 @@ class _Running:
             raise closed()
         program = self._programs[name]
         frame = self._frames[name]
+        # The Edge TPU may have been lost, or have come back, since the last run.
         program.begin(frame)
         frame.renew(keep=True)
         for one, array in inputs.items():

@@ -69,8 +69,13 @@ class Tracker:
 
     def wants_detector(self) -> bool:
         """Return whether the detector is to run for the next frame."""
-        is_due = 0 < self._every <= self._rested
-        return not self._follows or not self._tracks or bool(self._lost) or is_due
+        # Nobody else says where objects are.
+        if not self._follows or not self._tracks:
+            return True
+        # A lost object is looked for as long as its number waits for it.
+        if self._lost:
+            return True
+        return 0 < self._every <= self._rested
 
     def detected(self, crops: Sequence[Crop]) -> Tuple[Optional[int], ...]:
         """Take what the detector found, the best first.
@@ -108,8 +113,7 @@ class Tracker:
             crops: one for each of `tracks`; None: the object is lost
         """
         self._rested += 1
-        waiting = [replace(track, lost=track.lost + 1) for track in self._lost]
-        self._lost = [track for track in waiting if track.lost <= REMEMBERED]
+        self._forget_old()
         kept: List[Track] = []
         gone: List[Track] = []
         for track, crop in zip(self._tracks, crops):
@@ -121,6 +125,15 @@ class Tracker:
                 kept.append(replace(track, crop=crop, seen=True))
         self._tracks = kept
         self._lose(gone)
+
+    def _forget_old(self) -> None:
+        """Let lost objects wait a frame more, and forget those that waited too long."""
+        waiting: List[Track] = []
+        for track in self._lost:
+            # The same object would hardly come back at this place.
+            if track.lost < REMEMBERED:
+                waiting.append(replace(track, lost=track.lost + 1))
+        self._lost = waiting
 
     def _held(self, before: Sequence[Track]) -> int:
         """Return how many places the objects take that no crop has continued yet."""
@@ -152,14 +165,22 @@ def _nearest(tracks: Sequence[Track], crop: Crop) -> Optional[Track]:
     """Return the object whose crop a crop overlaps most; None if it is none of them."""
     if not tracks:
         return None
-    rows = np.array([_bounds(track.crop) for track in tracks])
-    found: NDArray[np.float32] = overlaps(np.array(_bounds(crop)), rows)
+    boxes = [_bounds(track.crop) for track in tracks]
+    found: NDArray[np.float32] = overlaps(np.array(_bounds(crop)), np.array(boxes))
+
     best = int(found.argmax())
-    return tracks[best] if found[best] >= MIN_OVERLAP else None
+    if found[best] < MIN_OVERLAP:
+        return None
+    return tracks[best]
 
 
 def _bounds(crop: Crop) -> Tuple[float, float, float, float]:
-    """Return x1, y1, x2, y2 of the upright box with a crop's centre and sides."""
-    x = crop.width / 2
-    y = crop.height / 2
-    return crop.x - x, crop.y - y, crop.x + x, crop.y + y
+    """Return x1, y1, x2, y2 of the upright box with a crop's centre and sides.
+
+    The angle does not count: most crops are squares, of which little sticks out.
+    """
+    left = crop.x - crop.width / 2
+    top = crop.y - crop.height / 2
+    right = crop.x + crop.width / 2
+    bottom = crop.y + crop.height / 2
+    return left, top, right, bottom

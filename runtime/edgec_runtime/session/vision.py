@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from ..bundle.archive import Bundle
 from ..errors import InputError
 from ..model.inputs import prepared
-from ..model.native import FoundBoxes, FrameInput, Painting, function, library_of
+from ..model.native import (
+    CropInput,
+    FoundBoxes,
+    FrameInput,
+    Painting,
+    function,
+    library_of,
+)
 from ..vision.camera import CameraFrame
 from ..vision.crop import Crop, CropView, cropped
 from ..vision.preprocess import ImageLayout
@@ -35,6 +42,7 @@ class Vision:
         self.manifest = bundle.manifest
         library = library_of(bundle) if native else None
         self._inputs: Dict[str, FrameInput] = {}
+        self._crops: Dict[str, CropInput] = {}
         self.image: Optional[Tuple[int, int]] = None
         for i, info in enumerate(self.manifest.input_infos()):
             how = self.manifest.preprocess.get(info.name)
@@ -50,6 +58,9 @@ class Vision:
                 self._inputs[info.name] = FrameInput(
                     call, info, size, how.fit, how.filter
                 )
+            call = function(library, f"edgec_crop_{i}")
+            if call is not None:
+                self._crops[info.name] = CropInput(call, size)
         self.painting = Painting.of(library)
         """The bundle's C for effects (effects.Painter), where it has some."""
         self._decode = self._decoder(bundle, library)
@@ -118,7 +129,13 @@ class Vision:
         """Return the image inputs made of a crop of a frame, by name."""
         found: Dict[str, Array] = {}
         for name, how in self.manifest.preprocess.items():
-            found[name] = cropped(frame.rgb(), crop, how, self.manifest.tensors[name])
+            info = self.manifest.tensors[name]
+            made = self._crops.get(name)
+            out = np.empty(info.shape, info.numpy_dtype)
+            # The C refuses what it has no code for, and numpy gives the same bits.
+            if made is None or not made(frame, crop, out):
+                out = cropped(frame.rgb(), crop, how, info)
+            found[name] = out
         return found
 
     @property

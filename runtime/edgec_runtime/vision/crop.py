@@ -65,20 +65,19 @@ class Crop:
             x = cx + (u - 1/2) w cos a - (v - 1/2) h sin a
             y = cy + (u - 1/2) w sin a + (v - 1/2) h cos a
         """
-        sign = -1.0 if self.mirrored else 1.0
-        across = (points[..., 0] - 0.5) * (sign * self.width)
-        down = (points[..., 1] - 0.5) * self.height
+        width = -self.width if self.mirrored else self.width
         cosine = math.cos(self.angle)
         sine = math.sin(self.angle)
+
+        # From the centre, along the crop's own sides.
+        u = points[..., 0] - 0.5
+        v = points[..., 1] - 0.5
+        across = u * width
+        down = v * self.height
+
         x = self.x + across * cosine - down * sine
         y = self.y + across * sine + down * cosine
         return np.stack([x, y], -1)
-
-    def corners(self) -> Array:
-        """Return its four corners in the frame, [4, 2], clockwise from the input's
-        upper left.
-        """
-        return self.to_frame(np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]))
 
 
 @dataclass(frozen=True)
@@ -94,6 +93,7 @@ class CropView(View):
     @classmethod
     def of_crop(cls, crop: Crop, frame: Size, image: Size) -> CropView:
         """Return the view of a crop that fills an input."""
+        # Unused: `to_frame` has a formula of its own.
         place = Placement.of(frame, image, Fit())
         return cls(frame, image, place, crop)
 
@@ -132,27 +132,40 @@ class CropGrid:
             frame: width and height of the frame
             image: width and height of the input
         """
-        per_pixel = math.sqrt(crop.width / image[0] * crop.height / image[1])
-        level = min(MAX_LEVEL, max(0, math.floor(math.log2(max(per_pixel, 1.0)))))
+        level = _level(crop, image)
+        side = 1 << level
 
-        # The middles of the first pixel and of its two neighbours.
+        # The middles of the first pixel and of its neighbours to the right and below.
         u = np.array([0.5, 1.5, 0.5]) / image[0]
         v = np.array([0.5, 0.5, 1.5]) / image[1]
-        places = crop.to_frame(np.stack([u, v], -1)) / (1 << level) - 0.5
-        first = places[0]
-        start = _fixed(first)
-        across = _fixed(places[1] - first)
-        down = _fixed(places[2] - first)
+        middles = crop.to_frame(np.stack([u, v], -1))
+        places = middles / side - 0.5
+        start = _fixed(places[0])
+        across = _fixed(places[1] - places[0])
+        down = _fixed(places[2] - places[0])
 
-        spans = []
-        for axis in (0, 1):
-            far = (image[0] - 1) * across[axis]
-            below = (image[1] - 1) * down[axis]
-            ends = [start[axis] + i + j for i in (0, far) for j in (0, below)]
-            length = blocks(frame[axis], level)
-            spans.append(_span(min(ends), max(ends), length))
-        (left, width), (top, height) = spans
+        left, width = _span(_ends(start[0], across[0], down[0], image), frame[0], level)
+        top, height = _span(_ends(start[1], across[1], down[1], image), frame[1], level)
         return cls(level, start, across, down, (left, top, width, height))
+
+
+def _level(crop: Crop, image: Size) -> int:
+    """Return the level at which an input of this size is sampled."""
+    across = crop.width / image[0]
+    down = crop.height / image[1]
+    # Of a crop that is stretched, the mean: it then aliases a little in one direction.
+    per_pixel = max(1.0, math.sqrt(across * down))
+    level = math.floor(math.log2(per_pixel))
+    return min(MAX_LEVEL, level)
+
+
+def _ends(start: int, across: int, down: int, image: Size) -> Tuple[int, int]:
+    """Return the smallest and the largest place along an axis."""
+    # A grid is a parallelogram, whose ends are corners.
+    right = start + (image[0] - 1) * across
+    below = start + (image[1] - 1) * down
+    corners = (start, right, below, right + below - start)
+    return min(corners), max(corners)
 
 
 def blocks(length: int, level: int) -> int:
@@ -166,16 +179,21 @@ def _fixed(place: Array) -> Tuple[int, int]:
     return x, y
 
 
-def _span(low: int, high: int, length: int) -> Tuple[int, int]:
+def _span(ends: Tuple[int, int], length: int, level: int) -> Tuple[int, int]:
     """Return the first pixel that is read along an axis, and their number.
 
     Args:
-        low: the smallest place in 1/65536
-        high: the largest
+        ends: the smallest and the largest place in 1/65536
         length: the pixels of the frame along the axis
+        level: the level of the grid
     """
-    first = min(max(low >> PLACE_BITS, -1), length)
-    last = min(max((high >> PLACE_BITS) + 1, first + 1), length + 1)
+    count = blocks(length, level)
+    low = ends[0] >> PLACE_BITS
+    high = (ends[1] >> PLACE_BITS) + 1
+
+    # Beside the frame all pixels are alike: one of them stands for the others.
+    first = min(max(low, -1), count)
+    last = min(max(high, first + 1), count + 1)
     return first, last - first + 1
 
 
@@ -191,41 +209,65 @@ def cropped(photo: Array, crop: Crop, how: Preprocess, info: TensorInfo) -> Arra
     layout = ImageLayout.of(info, how.layout)
     assert layout is not None, "the preprocessing does not suit its input"
     size = layout.width, layout.height
-    grid = CropGrid.of(crop, (photo.shape[1], photo.shape[0]), size)
-    pixels = sampled(_region(photo, grid, how.fit.fill), grid, photo.shape[:2], size)
+    frame = (photo.shape[1], photo.shape[0])
+    grid = CropGrid.of(crop, frame, size)
+    region = _region(photo, grid, how.fit.fill)
+    pixels = sampled(region, grid, frame, size)
     return levels_input(pixels, how, info, layout)
 
 
-def sampled(region: Array, grid: CropGrid, frame: Tuple[int, ...], size: Size) -> Array:
+def sampled(region: Array, grid: CropGrid, frame: Size, size: Size) -> Array:
     """Return the pixels of an input, uint8 [H, W, 3].
 
     Args:
         region: the pixels of the grid's region, uint8 [height, width, 3]
         grid: the grid
-        frame: height and width of the frame
+        frame: width and height of the frame
         size: width and height of the input
     """
-    columns = np.arange(size[0], dtype=np.int64)[None, :]
-    rows = np.arange(size[1], dtype=np.int64)[:, None]
-    whole = []
-    parts = []
-    for axis in (0, 1):
-        far = columns * grid.across[axis] + rows * grid.down[axis]
-        last = blocks(frame[1 - axis], grid.level) << PLACE_BITS
-        place = np.clip(grid.start[axis] + far, -_ONE, last)
-        whole.append((place >> PLACE_BITS) - grid.region[axis])
-        parts.append((place >> PLACE_BITS - WEIGHT_BITS) & _WEIGHT_MASK)
-    x, y = whole
-    right = parts[0].astype(np.int32)[..., None]
-    lower = parts[1].astype(np.int32)[..., None]
-
+    x, right = _places(grid, 0, frame, size)
+    y, lower = _places(grid, 1, frame, size)
     one = 1 << WEIGHT_BITS
+    left = one - right
+    upper = one - lower
     wide = region.astype(np.int32)
-    upper_row = wide[y, x] * (one - right) + wide[y, x + 1] * right
-    lower_row = wide[y + 1, x] * (one - right) + wide[y + 1, x + 1] * right
-    total = upper_row * (one - lower) + lower_row * lower
-    rounded = (total + (1 << 2 * WEIGHT_BITS - 1)) >> 2 * WEIGHT_BITS
+
+    # Two means across, then one down, without rounding between them.
+    above = wide[y, x] * left + wide[y, x + 1] * right
+    below = wide[y + 1, x] * left + wide[y + 1, x + 1] * right
+    total = above * upper + below * lower
+
+    half = 1 << 2 * WEIGHT_BITS - 1
+    rounded = (total + half) >> 2 * WEIGHT_BITS
     return np.asarray(rounded, np.uint8)
+
+
+def _places(grid: CropGrid, axis: int, frame: Size, size: Size) -> Tuple[Array, Array]:
+    """Return the places of an input's pixels along an axis of the region.
+
+    Args:
+        grid: the grid
+        axis: 0 for x, 1 for y
+        frame: width and height of the frame
+        size: width and height of the input
+
+    Returns:
+        the pixels before the places [H, W], and the weights of those behind them
+        [H, W, 1], of 2048
+    """
+    columns = np.arange(size[0], dtype=np.int64)
+    rows = np.arange(size[1], dtype=np.int64)
+    right = columns * grid.across[axis]
+    below = rows * grid.down[axis]
+    place = grid.start[axis] + right[None, :] + below[:, None]
+
+    # Farther out there is only more of the fill.
+    last = blocks(frame[axis], grid.level) << PLACE_BITS
+    place = np.clip(place, -_ONE, last)
+    pixels = place >> PLACE_BITS
+    parts = (place >> PLACE_BITS - WEIGHT_BITS) & _WEIGHT_MASK
+    weights = parts.astype(np.int32)
+    return pixels - grid.region[axis], weights[..., None]
 
 
 def _region(photo: Array, grid: CropGrid, fill: Tuple[int, ...]) -> Array:
@@ -235,15 +277,9 @@ def _region(photo: Array, grid: CropGrid, fill: Tuple[int, ...]) -> Array:
     canvas = np.empty((height * side, width * side, 3), np.uint8)
     canvas[:] = fill
 
-    # The part of the photo that lies in the region, in pixels of the photo.
-    x1 = max(left * side, 0)
-    y1 = max(top * side, 0)
-    x2 = min((left + width) * side, photo.shape[1])
-    y2 = min((top + height) * side, photo.shape[0])
-    if x1 < x2 and y1 < y2:
-        rows = slice(y1 - top * side, y2 - top * side)
-        columns = slice(x1 - left * side, x2 - left * side)
-        canvas[rows, columns] = photo[y1:y2, x1:x2]
+    columns, seen_columns = _shared(left * side, width * side, photo.shape[1])
+    rows, seen_rows = _shared(top * side, height * side, photo.shape[0])
+    canvas[rows, columns] = photo[seen_rows, seen_columns]
     if grid.level == 0:
         return canvas
 
@@ -251,3 +287,20 @@ def _region(photo: Array, grid: CropGrid, fill: Tuple[int, ...]) -> Array:
     sums = squares.sum(axis=(1, 3), dtype=np.int32)
     half = side * side // 2
     return np.asarray((sums + half) >> 2 * grid.level, np.uint8)
+
+
+def _shared(start: int, count: int, length: int) -> Tuple[slice, slice]:
+    """Return the pixels along an axis that a canvas and a photo share.
+
+    Args:
+        start: the photo's pixel at the canvas's beginning
+        count: the pixels of the canvas
+        length: the pixels of the photo
+
+    Returns:
+        their places in the canvas, and in the photo
+    """
+    first = min(max(start, 0), length)
+    last = min(max(start + count, first), length)
+    in_canvas = slice(first - start, last - start) if first < last else slice(0)
+    return in_canvas, slice(first, last)

@@ -197,8 +197,11 @@ class Smoother:
             smooth: Dict[str, Result] = {}
             for name, found in one.results.items():
                 key = one.identity, name
-                kept[key] = self._inner.get(key) or Smoother(self.strength)
-                smooth[name] = kept[key](found, at)
+                smoother = self._inner.get(key)
+                if smoother is None:
+                    smoother = Smoother(self.strength)
+                kept[key] = smoother
+                smooth[name] = smoother(found, at)
             objects.append(replace(one, results=smooth))
 
         # An object that comes back begins anew, wherever it is now.
