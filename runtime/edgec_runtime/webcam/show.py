@@ -31,15 +31,27 @@ from ..session.session import Session
 from ..session.stream import Shot, Stream
 from ..session.vision import Vision
 from ..vision.camera import CameraFrame
+from ..vision.resample import whole
 from ..vision.smoothing import Smoother
 from ..vision.tasks.base import Result
-from .effects import OVERLAY, Painter, effect, effects_for
+from .effects import (
+    EFFECTS,
+    OVERLAY,
+    Effect,
+    Painter,
+    Uploads,
+    effect,
+    effects_for,
+)
 from .sources import Source
 
 Array = NDArray[Any]
 
 _TRIED = (48, 64)
 """Height and width of the frame that tests a bundle."""
+
+PREVIEW_WIDTH = 168
+"""Pixels of an effect's preview."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,9 @@ class Show:
         self._count = 0
         self._frames = _Held(self._source_frames())
         self._given = effect
+        self._program: Optional[_Program] = None
+        self.uploads: Uploads = {}
+        self._upload_count = 0
         self._switching = threading.Lock()
         # what cannot be shown is refused at the start
         self.choice = self._tried_out(next(iter(self.bundles)), effect)
@@ -108,11 +123,10 @@ class Show:
         while not self._stopped:
             # A switch ends the stream of the old bundle, and the source goes on.
             choice = self.choice
-            program = _Program(
-                self.bundles[choice.bundle], choice.effect, self.smooth, self.tpu
-            )
+            program = _Program(choice, self, self.smooth)
             with program, program.stream(self._frames, self.source.live) as stream:
                 self._stream = stream
+                self._program = program
                 for shot in stream:
                     yield self._shown(shot)
                     if self._stopped or choice != self.choice:
@@ -126,9 +140,12 @@ class Show:
 
         result, after = shot.value
         with self._lock:
-            self._picture = ShownFrame(self._count, shot.source.rgb(), after, result)
+            shown = ShownFrame(self._count, shot.source.rgb(), after, result)
+            self._picture = shown
+            assert self._program is not None, "its stream gave the shot"
+            self._program.shown = shown
             self._changed.notify_all()
-            return self._picture
+            return shown
 
     def _source_frames(self) -> Iterator[CameraFrame]:
         """Yield the frames of a file again and again, at its pace if wanted."""
@@ -161,17 +178,82 @@ class Show:
     def effects(self, task: str) -> List[str]:
         """Return the effects for a task.
 
-        `replace` is among them with the picture that was given at the start.
+        One with a picture is among them with the picture that was given at the start,
+        and with the last one that was sent.
         """
-        # A page names no files, so it can offer no replacement but the one from the
-        # start.
-        named = {name: name for name in effects_for(task)}
-        if "replace" in named:
-            del named["replace"]
-            named.update(
-                {"replace": self._given} if self._given.startswith("replace=") else {}
-            )
-        return list(named.values())
+        offered: List[str] = []
+        for name in effects_for(task):
+            if not EFFECTS[name].picture:
+                offered.append(name)
+                continue
+            # A page names no files, so it can offer no others.
+            if self._given.partition("=")[0] == name:
+                offered.append(self._given)
+            offered += [f"{name}={upload}" for upload in self.uploads]
+        return offered
+
+    def takes_pictures(self) -> bool:
+        """Return whether an effect for the present bundle wants a picture."""
+        return bool(self._with_pictures(self.choice.task))
+
+    def _with_pictures(self, task: str) -> List[str]:
+        return [name for name in effects_for(task) if EFFECTS[name].picture]
+
+    def upload(self, picture: Array) -> None:
+        """Show the present effect with a picture, uint8 [H,W,3]; where it wants none,
+        the first effect that does.
+
+        The picture takes the place of the last one, and is in memory only.  Raises
+        InputError where no effect wants a picture, or where this one does not suit.
+        """
+        with self._switching:
+            last = self.choice
+            wanting = self._with_pictures(last.task)
+            if not wanting:
+                raise InputError(
+                    f"no effect for {last.bundle} wants a picture",
+                    hint="switch to a bundle with such an effect",
+                )
+            name = last.effect.partition("=")[0]
+            if name not in wanting:
+                name = wanting[0]
+            # A new name each time, by which the running show sees that there is another.
+            self._upload_count += 1
+            upload = f"your picture {self._upload_count}"
+            before = self.uploads
+            self.uploads = {upload: picture}
+            try:
+                self.choice = self._tried_out(last.bundle, f"{name}={upload}")
+            except BaseException:
+                self.uploads = before
+                raise
+
+    def preview(self, name: str) -> Optional[Array]:
+        """Return the newest frame with an effect, small; None before the first frame.
+
+        Raises InputError for an effect that is not offered, or fails.
+        """
+        if name not in self.effects(self.choice.task):
+            raise InputError(f'there is no effect "{name}"', hint="reload the page")
+        program = self._program
+        # After a switch the frames of the last bundle are still on their way.
+        if (
+            program is None
+            or program.shown is None
+            or program.bundle != self.choice.bundle
+        ):
+            return None
+        return program.preview(name, program.shown)
+
+    @property
+    def renewable(self) -> bool:
+        """Whether the present effect has a neutral face to take anew."""
+        return self._program is not None and self._program.effect.renewable
+
+    def renew(self) -> None:
+        """Take the neutral face anew, from the next frames on."""
+        if self._program is not None:
+            self._program.effect.renew()
 
     def switch(
         self, bundle: Optional[str] = None, effect: Optional[str] = None
@@ -183,13 +265,7 @@ class Show:
         InputError for what cannot be shown, and for a file: who looks at a page names
         none.
         """
-        if bundle is not None and bundle not in self.bundles:
-            raise InputError(
-                f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}',
-                hint="start it with it",
-            )
-        if effect is not None and "=" in effect and effect != self._given:
-            raise InputError("a page names no files", hint="start it with that effect")
+        self._check_wish(bundle, effect)
         # Trying out takes a while: the second of two requests must start from the
         # first's choice, or it would undo it.
         with self._switching:
@@ -201,6 +277,17 @@ class Show:
                 effect = OVERLAY
             self.choice = self._tried_out(to, effect or last.effect)
 
+    def _check_wish(self, bundle: Optional[str], effect: Optional[str]) -> None:
+        """Raise InputError for a bundle that was not given, and for a file."""
+        if bundle is not None and bundle not in self.bundles:
+            raise InputError(
+                f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}',
+                hint="start it with it",
+            )
+        file = (effect or "").partition("=")[2]
+        if file and effect != self._given and file not in self.uploads:
+            raise InputError("a page names no files", hint="start it with that effect")
+
     def _task_of(self, bundle: str) -> str:
         with Bundle.open(self.bundles[bundle]) as opened:
             task = opened.manifest.task
@@ -208,8 +295,9 @@ class Show:
 
     def _tried_out(self, bundle: str, how: str) -> Choice:
         """Return the choice of a bundle and an effect after a test of both."""
-        with _Program(self.bundles[bundle], how, False, self.tpu) as program:
-            return Choice(bundle, how, program.try_out())
+        choice = Choice(bundle, how, "")
+        with _Program(choice, self, smooth=False) as program:
+            return choice._replace(task=program.try_out())
 
     def figures(self) -> Optional[StreamFigures]:
         """Return the figures of the present or the last stream."""
@@ -245,21 +333,44 @@ class _Held:
 
 
 class _Program:
-    """An opened bundle with its painter."""
+    """An opened bundle with its effect.
 
-    def __init__(self, path: str, how: str, smooth: bool, tpu: str) -> None:
-        self._bundle = Bundle.open(path)
+    Attributes:
+        bundle: its name in the show
+        effect: the effect of the choice
+        shown: its newest frame
+    """
+
+    def __init__(self, choice: Choice, show: Show, smooth: bool) -> None:
+        self.bundle = choice.bundle
+        self.shown: Optional[ShownFrame] = None
+        self._bundle = Bundle.open(show.bundles[choice.bundle])
         try:
             self._vision = Vision(self._bundle)
-            self._paint = effect(how, Painter(self._vision.painting))
+            self._uploads = show.uploads
+            self._previews: Dict[str, Effect] = {}
+            self.effect = self._effect(choice.effect)
             self._smoother: Optional[Callable[[Result, float], Result]] = (
                 Smoother() if smooth else None
             )
-            self._session = Session(self._bundle, tpu=tpu)
+            self._session = Session(self._bundle, tpu=show.tpu)
         except BaseException:
             # The caller gets no object that it could close.
             self._bundle.close()
             raise
+
+    def _effect(self, how: str) -> Effect:
+        return effect(how, Painter(self._vision.painting), self._uploads)
+
+    def preview(self, how: str, shown: ShownFrame) -> Array:
+        """Return a shown frame with another effect, small, uint8 [H, W, 3]."""
+        # An effect of its own: the state of the shown one must not see a frame twice.
+        if how not in self._previews:
+            self._previews[how] = self._effect(how)
+        picture = self._previews[how](shown.before, shown.result)
+        height, width = picture.shape[:2]
+        size = PREVIEW_WIDTH, max(1, round(height * PREVIEW_WIDTH / width))
+        return whole(picture, size, "area")
 
     def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
         """Return the stream of frames, each with its result and its picture."""
@@ -280,7 +391,7 @@ class _Program:
         result = self._vision.result(
             self._session.run(self._vision.prepare(gray)), gray.size
         )
-        self._paint(gray.rgb(), result)
+        self.effect(gray.rgb(), result)
         task = self._bundle.manifest.task
         assert task is not None, "there was a result"
         return task.kind
@@ -295,7 +406,7 @@ class _Program:
         return self._smoother(result, shot.captured)
 
     def _draw(self, shot: Shot) -> Tuple[Result, Array]:
-        return shot.value, self._paint(shot.source.rgb(), shot.value)
+        return shot.value, self.effect(shot.source.rgb(), shot.value)
 
     def close(self) -> None:
         """Close the session and the bundle."""
