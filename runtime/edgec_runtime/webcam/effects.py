@@ -10,6 +10,7 @@ ek_frame.h) the same is computed within a level.
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -19,6 +20,7 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
+    Protocol,
     Tuple,
     Type,
 )
@@ -239,75 +241,115 @@ def _softer(x: Array) -> Array:
     return x
 
 
-Effect = Callable[[Array, Result], Array]
+class Effect(Protocol):
+    """Draws a frame with its result.
+
+    Attributes:
+        renewable: whether it compares a face with the neutral one of the beginning
+    """
+
+    renewable: bool
+
+    def __call__(self, frame: Array, result: Result) -> Array:
+        """Return the picture, uint8 [H, W, 3], of a frame, uint8 [H, W, 3].
+
+        Raises InputError for the result of a task that the effect is not for.
+        """
+        ...
+
+    def renew(self) -> None:
+        """Take the neutral face anew, from the next frames on."""
+        ...
 
 
-class _For(NamedTuple):
-    """An effect.
+class EffectRow(NamedTuple):
+    """An effect's line in the table.
 
     Attributes:
         task: the task it is for; None: all
         result: the class of its results; None: all
         does: a description
+        picture: whether it wants a picture, NAME=FILE
     """
 
     task: Optional[str]
     result: Optional[Type[Any]]
     does: str
+    picture: bool = False
 
 
 OVERLAY = "overlay"
-EFFECTS: Mapping[str, _For] = {
-    OVERLAY: _For(
+EFFECTS: Mapping[str, EffectRow] = {
+    OVERLAY: EffectRow(
         None, None, "draws what was found; an image network's picture as it is"
     ),
-    "blur": _For("segmentation", Segments, "what is behind a person, out of focus"),
-    "replace": _For(
-        "segmentation", Segments, "another picture behind a person: replace=FILE"
+    "blur": EffectRow(
+        "segmentation", Segments, "what is behind a person, out of focus"
     ),
-    "cartoon": _For(
+    "replace": EffectRow(
+        "segmentation",
+        Segments,
+        "another picture behind a person: replace=FILE",
+        picture=True,
+    ),
+    "cartoon": EffectRow(
         "image", Picture, "an image network's picture, with the frame's own lines"
     ),
 }
 
+Uploads = Mapping[str, Array]
+"""Pictures in memory, uint8 [H, W, 3], by names that stand in the place of files."""
+
 
 def effects_for(task: str) -> List[str]:
     """Return the names of the effects for a task."""
-    return [name for name, it in EFFECTS.items() if it.task in (None, task)]
+    return [name for name, row in EFFECTS.items() if row.task in (None, task)]
 
 
-def effect(text: str, painter: Painter) -> Effect:
-    """Return the function that draws an effect, by its name in EFFECTS.
+def effect(
+    text: str, painter: Painter, uploads: Uploads = MappingProxyType({})
+) -> Effect:
+    """Return an effect by its name in EFFECTS, with the file of its picture.
 
-    Raises InputError for other names, and when it gets a result of a task that it is
-    not for.
+    Raises InputError for other names, and for pictures that cannot be read.
     """
     name, _, path = text.partition("=")
-    if name not in EFFECTS or (path and name != "replace"):
+    if name not in EFFECTS or (path and not EFFECTS[name].picture):
         raise InputError(
             f'there is no effect "{text}"{did_you_mean(name, EFFECTS)}',
             hint="use " + ", ".join(EFFECTS),
         )
-    paint = _replaced(path, painter) if name == "replace" else _paint(name, painter)
+    if name == "replace":
+        paint = _replaced(_given_picture(path, uploads), painter)
+    else:
+        paint = _paint(name, painter)
+    return _StatelessEffect(name, paint)
 
-    def made(frame: Array, result: Result) -> Array:
+
+class _StatelessEffect:
+    """An effect on a frame alone, by one function."""
+
+    renewable = False
+
+    def __init__(self, name: str, paint: Callable[[Array, Any], Array]) -> None:
+        self._name = name
+        self._paint = paint
+
+    def __call__(self, frame: Array, result: Result) -> Array:
         # The effect is made before a bundle's results are known, so each is checked.
-        wanted = EFFECTS[name]
-        if wanted.result is not None and not isinstance(result, wanted.result):
-            article = "an" if wanted.task == "image" else "a"
+        row = EFFECTS[self._name]
+        if row.result is not None and not isinstance(result, row.result):
+            article = "an" if row.task == "image" else "a"
             what = (
-                f"{name} is for {article} {wanted.task}, "
-                "not for "
+                f"{self._name} is for {article} {row.task}, not for "
                 f"{type(result).__name__.lower()}"
             )
-            raise InputError(
-                what,
-                hint="use overlay, or a bundle that was compiled with --task "
-                f"{wanted.task}",
-            )
-        return paint(frame, result)
+            hint = f"use overlay, or a bundle that was compiled with --task {row.task}"
+            raise InputError(what, hint=hint)
+        return self._paint(frame, result)
 
-    return made
+    def renew(self) -> None:
+        """Do nothing: there is no neutral face."""
 
 
 def _paint(name: str, painter: Painter) -> Callable[[Array, Any], Array]:
@@ -322,10 +364,15 @@ def _paint(name: str, painter: Painter) -> Callable[[Array, Any], Array]:
     )
 
 
-def _replaced(path: str, painter: Painter) -> Callable[[Array, Any], Array]:
+def _given_picture(path: str, uploads: Uploads) -> Array:
+    """Return the picture of an effect.  Raises InputError."""
     if not path:
         raise InputError("replace wants a picture", hint="replace=beach.jpg")
-    picture = read_photo(Path(path))
+    return uploads[path] if path in uploads else read_photo(Path(path))
+
+
+def _replaced(picture: Array, painter: Painter) -> Callable[[Array, Any], Array]:
+    """Return the function that puts a picture in the place of the background."""
     kept: Dict[Tuple[int, int], Array] = {}
 
     def replaced(frame: Array, segments: Segments) -> Array:

@@ -6,61 +6,31 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import (
     Any,
-    Callable,
     Dict,
     Iterator,
     List,
     Mapping,
     NamedTuple,
     Optional,
-    Sequence,
     Tuple,
-    Union,
 )
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle
-from ..cascade.session import CascadeSession
 from ..errors import InputError, did_you_mean
 from ..session.locked import locked
 from ..session.meters import StreamFigures
-from ..session.session import Session
 from ..session.stream import Shot, Stream
-from ..session.vision import Vision
 from ..vision.camera import CameraFrame
-from ..vision.smoothing import Smoother
-from ..vision.tasks.base import Result
-from .effects import OVERLAY, Painter, effect, effects_for
+from .effects import EFFECTS, OVERLAY, Uploads, effects_for
+from .programs import ProgramOptions, ShowProgram, kind_of, program_of
+from .programs import ShownFrame as ShownFrame
 from .sources import Source
 
 Array = NDArray[Any]
-
-CASCADE = "cascade"
-"""The kind of a cascade's results, in place of a task."""
-_TRIED = (48, 64)
-"""Height and width of the frame that tests a bundle."""
-
-
-@dataclass(frozen=True)
-class ShownFrame:
-    """One frame of the show.
-
-    Attributes:
-        number: counted from 1
-        before: the frame, uint8 [H, W, 3]
-        after: the picture with the effect, uint8 [H, W, 3]
-        result: the decoded outputs
-    """
-
-    number: int
-    before: Array
-    after: Array
-    result: Result
 
 
 class Choice(NamedTuple):
@@ -93,7 +63,7 @@ class Show:
         self.source = source
         self.bundles = dict(bundles)
         self.smooth = smooth
-        self.tpu = tpu
+        self._tpu = tpu
         self._pace = pace and not source.live
         self._loop = loop and not source.live
         self._lock, self._changed = locked()
@@ -103,6 +73,9 @@ class Show:
         self._count = 0
         self._frames = _Held(self._source_frames())
         self._given = effect
+        self._program: Optional[ShowProgram] = None
+        self._uploads: Uploads = {}
+        self._upload_count = 0
         self._switching = threading.Lock()
         # what cannot be shown is refused at the start
         self.choice = self._tried_out(next(iter(self.bundles)), effect)
@@ -112,11 +85,10 @@ class Show:
         while not self._stopped:
             # A switch ends the stream of the old bundle, and the source goes on.
             choice = self.choice
-            program = _program(
-                self.bundles[choice.bundle], choice.effect, self.smooth, self.tpu
-            )
+            program = self._opened(choice, self.smooth)
             with program, program.stream(self._frames, self.source.live) as stream:
                 self._stream = stream
+                self._program = program
                 for shot in stream:
                     yield self._shown(shot)
                     if self._stopped or choice != self.choice:
@@ -130,9 +102,12 @@ class Show:
 
         result, after = shot.value
         with self._lock:
-            self._picture = ShownFrame(self._count, shot.source.rgb(), after, result)
+            shown = ShownFrame(self._count, shot.source.rgb(), after, result)
+            self._picture = shown
+            assert self._program is not None, "its stream gave the shot"
+            self._program.shown = shown
             self._changed.notify_all()
-            return self._picture
+            return shown
 
     def _source_frames(self) -> Iterator[CameraFrame]:
         """Yield the frames of a file again and again, at its pace if wanted."""
@@ -165,17 +140,78 @@ class Show:
     def effects(self, task: str) -> List[str]:
         """Return the effects for a task.
 
-        `replace` is among them with the picture that was given at the start.
+        One with a picture is among them with the picture that was given at the start,
+        and with the last one that was sent.
         """
-        # A page names no files, so it can offer no replacement but the one from the
-        # start.
-        named = {name: name for name in effects_for(task)}
-        if "replace" in named:
-            del named["replace"]
-            named.update(
-                {"replace": self._given} if self._given.startswith("replace=") else {}
-            )
-        return list(named.values())
+        offered: List[str] = []
+        for name in effects_for(task):
+            if not EFFECTS[name].picture:
+                offered.append(name)
+                continue
+            # A page names no files, so it can offer no others.
+            if self._given.partition("=")[0] == name:
+                offered.append(self._given)
+            offered += [f"{name}={upload}" for upload in self._uploads]
+        return offered
+
+    def takes_pictures(self) -> bool:
+        """Return whether an effect for the present bundle wants a picture."""
+        return bool(self._with_pictures(self.choice.task))
+
+    def _with_pictures(self, task: str) -> List[str]:
+        return [name for name in effects_for(task) if EFFECTS[name].picture]
+
+    def upload(self, picture: Array) -> None:
+        """Show the present effect with a picture, uint8 [H,W,3]; where it wants none,
+        the first effect that does.
+
+        The picture takes the place of the last one, and is in memory only.  Raises
+        InputError where no effect wants a picture, or where this one does not suit.
+        """
+        with self._switching:
+            last = self.choice
+            wanting = self._with_pictures(last.task)
+            if not wanting:
+                raise InputError(
+                    f"no effect for {last.bundle} wants a picture",
+                    hint="switch to a bundle with such an effect",
+                )
+            name = last.effect.partition("=")[0]
+            if name not in wanting:
+                name = wanting[0]
+            # A new name each time, by which the running show sees that there is another.
+            self._upload_count += 1
+            upload = f"your picture {self._upload_count}"
+            before = self._uploads
+            self._uploads = {upload: picture}
+            try:
+                self.choice = self._tried_out(last.bundle, f"{name}={upload}")
+            except BaseException:
+                self._uploads = before
+                raise
+
+    def preview(self, name: str) -> Optional[Array]:
+        """Return the newest frame with an effect, small; None before the first frame.
+
+        Raises InputError for an effect that is not offered, or fails.
+        """
+        if name not in self.effects(self.choice.task):
+            raise InputError(f'there is no effect "{name}"', hint="reload the page")
+        program = self._program
+        # After a switch the frames of the last bundle are still on their way.
+        if program is None or program.path != self.bundles[self.choice.bundle]:
+            return None
+        return program.preview(name)
+
+    @property
+    def renewable(self) -> bool:
+        """Whether the present effect has a neutral face to take anew."""
+        return self._program is not None and self._program.effect.renewable
+
+    def renew(self) -> None:
+        """Take the neutral face anew, from the next frames on."""
+        if self._program is not None:
+            self._program.effect.renew()
 
     def switch(
         self, bundle: Optional[str] = None, effect: Optional[str] = None
@@ -187,13 +223,7 @@ class Show:
         InputError for what cannot be shown, and for a file: who looks at a page names
         none.
         """
-        if bundle is not None and bundle not in self.bundles:
-            raise InputError(
-                f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}',
-                hint="start it with it",
-            )
-        if effect is not None and "=" in effect and effect != self._given:
-            raise InputError("a page names no files", hint="start it with that effect")
+        self._check_wish(bundle, effect)
         # Trying out takes a while: the second of two requests must start from the
         # first's choice, or it would undo it.
         with self._switching:
@@ -205,14 +235,31 @@ class Show:
                 effect = OVERLAY
             self.choice = self._tried_out(to, effect or last.effect)
 
+    def _check_wish(self, bundle: Optional[str], effect: Optional[str]) -> None:
+        """Raise InputError for a bundle that was not given, and for a file."""
+        if bundle is not None and bundle not in self.bundles:
+            raise InputError(
+                f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}',
+                hint="start it with it",
+            )
+        file = (effect or "").partition("=")[2]
+        if file and effect != self._given and file not in self._uploads:
+            raise InputError("a page names no files", hint="start it with that effect")
+
     def _task_of(self, bundle: str) -> str:
         with Bundle.open(self.bundles[bundle]) as opened:
-            return _kind(opened)
+            return kind_of(opened)
 
     def _tried_out(self, bundle: str, how: str) -> Choice:
         """Return the choice of a bundle and an effect after a test of both."""
-        with _program(self.bundles[bundle], how, False, self.tpu) as program:
-            return Choice(bundle, how, program.try_out())
+        choice = Choice(bundle, how, "")
+        with self._opened(choice, smooth=False) as program:
+            return choice._replace(task=program.try_out())
+
+    def _opened(self, choice: Choice, smooth: bool) -> ShowProgram:
+        """Return the program of a choice."""
+        options = ProgramOptions(choice.effect, self._uploads, smooth, self._tpu)
+        return program_of(self.bundles[choice.bundle], options)
 
     def figures(self) -> Optional[StreamFigures]:
         """Return the figures of the present or the last stream."""
@@ -245,138 +292,3 @@ class _Held:
     def __next__(self) -> CameraFrame:
         with self._lock:  # the thread of a stream that was closed may still be reading
             return next(self._frames)
-
-
-def _kind(bundle: Bundle) -> str:
-    """Return the kind of a bundle's results: its task, or "cascade"; "" without."""
-    if bundle.manifest.cascade is not None:
-        return CASCADE
-    task = bundle.manifest.task
-    return task.kind if task is not None else ""
-
-
-def _program(
-    path: str, how: str, smooth: bool, tpu: str
-) -> Union[_NetworkProgram, _CascadeProgram]:
-    """Return an opened bundle with its painter.
-
-    Args:
-        path: the bundle
-        how: the effect
-        smooth: whether results are smoothed over time
-        tpu: as for a Session
-    """
-    bundle = Bundle.open(path)
-    smoother = Smoother() if smooth else None
-    try:
-        if bundle.manifest.cascade is not None:
-            return _CascadeProgram(bundle, how, smoother, tpu)
-        return _NetworkProgram(bundle, how, smoother, tpu)
-    except BaseException:
-        # The caller gets no object that it could close.
-        bundle.close()
-        raise
-
-
-class _CascadeProgram:
-    """An opened cascade with its painter."""
-
-    def __init__(
-        self, bundle: Bundle, how: str, smoother: Optional[Smoother], tpu: str
-    ) -> None:
-        self._bundle = bundle
-        self._smoother = smoother
-        self._paint = effect(how, Painter())
-        self._session = CascadeSession(bundle, tpu=tpu)
-
-    def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
-        """Return the stream of frames, each with its result and its picture."""
-        return self._session.stream(frames, after=[("picture", self._draw)], live=live)
-
-    def try_out(self) -> str:
-        """Return the kind of its results, after one gray frame."""
-        gray = _gray()
-        self._paint(gray.rgb(), self._session.run(gray))
-        self._session.reset()
-        return CASCADE
-
-    def _draw(self, shot: Shot) -> Tuple[Result, Array]:
-        result = shot.value
-        if self._smoother is not None:
-            result = self._smoother(result, shot.captured)
-        return result, self._paint(shot.source.rgb(), result)
-
-    def close(self) -> None:
-        """Close the session and the bundle."""
-        self._session.close()
-        self._bundle.close()
-
-    def __enter__(self) -> _CascadeProgram:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-def _gray() -> CameraFrame:
-    """Return a frame to test a bundle with."""
-    # Small, since only the shapes and the task matter here, not what it shows.
-    return CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
-
-
-class _NetworkProgram:
-    """An opened bundle with its painter."""
-
-    def __init__(
-        self, bundle: Bundle, how: str, smoother: Optional[Smoother], tpu: str
-    ) -> None:
-        self._bundle = bundle
-        self._smoother = smoother
-        self._vision = Vision(bundle)
-        self._paint = effect(how, Painter(self._vision.painting))
-        self._session = Session(bundle, tpu=tpu)
-
-    def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
-        """Return the stream of frames, each with its result and its picture."""
-        before = [("prepare", self._prepare)]
-        after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [
-            ("result", self._result),
-            ("picture", self._draw),
-        ]
-        return self._session.stream(frames, before=before, after=after, live=live)
-
-    def try_out(self) -> str:
-        """The task, after one gray frame.
-
-        Raises InputError where there is none, or one that the effect is not for.
-        """
-        gray = _gray()
-        result = self._vision.result(
-            self._session.run(self._vision.prepare(gray)), gray.size
-        )
-        self._paint(gray.rgb(), result)
-        return _kind(self._bundle)
-
-    def _prepare(self, shot: Shot) -> None:
-        self._vision.prepare(shot.source, shot.inputs)
-
-    def _result(self, shot: Shot) -> Result:
-        result = self._vision.result(shot.value, shot.source.size)
-        if self._smoother is None:
-            return result
-        return self._smoother(result, shot.captured)
-
-    def _draw(self, shot: Shot) -> Tuple[Result, Array]:
-        return shot.value, self._paint(shot.source.rgb(), shot.value)
-
-    def close(self) -> None:
-        """Close the session and the bundle."""
-        # In the reverse order of opening, since the session uses the bundle.
-        self._session.close()
-        self._bundle.close()
-
-    def __enter__(self) -> _NetworkProgram:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
