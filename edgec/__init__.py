@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from edgec.benching.result import BenchReport
     from edgec.benching.tuning import Tuning
     from edgec.catalogue.listing import ListedModel
-    from edgec.compiler.compile import Compiled
+    from edgec.compiler.cascade import CompiledCascade
+    from edgec.compiler.compilation import Compiled
     from edgec.ir import Array
 
 __all__ = [
@@ -63,16 +64,19 @@ __all__ = [
 
 
 @_takes(_CompileCall)
-def compile(model: str | Path | Callable[..., Any], options: _CompileCall) -> Compiled:
-    """Compile a model into one verified bundle.
+def compile(
+    model: str | Path | Callable[..., Any], options: _CompileCall
+) -> Compiled | CompiledCascade:
+    """Compile a model, or the networks of a cascade, into one verified bundle.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file; "models:NAME" (`models`); or a
-            torch.nn.Module, with `example_inputs` of the shapes that it gets.
+        model: a .onnx, .tflite or .pt2 file; "models:NAME" (`models`); a cascade.toml
+            (docs/cascades.md); or a torch.nn.Module, with `example_inputs` of the
+            shapes that it gets.
     """
-    from edgec.compiler.compile import compile_model
+    from edgec.compiler.compile import compile_any
 
-    return compile_model(
+    return compile_any(
         model,
         options,
         options.progress or _silent,

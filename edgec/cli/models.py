@@ -37,12 +37,12 @@ _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but err
     help="print nothing but errors",
 )
 def compile(model: Path, quiet: bool, **options: Any) -> None:
-    """Turn MODEL (.onnx, .tflite, .pt2) into one verified bundle."""
+    """Turn MODEL (.onnx, .tflite, .pt2, cascade.toml) into one verified bundle."""
     # Imported here, as in all verbs: --help should not load the whole compiler.
-    from edgec.compiler.compile import compile_model
+    from edgec.compiler.compile import compile_any
 
     with progress(quiet) as say:
-        done = compile_model(model, given(CompileOptions, options), say)
+        done = compile_any(model, given(CompileOptions, options), say)
     if not quiet:
         echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 

@@ -6,69 +6,31 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import (
     Any,
-    Callable,
     Dict,
     Iterator,
     List,
     Mapping,
     NamedTuple,
     Optional,
-    Sequence,
     Tuple,
 )
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle
 from ..errors import InputError, did_you_mean
 from ..session.locked import locked
 from ..session.meters import StreamFigures
-from ..session.session import Session
 from ..session.stream import Shot, Stream
-from ..session.vision import Vision
 from ..vision.camera import CameraFrame
-from ..vision.resample import whole
-from ..vision.smoothing import Smoother
-from ..vision.tasks.base import Result
-from .effects import (
-    EFFECTS,
-    OVERLAY,
-    Effect,
-    Painter,
-    Uploads,
-    effect,
-    effects_for,
-)
+from .effects import EFFECTS, OVERLAY, Uploads, effects_for
+from .programs import ProgramOptions, ShowProgram, kind_of, program_of
+from .programs import ShownFrame as ShownFrame
 from .sources import Source
 
 Array = NDArray[Any]
-
-_TRIED = (48, 64)
-"""Height and width of the frame that tests a bundle."""
-
-PREVIEW_WIDTH = 168
-"""Pixels of an effect's preview."""
-
-
-@dataclass(frozen=True)
-class ShownFrame:
-    """One frame of the show.
-
-    Attributes:
-        number: counted from 1
-        before: the frame, uint8 [H, W, 3]
-        after: the picture with the effect, uint8 [H, W, 3]
-        result: the decoded outputs
-    """
-
-    number: int
-    before: Array
-    after: Array
-    result: Result
 
 
 class Choice(NamedTuple):
@@ -101,7 +63,7 @@ class Show:
         self.source = source
         self.bundles = dict(bundles)
         self.smooth = smooth
-        self.tpu = tpu
+        self._tpu = tpu
         self._pace = pace and not source.live
         self._loop = loop and not source.live
         self._lock, self._changed = locked()
@@ -111,8 +73,8 @@ class Show:
         self._count = 0
         self._frames = _Held(self._source_frames())
         self._given = effect
-        self._program: Optional[_Program] = None
-        self.uploads: Uploads = {}
+        self._program: Optional[ShowProgram] = None
+        self._uploads: Uploads = {}
         self._upload_count = 0
         self._switching = threading.Lock()
         # what cannot be shown is refused at the start
@@ -123,7 +85,7 @@ class Show:
         while not self._stopped:
             # A switch ends the stream of the old bundle, and the source goes on.
             choice = self.choice
-            program = _Program(choice, self, self.smooth)
+            program = self._opened(choice, self.smooth)
             with program, program.stream(self._frames, self.source.live) as stream:
                 self._stream = stream
                 self._program = program
@@ -189,7 +151,7 @@ class Show:
             # A page names no files, so it can offer no others.
             if self._given.partition("=")[0] == name:
                 offered.append(self._given)
-            offered += [f"{name}={upload}" for upload in self.uploads]
+            offered += [f"{name}={upload}" for upload in self._uploads]
         return offered
 
     def takes_pictures(self) -> bool:
@@ -220,12 +182,12 @@ class Show:
             # A new name each time, by which the running show sees that there is another.
             self._upload_count += 1
             upload = f"your picture {self._upload_count}"
-            before = self.uploads
-            self.uploads = {upload: picture}
+            before = self._uploads
+            self._uploads = {upload: picture}
             try:
                 self.choice = self._tried_out(last.bundle, f"{name}={upload}")
             except BaseException:
-                self.uploads = before
+                self._uploads = before
                 raise
 
     def preview(self, name: str) -> Optional[Array]:
@@ -237,13 +199,9 @@ class Show:
             raise InputError(f'there is no effect "{name}"', hint="reload the page")
         program = self._program
         # After a switch the frames of the last bundle are still on their way.
-        if (
-            program is None
-            or program.shown is None
-            or program.bundle != self.choice.bundle
-        ):
+        if program is None or program.path != self.bundles[self.choice.bundle]:
             return None
-        return program.preview(name, program.shown)
+        return program.preview(name)
 
     @property
     def renewable(self) -> bool:
@@ -285,19 +243,23 @@ class Show:
                 hint="start it with it",
             )
         file = (effect or "").partition("=")[2]
-        if file and effect != self._given and file not in self.uploads:
+        if file and effect != self._given and file not in self._uploads:
             raise InputError("a page names no files", hint="start it with that effect")
 
     def _task_of(self, bundle: str) -> str:
         with Bundle.open(self.bundles[bundle]) as opened:
-            task = opened.manifest.task
-            return task.kind if task is not None else ""
+            return kind_of(opened)
 
     def _tried_out(self, bundle: str, how: str) -> Choice:
         """Return the choice of a bundle and an effect after a test of both."""
         choice = Choice(bundle, how, "")
-        with _Program(choice, self, smooth=False) as program:
+        with self._opened(choice, smooth=False) as program:
             return choice._replace(task=program.try_out())
+
+    def _opened(self, choice: Choice, smooth: bool) -> ShowProgram:
+        """Return the program of a choice."""
+        options = ProgramOptions(choice.effect, self._uploads, smooth, self._tpu)
+        return program_of(self.bundles[choice.bundle], options)
 
     def figures(self) -> Optional[StreamFigures]:
         """Return the figures of the present or the last stream."""
@@ -330,92 +292,3 @@ class _Held:
     def __next__(self) -> CameraFrame:
         with self._lock:  # the thread of a stream that was closed may still be reading
             return next(self._frames)
-
-
-class _Program:
-    """An opened bundle with its effect.
-
-    Attributes:
-        bundle: its name in the show
-        effect: the effect of the choice
-        shown: its newest frame
-    """
-
-    def __init__(self, choice: Choice, show: Show, smooth: bool) -> None:
-        self.bundle = choice.bundle
-        self.shown: Optional[ShownFrame] = None
-        self._bundle = Bundle.open(show.bundles[choice.bundle])
-        try:
-            self._vision = Vision(self._bundle)
-            self._uploads = show.uploads
-            self._previews: Dict[str, Effect] = {}
-            self.effect = self._effect(choice.effect)
-            self._smoother: Optional[Callable[[Result, float], Result]] = (
-                Smoother() if smooth else None
-            )
-            self._session = Session(self._bundle, tpu=show.tpu)
-        except BaseException:
-            # The caller gets no object that it could close.
-            self._bundle.close()
-            raise
-
-    def _effect(self, how: str) -> Effect:
-        return effect(how, Painter(self._vision.painting), self._uploads)
-
-    def preview(self, how: str, shown: ShownFrame) -> Array:
-        """Return a shown frame with another effect, small, uint8 [H, W, 3]."""
-        # An effect of its own: the state of the shown one must not see a frame twice.
-        if how not in self._previews:
-            self._previews[how] = self._effect(how)
-        picture = self._previews[how](shown.before, shown.result)
-        height, width = picture.shape[:2]
-        size = PREVIEW_WIDTH, max(1, round(height * PREVIEW_WIDTH / width))
-        return whole(picture, size, "area")
-
-    def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
-        """Return the stream of frames, each with its result and its picture."""
-        before = [("prepare", self._prepare)]
-        after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [
-            ("result", self._result),
-            ("picture", self._draw),
-        ]
-        return self._session.stream(frames, before=before, after=after, live=live)
-
-    def try_out(self) -> str:
-        """The task, after one gray frame.
-
-        Raises InputError where there is none, or one that the effect is not for.
-        """
-        # Small, since only the shapes and the task matter here, not what it shows.
-        gray = CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
-        result = self._vision.result(
-            self._session.run(self._vision.prepare(gray)), gray.size
-        )
-        self.effect(gray.rgb(), result)
-        task = self._bundle.manifest.task
-        assert task is not None, "there was a result"
-        return task.kind
-
-    def _prepare(self, shot: Shot) -> None:
-        self._vision.prepare(shot.source, shot.inputs)
-
-    def _result(self, shot: Shot) -> Result:
-        result = self._vision.result(shot.value, shot.source.size)
-        if self._smoother is None:
-            return result
-        return self._smoother(result, shot.captured)
-
-    def _draw(self, shot: Shot) -> Tuple[Result, Array]:
-        return shot.value, self.effect(shot.source.rgb(), shot.value)
-
-    def close(self) -> None:
-        """Close the session and the bundle."""
-        # In the reverse order of opening, since the session uses the bundle.
-        self._session.close()
-        self._bundle.close()
-
-    def __enter__(self) -> _Program:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

@@ -1,0 +1,214 @@
+"""The compile of a cascade: each network as any other, then all in one bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from edgec_devices.boards import Target
+from edgec_devices.temporary import temporary_folder
+from edgec_runtime import Bundle, Contents, write_bundle
+from edgec_runtime.cascade.fitting import check_bundles
+from edgec_runtime.cascade.parameters import NETWORKS
+
+from edgec.catalogue.entries import PREFIX
+from edgec.catalogue.fetching import local_file
+from edgec.compiler.compilation import Compilation, Compiled, PlacedNetwork
+from edgec.compiler.job import Job
+from edgec.compiler.options import CompileOptions
+from edgec.errors import EdgecError, InputError
+from edgec.frontends.cascade_file import CascadeSource, NetworkSource, read_cascade
+from edgec.steps import Progress, Step, Steps
+from edgec.toolchain.edgetpu.where import runner_for
+from edgec.version import VERSION
+
+OF_ONE_NETWORK = (
+    "task",
+    "labels",
+    "anchors",
+    "preprocess",
+    "input_shapes",
+    "fix",
+    "state",
+    "validate",
+)
+"""Options that a single network has: those of a cascade say them in its file."""
+
+
+@dataclass(frozen=True)
+class CompiledCascade:
+    """The results of a compile of a cascade.
+
+    Attributes:
+        path: the bundle.
+        networks: the summary of each network with a model of its own, by name.
+        steps: the steps of all networks with their times.
+    """
+
+    path: Path
+    networks: Mapping[str, str]
+    steps: tuple[Step, ...] = ()
+
+    def summary(self) -> str:
+        """Return the first screen of each network."""
+        megabytes = self.path.stat().st_size / 1e6
+        names = ", ".join(self.networks)
+        head = f"{self.path}: a cascade of {names}, {megabytes:.1f} MB"
+        return "\n\n".join([head, *self.networks.values()])
+
+
+def is_cascade(model: Path) -> bool:
+    """Return whether a file that is to be compiled is a cascade's."""
+    return model.suffix.lower() == ".toml"
+
+
+def compile_cascade(
+    file: Path, options: CompileOptions, progress: Progress | None = None
+) -> CompiledCascade:
+    """Compile the networks of a cascade.toml into one bundle.
+
+    Raises EdgecError; no bundle is left then.
+    """
+    source = read_cascade(file)
+    _check_options(options)
+    job = Job(file, options)
+    job.check()
+    with temporary_folder("cascade") as folder:
+        (folder / NETWORKS).mkdir()
+        return _CascadeCompile(job, source, folder, Steps(progress)).run()
+
+
+def _check_options(options: CompileOptions) -> None:
+    """Raise InputError for options that are for one network."""
+    usual = CompileOptions()
+    for name in OF_ONE_NETWORK:
+        if getattr(options, name) != getattr(usual, name):
+            raise InputError(
+                f"{name} is for one network, and a cascade has several",
+                at=f"--{name.replace('_', '-')}",
+                hint="say it in cascade.toml (docs/cascades.md)",
+            )
+    if (options.edgetpu_compiler or "").startswith("folder:"):
+        raise InputError(
+            "a folder for edgetpu_compiler is for one network",
+            at="--edgetpu-compiler",
+            hint="give a path, ssh:// or none",
+        )
+
+
+@dataclass(frozen=True)
+class _CascadeCompile:
+    """One compile of a cascade.
+
+    Attributes:
+        job: the file and the options of the cascade.
+        source: the cascade.
+        folder: a folder for the bundles of the networks.
+        say: is called with each step.
+    """
+
+    job: Job
+    source: CascadeSource
+    folder: Path
+    say: Steps
+
+    def run(self) -> CompiledCascade:
+        """Compile all networks, and write the bundle."""
+        compiles = {n.name: self._compile(n) for n in self.source.models()}
+        placed: dict[str, PlacedNetwork] = {}
+        for name, one in compiles.items():
+            with _named(name):
+                placed[name] = one.place()
+
+        made: dict[str, Compiled] = {}
+        for name, one in compiles.items():
+            with _named(name):
+                made[name] = one.complete(placed[name])
+        self._write(made)
+        summaries: dict[str, str] = {}
+        for name, compiled in made.items():
+            # As paths within the bundle, since the folder is temporary.
+            summaries[name] = compiled.summary().replace(f"{self.folder}/", "")
+        return CompiledCascade(self.job.output, summaries, self.say.done())
+
+    def _compile(self, network: NetworkSource) -> Compilation:
+        """Return the compile of a network with a model of its own."""
+        assert network.model is not None, "read_cascade has seen it"
+        beside = self.job.model.parent
+        task = network.task
+        # A file is relative to the cascade's, a name of a task is not.
+        if task is not None and task.endswith((".json", ".toml")):
+            task = str(beside / task)
+        labels = None if network.labels is None else beside / network.labels
+        options = replace(
+            self.job.options,
+            output=self.folder / network.path,
+            task=task,
+            labels=labels,
+            preprocess=network.preprocess,
+        )
+        model = Path(network.model)
+        if not network.model.startswith(PREFIX):
+            model = beside / model
+        job = Job(local_file(model, self.say), options)
+        job.check()
+        where = options.edgetpu_compiler
+        runner = runner_for(where, {})
+
+        def say(text: str) -> None:
+            self.say(f"{network.name}: {text}" if text else "")
+
+        return Compilation(
+            job, Steps(say), runner, needed=where is not None, dump=options.dump
+        )
+
+    def _write(self, made: Mapping[str, Compiled]) -> None:
+        """Write the bundle of the cascade."""
+        cascade = self.source.cascade()
+        files: dict[str, bytes] = {}
+        manifests = {}
+        for network in self.source.models():
+            path = made[network.name].path
+            with Bundle.open(path) as bundle:
+                manifests[network.name] = bundle.manifest
+            files[network.path] = path.read_bytes()
+        check_bundles(cascade, manifests, str(self.job.model))
+
+        options = self.job.options
+        target = Target.parse(options.target, options.also)
+        contents = Contents(
+            edgec=VERSION,
+            name=self.job.model.stem,
+            target=target.name,
+            board=target.board.name,
+            inputs=(),
+            outputs=(),
+            state=(),
+            tensors={},
+            segments=(),
+            libraries={},
+            programs={},
+            weights={},
+            threads=options.threads,
+            labels=None,
+            preprocess={},
+            task=None,
+            toolchain={},
+            verification={},
+            quantization={},
+            graph="",
+            cascade=cascade,
+        )
+        write_bundle(self.job.output, contents, files)
+
+
+@contextmanager
+def _named(network: str) -> Iterator[None]:
+    """Say in errors which network of the cascade they are of."""
+    try:
+        yield
+    except EdgecError as e:
+        e.at = f'network "{network}"' + (f", {e.at}" if e.at else "")
+        raise
