@@ -86,7 +86,7 @@ class Entry:
         kind: a network, or a photo.
         macs: multiply-accumulates of an inference.
         task: the task of a network, with the keys of a task file (docs/tasks.md).
-        license: the SPDX identifier, where the file's own differs from the wheel's.
+        license, license_text: those of the file, where they are not the wheel's.
     """
 
     name: str
@@ -97,6 +97,7 @@ class Entry:
     macs: int = 0
     task: Mapping[str, Any] = field(default_factory=dict)
     license: str = ""
+    license_text: str = ""
 
     @property
     def file_name(self) -> str:

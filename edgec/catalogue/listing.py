@@ -42,6 +42,11 @@ class ListedModel:
         """The SPDX identifier of the file's licence."""
         return self.entry.license or self.wheel.license
 
+    @property
+    def license_text(self) -> str:
+        """The path of the licence's text in the wheel."""
+        return self.entry.license_text or self.wheel.license_text
+
     def to_json(self) -> dict[str, Any]:
         """Return the entry in JSON's types."""
         entry = self.entry
@@ -53,7 +58,7 @@ class ListedModel:
             "macs": entry.macs,
             "task": dict(entry.task),
             "license": self.license,
-            "license_text": wheel.license_text,
+            "license_text": self.license_text,
             "project": wheel.project,
             "version": wheel.version,
             "wheel": wheel.name,

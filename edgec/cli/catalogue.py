@@ -79,7 +79,7 @@ def _sources(listed: Sequence[ListedModel]) -> str:
         wheel = one.wheel
         lines.append(
             f"{wheel.project} {wheel.version}: {one.license} "
-            f"(its text: {wheel.license_text} in the wheel)"
+            f"(its text: {one.license_text} in the wheel)"
         )
     # Most files of a wheel have the same licence.
     return "\n".join(dict.fromkeys(lines))

@@ -24,6 +24,7 @@ from edgec_runtime.vision.tasks.image import levels
 from edgec_runtime.webcam.effects import OVERLAY, Painter, effect
 from PIL import Image
 
+from edgec.catalogue.fetching import local_file
 from edgec.errors import InputError
 from edgec.ir import Array
 from edgec.ir.tensors import tensor_type
@@ -111,6 +112,7 @@ def run_bundle(request: RunRequest) -> RunResult:
     """
     # A file that cannot be written is an error before the inference, not after it.
     suffix = _output_suffix(request.output)
+    request = replace(request, inputs=local_file(request.inputs))
     with Bundle.open(request.bundle) as bundle:
         manifest = bundle.manifest
         if manifest.cascade is not None:
