@@ -55,8 +55,10 @@ class Runs:
         left = np.minimum.reduceat(self.start[numbers], first)
         right = np.maximum.reduceat(self.end[numbers], first) - 1
 
+        # Runs are in the order of rows, so a row begins at its first run.
+        y = rows[first]
         x = np.concatenate([left, right])
-        y = np.concatenate([rows[first], rows[first]])
+        y = np.concatenate([y, y])
         return np.stack([x, y], -1) + HALF_PIXEL
 
 

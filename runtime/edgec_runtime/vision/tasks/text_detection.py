@@ -6,6 +6,7 @@ The map is that of "Real-time Scene Text Detection with Differentiable Binarizat
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, List, Mapping, Optional, Tuple
 
@@ -147,14 +148,18 @@ def _box(quad: Array, score: float, label: str, frame: Size) -> Box:
     """
     # A frame that was stretched turns the box, so that its top edge says the angle.
     along = quad[1] - quad[0]
+    angle = math.atan2(along[1], along[0])
+
     low = np.clip(quad.min(axis=0), 0, np.array(frame))
     high = np.clip(quad.max(axis=0), 0, np.array(frame))
-    x1, y1, x2, y2 = (float(v) for v in (*low, *high))
+    x1, y1 = low.tolist()
+    x2, y2 = high.tolist()
+    polygon = tuple((float(x), float(y)) for x, y in quad)
     return Box(
         corners=(x1, y1, x2, y2),
         score=score,
         index=0,
         label=label,
-        angle=float(np.arctan2(along[1], along[0])),
-        polygon=tuple((float(x), float(y)) for x, y in quad),
+        angle=angle,
+        polygon=polygon,
     )
