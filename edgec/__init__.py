@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from edgec.compiler.cascade import CompiledCascade
     from edgec.compiler.compilation import Compiled
     from edgec.ir import Array
+    from edgec.verbs.bench_cascade import CascadeBench
 
 __all__ = [
     "__version__",
@@ -160,9 +161,9 @@ def bench(
     html: str | Path | None = None,
     frames: int | None = None,
     source: str | None = None,
-) -> BenchReport:
+) -> BenchReport | CascadeBench:
     """Latencies of a bundle on a device, and whether its budgets hold; estimates are
-    marked as such.
+    marked as such. Of a cascade, those of each network.
 
     Args:
         bundle: the .edgec file.
@@ -180,7 +181,7 @@ def bench(
         frames: also so many as a stream; of `source`, as in `webcam`, or made ones.
     """
     from edgec.benching.request import Bench
-    from edgec.verbs.bench import run_bench
+    from edgec.verbs.bench_cascade import bench_any
 
     # The command line fills a request from edgec.toml too; Python gives all of it here.
     request = Bench(
@@ -203,7 +204,7 @@ def bench(
         frames=frames,
         source=source,
     )
-    return run_bench(request)
+    return bench_any(request)
 
 
 @_checked
