@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from edgec.compiler.compilation import Compiled
     from edgec.ir import Array
     from edgec.verbs.bench_cascade import CascadeBench
+    from edgec.verbs.explain_cascade import ExplainedCascade
 
 __all__ = [
     "__version__",
@@ -102,14 +103,19 @@ def finish(
 
 
 @_takes(_Options)
-def explain(model: str | Path, options: _Options) -> ExplainReport:
+def explain(model: str | Path, options: _Options) -> ExplainReport | ExplainedCascade:
     """Explain for each operation of a model where it runs, and why.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file, or "models:NAME" (`models`).
+        model: a .onnx, .tflite or .pt2 file, or "models:NAME" (`models`); or a
+            cascade.toml, whose networks have a report each.
     """
+    from edgec.compiler.cascade import is_cascade
     from edgec.verbs.explain import explain_model
+    from edgec.verbs.explain_cascade import explain_cascade
 
+    if is_cascade(Path(model)):
+        return explain_cascade(Path(model), options)
     return explain_model(Path(model), options)
 
 

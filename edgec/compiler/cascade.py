@@ -72,7 +72,7 @@ def compile_cascade(
     Raises EdgecError; no bundle is left then.
     """
     source = read_cascade(file)
-    _check_options(options)
+    check_options(options)
     job = Job(file, options)
     job.check()
     with temporary_folder("cascade") as folder:
@@ -80,7 +80,7 @@ def compile_cascade(
         return _CascadeCompile(job, source, folder, Steps(progress)).run()
 
 
-def _check_options(options: CompileOptions) -> None:
+def check_options(options: CompileOptions) -> None:
     """Raise InputError for options that are for one network."""
     usual = CompileOptions()
     for name in OF_ONE_NETWORK:
@@ -96,6 +96,30 @@ def _check_options(options: CompileOptions) -> None:
             at="--edgetpu-compiler",
             hint="give a path, ssh:// or none",
         )
+
+
+def network_job(
+    file: Path, network: NetworkSource, options: CompileOptions, say: Progress
+) -> Job:
+    """Return the job of a network with a model of its own.
+
+    Args:
+        file: the file of the cascade, beside which the network's files are.
+        network: the network.
+        options: the options of the cascade.
+        say: is called with the progress of a download.
+    """
+    assert network.model is not None, "read_cascade has seen it"
+    model = Path(network.model)
+    if not network.model.startswith(PREFIX):
+        model = file.parent / model
+    task = network.task
+    # A file is relative to the cascade's, a name of a task is not.
+    if task is not None and task.endswith((".json", ".toml")):
+        task = str(file.parent / task)
+    labels = None if network.labels is None else file.parent / network.labels
+    own = replace(options, task=task, labels=labels, preprocess=network.preprocess)
+    return Job(local_file(model, say), own)
 
 
 @dataclass(frozen=True)
@@ -135,24 +159,9 @@ class _CascadeCompile:
 
     def _compile(self, network: NetworkSource) -> Compilation:
         """Return the compile of a network with a model of its own."""
-        assert network.model is not None, "read_cascade has seen it"
-        beside = self.job.model.parent
-        task = network.task
-        # A file is relative to the cascade's, a name of a task is not.
-        if task is not None and task.endswith((".json", ".toml")):
-            task = str(beside / task)
-        labels = None if network.labels is None else beside / network.labels
-        options = replace(
-            self.job.options,
-            output=self.folder / network.path,
-            task=task,
-            labels=labels,
-            preprocess=network.preprocess,
-        )
-        model = Path(network.model)
-        if not network.model.startswith(PREFIX):
-            model = beside / model
-        job = Job(local_file(model, self.say), options)
+        job = network_job(self.job.model, network, self.job.options, self.say)
+        options = replace(job.options, output=self.folder / network.path)
+        job = replace(job, options=options)
         job.check()
         where = options.edgetpu_compiler
         runner = runner_for(where, {})
