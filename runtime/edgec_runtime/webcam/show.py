@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import (
     Any,
@@ -33,7 +34,7 @@ from ..session.vision import Vision
 from ..vision.camera import CameraFrame
 from ..vision.smoothing import Smoother
 from ..vision.tasks.base import Result
-from .effects import OVERLAY, Painter, effect, effects_for
+from .effects import OVERLAY, Painter, effect, effects_for, wants_value
 from .sources import Source
 
 Array = NDArray[Any]
@@ -95,6 +96,7 @@ class Show:
         self._lock, self._changed = locked()
         self._picture: Optional[ShownFrame] = None
         self._stream: Optional[Stream] = None
+        self._program: Optional[_Program] = None
         self._stopped = False
         self._count = 0
         self._frames = _Held(self._source_frames())
@@ -113,6 +115,7 @@ class Show:
             )
             with program, program.stream(self._frames, self.source.live) as stream:
                 self._stream = stream
+                self._program = program
                 for shot in stream:
                     yield self._shown(shot)
                     if self._stopped or choice != self.choice:
@@ -161,17 +164,17 @@ class Show:
     def effects(self, task: str) -> List[str]:
         """Return the effects for a task.
 
-        `replace` is among them with the picture that was given at the start.
+        One that wants a picture is among them with the one that was given at the start.
         """
-        # A page names no files, so it can offer no replacement but the one from the
-        # start.
-        named = {name: name for name in effects_for(task)}
-        if "replace" in named:
-            del named["replace"]
-            named.update(
-                {"replace": self._given} if self._given.startswith("replace=") else {}
-            )
-        return list(named.values())
+        # A page names no files, so it can offer no picture but the one from the start.
+        given = self._given.partition("=")[0]
+        found: List[str] = []
+        for name in effects_for(task):
+            if not wants_value(name):
+                found.append(name)
+            elif name == given:
+                found.append(self._given)
+        return found
 
     def switch(
         self, bundle: Optional[str] = None, effect: Optional[str] = None
@@ -200,6 +203,11 @@ class Show:
             ):
                 effect = OVERLAY
             self.choice = self._tried_out(to, effect or last.effect)
+
+    def renew(self) -> None:
+        """Take the neutral pose of the effect anew, from the next frames."""
+        if self._program is not None:
+            self._program.renew()
 
     def _task_of(self, bundle: str) -> str:
         with Bundle.open(self.bundles[bundle]) as opened:
@@ -248,18 +256,16 @@ class _Program:
     """An opened bundle with its painter."""
 
     def __init__(self, path: str, how: str, smooth: bool, tpu: str) -> None:
-        self._bundle = Bundle.open(path)
-        try:
+        # Where one of them fails, the caller gets no object that it could close.
+        with ExitStack() as opened:
+            self._bundle = opened.enter_context(Bundle.open(path))
             self._vision = Vision(self._bundle)
-            self._paint = effect(how, Painter(self._vision.painting))
+            self._session = opened.enter_context(Session(self._bundle, tpu=tpu))
+            self._paint = effect(how, Painter(self._vision.painting), self._found)
             self._smoother: Optional[Callable[[Result, float], Result]] = (
                 Smoother() if smooth else None
             )
-            self._session = Session(self._bundle, tpu=tpu)
-        except BaseException:
-            # The caller gets no object that it could close.
-            self._bundle.close()
-            raise
+            self._opened = opened.pop_all()
 
     def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
         """Return the stream of frames, each with its result and its picture."""
@@ -277,13 +283,20 @@ class _Program:
         """
         # Small, since only the shapes and the task matter here, not what it shows.
         gray = CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
-        result = self._vision.result(
-            self._session.run(self._vision.prepare(gray)), gray.size
-        )
+        result = self._found(gray.rgb())
         self._paint(gray.rgb(), result)
         task = self._bundle.manifest.task
         assert task is not None, "there was a result"
         return task.kind
+
+    def _found(self, picture: Array) -> Result:
+        """Return the result of a picture that is no frame of the stream."""
+        outputs = self._session.run(self._vision.prepare(picture))
+        return self._vision.result(outputs, (picture.shape[1], picture.shape[0]))
+
+    def renew(self) -> None:
+        """Take the neutral pose of the effect anew."""
+        self._paint.renew()
 
     def _prepare(self, shot: Shot) -> None:
         self._vision.prepare(shot.source, shot.inputs)
@@ -295,13 +308,12 @@ class _Program:
         return self._smoother(result, shot.captured)
 
     def _draw(self, shot: Shot) -> Tuple[Result, Array]:
-        return shot.value, self._paint(shot.source.rgb(), shot.value)
+        picture = self._paint(shot.source.rgb(), shot.value, shot.captured)
+        return shot.value, picture
 
     def close(self) -> None:
         """Close the session and the bundle."""
-        # In the reverse order of opening, since the session uses the bundle.
-        self._session.close()
-        self._bundle.close()
+        self._opened.close()
 
     def __enter__(self) -> _Program:
         return self

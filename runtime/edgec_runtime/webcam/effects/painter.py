@@ -9,32 +9,19 @@ ek_frame.h) the same is computed within a level.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Tuple,
-    Type,
-)
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, did_you_mean
-from ..vision.photo import read_photo
-from ..vision.resample import resize, sample, whole
-from ..vision.tasks.base import Result
-from ..vision.tasks.image import Picture
-from ..vision.tasks.segmentation import Segments
+from ...errors import InputError
+from ...face.warping import Warp, warp_into
+from ...vision.resample import resize, sample, whole
+from ...vision.tasks.image import Picture
+from ...vision.tasks.segmentation import Segments
 
 if TYPE_CHECKING:
-    from ..model.native import Painting
+    from ...model.native import Painting
 
 Array = NDArray[Any]
 
@@ -220,6 +207,13 @@ class Painter:
         v: Array = front * a + back * (255 - a) + 128
         return np.asarray((v + (v >> 8)) >> 8, np.uint8)
 
+    def warp_into(self, warp: Warp, out: Array) -> None:
+        """Draw a picture warped by a mesh into a result, uint8 [H, W, 3]."""
+        if self._painting is not None:
+            self._painting.warp_into(warp, out)
+        else:
+            warp_into(warp, out)
+
     def resized(self, frame: Array, size: Tuple[int, int], how: str) -> Array:
         """The whole picture at another width and height."""
         if self._painting is not None:
@@ -237,106 +231,6 @@ def _softer(x: Array) -> Array:
             / 4
         )
     return x
-
-
-Effect = Callable[[Array, Result], Array]
-
-
-class _For(NamedTuple):
-    """An effect.
-
-    Attributes:
-        task: the task it is for; None: all
-        result: the class of its results; None: all
-        does: a description
-    """
-
-    task: Optional[str]
-    result: Optional[Type[Any]]
-    does: str
-
-
-OVERLAY = "overlay"
-EFFECTS: Mapping[str, _For] = {
-    OVERLAY: _For(
-        None, None, "draws what was found; an image network's picture as it is"
-    ),
-    "blur": _For("segmentation", Segments, "what is behind a person, out of focus"),
-    "replace": _For(
-        "segmentation", Segments, "another picture behind a person: replace=FILE"
-    ),
-    "cartoon": _For(
-        "image", Picture, "an image network's picture, with the frame's own lines"
-    ),
-}
-
-
-def effects_for(task: str) -> List[str]:
-    """Return the names of the effects for a task."""
-    return [name for name, it in EFFECTS.items() if it.task in (None, task)]
-
-
-def effect(text: str, painter: Painter) -> Effect:
-    """Return the function that draws an effect, by its name in EFFECTS.
-
-    Raises InputError for other names, and when it gets a result of a task that it is
-    not for.
-    """
-    name, _, path = text.partition("=")
-    if name not in EFFECTS or (path and name != "replace"):
-        raise InputError(
-            f'there is no effect "{text}"{did_you_mean(name, EFFECTS)}',
-            hint="use " + ", ".join(EFFECTS),
-        )
-    paint = _replaced(path, painter) if name == "replace" else _paint(name, painter)
-
-    def made(frame: Array, result: Result) -> Array:
-        # The effect is made before a bundle's results are known, so each is checked.
-        wanted = EFFECTS[name]
-        if wanted.result is not None and not isinstance(result, wanted.result):
-            article = "an" if wanted.task == "image" else "a"
-            what = (
-                f"{name} is for {article} {wanted.task}, "
-                "not for "
-                f"{type(result).__name__.lower()}"
-            )
-            raise InputError(
-                what,
-                hint="use overlay, or a bundle that was compiled with --task "
-                f"{wanted.task}",
-            )
-        return paint(frame, result)
-
-    return made
-
-
-def _paint(name: str, painter: Painter) -> Callable[[Array, Any], Array]:
-    if name == "blur":
-        return painter.blur
-    if name == "cartoon":
-        return painter.cartoon
-    return lambda frame, result: (
-        result.of_frame(painter.resized)
-        if isinstance(result, Picture)
-        else result.draw(frame)
-    )
-
-
-def _replaced(path: str, painter: Painter) -> Callable[[Array, Any], Array]:
-    if not path:
-        raise InputError("replace wants a picture", hint="replace=beach.jpg")
-    picture = read_photo(Path(path))
-    kept: Dict[Tuple[int, int], Array] = {}
-
-    def replaced(frame: Array, segments: Segments) -> Array:
-        size = frame.shape[1], frame.shape[0]
-        if size not in kept:
-            # A picture as large as a frame: only the present size is worth its memory.
-            kept.clear()
-            kept[size] = painter.filling(picture, size)
-        return painter.blend(frame, kept[size], painter.matte(frame, segments))
-
-    return replaced
 
 
 def _certain(segments: Segments) -> Array:
