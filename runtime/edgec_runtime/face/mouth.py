@@ -23,6 +23,8 @@ FINE = 2
 DEPTH = 1.25
 """Height of the picture in widths of the mouth."""
 LEAST_WIDTH = 4
+TOUCHING = 0.5
+"""Pixels between lips below which they touch."""
 LEAST_OPEN = 0.06
 """The opening, in widths of the mouth, from which on a portrait shows its own teeth."""
 
@@ -71,23 +73,35 @@ def mouth_picture(portrait: Array, points: Array) -> MouthPicture:
     along = np.concatenate([[0.0], np.cumsum(steps)]) * FINE
     width = max(LEAST_WIDTH, round(float(along[-1])))
 
-    # What the portrait shows of it is straightened: down from the upper lip.
+    # What the portrait shows of it is straightened: from the upper to the lower lip.
     columns = np.arange(width) + 0.5
-    start = np.column_stack(
-        [
-            np.interp(columns, along, upper[:, 0]),
-            np.interp(columns, along, upper[:, 1]),
-        ]
-    )
+    begin = _along(columns, along, upper)
     down = downward(upper[-1] - upper[0])
+    # Where lips touch there is no way from one to the other but straight down.
+    ways = _along(columns, along, lower - upper + TOUCHING * down)
+    ways = ways / lengths(ways)[:, None]
     rows = np.arange(round(width * DEPTH)) + 0.5
-    places = start[None] + rows[:, None, None] / FINE * down
+    places = begin[None] + rows[:, None, None] / FINE * ways
     straight = bilinear(portrait, places)
+
     # How far down the portrait's own inside goes differs from column to column.
     opened = lengths(lower - upper) * FINE
     depth = np.interp(columns, along, opened)
     skin = bilinear(portrait, points[list(STABLE), :2])
     return MouthPicture(_inside(straight, depth, skin.mean(axis=0)), along)
+
+
+def _along(columns: Array, along: Array, points: Array) -> Array:
+    """Return points for each column, between those of the lips [W, 2].
+
+    Args:
+        columns: [W]
+        along: where the points are [N]
+        points: x and y [N, 2]
+    """
+    x = np.interp(columns, along, points[:, 0])
+    y = np.interp(columns, along, points[:, 1])
+    return np.column_stack([x, y])
 
 
 def _inside(straight: Array, opened: Array, skin: Array) -> Array:
@@ -114,9 +128,7 @@ def _inside(straight: Array, opened: Array, skin: Array) -> Array:
         added = _with_teeth(added, u, v, skin)
     # The face says how much light there is.
     light = np.clip(skin @ LUMA / MEDIUM, 0.3, 1.2)
-    # Of closed lips only the line between them is the portrait's.
-    begin = 0.0 if has_teeth else -SOFT
-    picture = mixed(straight, added * light, smooth_step(below, begin, SOFT))
+    picture = mixed(straight, added * light, smooth_step(below, 0.0, SOFT))
     return np.asarray(np.clip(picture + 0.5, 0, 255), np.uint8)
 
 

@@ -47,6 +47,8 @@ GAP = 2
 """Rows between the portrait and the inside of its mouth in one picture: what is between
 two pixels must not mix them.
 """
+WIDER = 0.5
+"""Pixels by which lips have to be wider apart than in the portrait, to show more."""
 BEHIND = 10.0
 """How far behind the face the rest is drawn, in distances of the eyes."""
 
@@ -61,6 +63,7 @@ class Portrait:
             picture: uint8 [H, W, 3]
             points: the mesh of its face, with depth in pixels [468, 3]
         """
+        self.picture = picture
         self.size = picture.shape[1], picture.shape[0]
         stable = list(STABLE)
         self._pose = align(face_layout().points[stable], points[stable])
@@ -150,13 +153,28 @@ class Portrait:
             begin[eye.lower_copy] = flat[list(eye.lower)] + self._around.margin
             within_lids(begin, eye)
 
-        # In the mouth's picture the upper lip is the first row.
-        apart = flat[list(mouth.lower)] - flat[list(mouth.upper)]
-        opened = np.minimum(lengths(apart) * FINE, self._mouth.deepest)
+        # As long as the mouth is no wider than in the portrait, the portrait shows it.
+        opened = self._opened(flat)
+        begin[mouth.upper_copy] = flat[list(mouth.upper)] + self._around.margin
+        begin[mouth.lower_copy] = flat[list(mouth.lower)] + self._around.margin
+        if np.all(opened < self._opened(self.points) + WIDER):
+            return
+        # In the mouth's own picture the upper lip is the first row.
+        below = np.minimum(opened * FINE, self._mouth.deepest)
         begin[mouth.upper_copy, 0] = self._mouth.columns
         begin[mouth.lower_copy, 0] = self._mouth.columns
         begin[mouth.upper_copy, 1] = self._mouth_top
-        begin[mouth.lower_copy, 1] = self._mouth_top + opened
+        begin[mouth.lower_copy, 1] = self._mouth_top + below
+
+    def _opened(self, face: Array) -> Array:
+        """Return how far the lips are apart, from corner to corner, in pixels [11].
+
+        Args:
+            face: its points [468, …]
+        """
+        mouth = self._openings[-1]
+        apart = face[list(mouth.lower), :2] - face[list(mouth.upper), :2]
+        return lengths(apart)
 
     def _all_triangles(self) -> Array:
         """Return the triangles of skin, openings and surroundings [M, 3]."""
