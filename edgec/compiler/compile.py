@@ -27,7 +27,7 @@ def compile_model(
     """Compile a model file, or a module of PyTorch, into a bundle.
 
     Args:
-        model: the file, `models:NAME` of the catalogue, or the module.
+        model: the file, or the module.
         options: the options of the compile.
         progress: is called with each step.
         example_inputs: inputs of a module.
@@ -40,7 +40,7 @@ def compile_model(
     if callable(model):
         opened = saved(model, example_inputs)
     else:
-        opened = nullcontext(local_file(Path(model), say))
+        opened = nullcontext(Path(model))
 
     with opened as file:
         job = Job(file, options)
@@ -62,10 +62,22 @@ def compile_any(
     progress: Progress | None = None,
     example_inputs: Sequence[Any] | None = None,
 ) -> Compiled | CompiledCascade:
-    """Compile a cascade's file, or what `compile_model` compiles, into a bundle."""
-    if not callable(model) and is_cascade(Path(model)):
-        return compile_cascade(Path(model), options, progress)
-    return compile_model(model, options, progress, example_inputs)
+    """Compile a model or a cascade into a bundle.
+
+    Args:
+        model: the file, `models:NAME` of the catalogue, or a module of PyTorch.
+        options: the options of the compile.
+        progress: is called with each step.
+        example_inputs: inputs of a module.
+
+    Raises EdgecError, as `compile_model` does.
+    """
+    if callable(model):
+        return compile_model(model, options, progress, example_inputs)
+    file = local_file(Path(model), Steps(progress))
+    if is_cascade(file):
+        return compile_cascade(file, options, progress)
+    return compile_model(file, options, progress)
 
 
 def finish(folder: Path, progress: Progress | None = None) -> Compiled:

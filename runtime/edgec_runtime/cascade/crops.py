@@ -60,6 +60,9 @@ def crop_of(rule: CropRule, result: Result, frame: Size, image: Size) -> Optiona
         image: width and height of the input that the crop is for
     """
     points = points_of(result)
+    # A network that has lost its object may say anything.
+    if not np.isfinite(points).all():
+        return None
     angle = _angle(rule, points)
     box = _box(rule, result, points, angle)
     cosine = math.cos(angle)
@@ -160,10 +163,7 @@ def _shaped(side: str, box: _Enclosing, image: Size) -> Tuple[float, float]:
 
 def _is_usable(crop: Crop, frame: Size) -> bool:
     """Return whether a crop shows a part of the frame, at a size that can be."""
-    numbers = (crop.x, crop.y, crop.width, crop.height, crop.angle)
-    # A network that has lost its object may say anything.
-    if not all(map(math.isfinite, numbers)):
-        return False
+    # Without infinities, too, which sums of large numbers may have become.
     if not (0 <= crop.x <= frame[0] and 0 <= crop.y <= frame[1]):
         return False
     shorter = min(crop.width, crop.height)

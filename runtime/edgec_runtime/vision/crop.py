@@ -93,9 +93,15 @@ class CropView(View):
     @classmethod
     def of_crop(cls, crop: Crop, frame: Size, image: Size) -> CropView:
         """Return the view of a crop that fills an input."""
+        whole = Fit()
         # Unused: `to_frame` has a formula of its own.
-        place = Placement.of(frame, image, Fit())
-        return cls(frame, image, place, crop)
+        place = Placement.of(frame, image, whole)
+        return cls(
+            frame=frame,
+            image=image,
+            place=place,
+            crop=crop,
+        )
 
     def to_frame(self, points: Array) -> Array:
         """Return points in pixels of the input as pixels of the frame [..., 2]."""
@@ -144,8 +150,10 @@ class CropGrid:
         across = _fixed(places[1] - places[0])
         down = _fixed(places[2] - places[0])
 
-        left, width = _span(_ends(start[0], across[0], down[0], image), frame[0], level)
-        top, height = _span(_ends(start[1], across[1], down[1], image), frame[1], level)
+        in_x = _ends(start[0], across[0], down[0], image)
+        in_y = _ends(start[1], across[1], down[1], image)
+        left, width = _span(in_x, frame[0], level)
+        top, height = _span(in_y, frame[1], level)
         return cls(level, start, across, down, (left, top, width, height))
 
 
@@ -154,18 +162,23 @@ def _level(crop: Crop, image: Size) -> int:
     across = crop.width / image[0]
     down = crop.height / image[1]
     # Of a crop that is stretched, the mean: it then aliases a little in one direction.
-    per_pixel = max(1.0, math.sqrt(across * down))
-    level = math.floor(math.log2(per_pixel))
-    return min(MAX_LEVEL, level)
+    per_pixel = math.sqrt(across * down)
+    if per_pixel < 1:
+        return 0
+    level = math.log2(per_pixel)
+    return min(MAX_LEVEL, math.floor(level))
 
 
 def _ends(start: int, across: int, down: int, image: Size) -> Tuple[int, int]:
     """Return the smallest and the largest place along an axis."""
     # A grid is a parallelogram, whose ends are corners.
-    right = start + (image[0] - 1) * across
-    below = start + (image[1] - 1) * down
-    corners = (start, right, below, right + below - start)
-    return min(corners), max(corners)
+    columns = image[0] - 1
+    rows = image[1] - 1
+    right = columns * across
+    below = rows * down
+    low = start + min(right, 0) + min(below, 0)
+    high = start + max(right, 0) + max(below, 0)
+    return low, high
 
 
 def blocks(length: int, level: int) -> int:

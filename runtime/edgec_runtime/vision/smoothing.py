@@ -198,6 +198,7 @@ class Smoother:
             for name, found in one.results.items():
                 key = one.identity, name
                 smoother = self._inner.get(key)
+                # Its first frame, or the network had nothing to say in the last.
                 if smoother is None:
                     smoother = Smoother(self.strength)
                 kept[key] = smoother
