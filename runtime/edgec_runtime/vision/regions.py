@@ -13,6 +13,9 @@ import numpy as np
 
 from .tasks.base import Array
 
+CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
+"""Corners of a rectangle about 0, from the top left on, clockwise; half a side is 1."""
+
 HALF_PIXEL = 0.5
 """From the middle of a pixel to its side, in pixels."""
 
@@ -37,9 +40,13 @@ class Runs:
         """Return the numbers of the runs of each region, region by region."""
         if not len(self.row):
             return []
+
         # Stable, so that the runs of a region stay in the order of rows.
         order = np.argsort(self.region, kind="stable")
-        ends = np.flatnonzero(np.diff(self.region[order])) + 1
+        sorted_regions = self.region[order]
+        steps = np.diff(sorted_regions)
+        last_ones = np.flatnonzero(steps)
+        ends = last_ones + 1
         return np.split(order, ends)
 
     def outline(self, numbers: Array) -> Array:
@@ -50,16 +57,16 @@ class Runs:
         Args:
             numbers: the runs of the region
         """
-        rows = self.row[numbers]
-        _, first = np.unique(rows, return_index=True)
-        left = np.minimum.reduceat(self.start[numbers], first)
-        right = np.maximum.reduceat(self.end[numbers], first) - 1
+        rows, first = np.unique(self.row[numbers], return_index=True)
+        starts = self.start[numbers]
+        ends = self.end[numbers]
+        left = np.minimum.reduceat(starts, first)
+        right = np.maximum.reduceat(ends, first) - 1
 
-        # Runs are in the order of rows, so a row begins at its first run.
-        y = rows[first]
         x = np.concatenate([left, right])
-        y = np.concatenate([y, y])
-        return np.stack([x, y], -1) + HALF_PIXEL
+        y = np.concatenate([rows, rows])
+        pixels = np.stack([x, y], -1)
+        return pixels + HALF_PIXEL
 
 
 def runs_of(mask: Array) -> Runs:
@@ -90,15 +97,23 @@ def _touching(row: Array, start: Array, end: Array, width: int) -> Tuple[Array, 
     """
     # One number for row and column, in which runs of later rows are larger.
     span = width + 2
-    first = np.searchsorted(row * span + end, (row + 1) * span + start)
-    last = np.searchsorted(row * span + start, (row + 1) * span + end, side="right")
+    here = row * span
+    below = here + span
+    first = np.searchsorted(here + end, below + start)
+    last = np.searchsorted(here + start, below + end, side="right")
 
     count = np.maximum(last - first, 0)
-    above = np.repeat(np.arange(len(row)), count)
+    numbers = np.arange(len(row))
+    upper = np.repeat(numbers, count)
 
     # 0, 1, … for each run, from its first partner on.
-    step = np.arange(len(above)) - np.repeat(np.cumsum(count) - count, count)
-    return above, np.repeat(first, count) + step
+    pairs_before = np.cumsum(count) - count
+    pairs = np.arange(len(upper))
+    step = pairs - np.repeat(pairs_before, count)
+
+    first_partner = np.repeat(first, count)
+    lower = first_partner + step
+    return upper, lower
 
 
 def _united(count: int, one: Array, other: Array) -> Array:
@@ -119,11 +134,12 @@ def _united(count: int, one: Array, other: Array) -> Array:
         other_root = parent[other]
         if (root == other_root).all():
             return parent
+
         # Several pairs may hang the same root: the smallest number wins, and the others
         # are still apart at the next turn.
-        np.minimum.at(
-            parent, np.maximum(root, other_root), np.minimum(root, other_root)
-        )
+        larger = np.maximum(root, other_root)
+        smaller = np.minimum(root, other_root)
+        np.minimum.at(parent, larger, smaller)
         parent = _flattened(parent)
 
 
@@ -154,17 +170,16 @@ class TurnedRectangle:
 
     def grown(self, by: float) -> TurnedRectangle:
         """Return the rectangle with each side moved outwards."""
-        size = (self.size[0] + 2 * by, self.size[1] + 2 * by)
+        width, height = self.size
+        size = (width + 2 * by, height + 2 * by)
         return TurnedRectangle(self.centre, size, self.angle)
 
     def polygon(self) -> Array:
         """Return its corners [4, 2]: top left, top right, bottom right, bottom left."""
-        half_x = self.size[0] / 2
-        half_y = self.size[1] / 2
-        own = np.array(
-            [[-half_x, -half_y], [half_x, -half_y], [half_x, half_y], [-half_x, half_y]]
-        )
-        return np.asarray(own @ _turn(self.angle) + np.array(self.centre))
+        half = np.array(self.size) / 2
+        own = half * np.array(CORNERS)
+        turned = own @ _turn(self.angle)
+        return np.asarray(turned + np.array(self.centre))
 
     def mean(self, values: Array) -> float:
         """Return the mean of the elements of a map in it, 0 where it has none.
@@ -173,16 +188,36 @@ class TurnedRectangle:
             values: a number for each pixel [H, W]
         """
         corners = self.polygon()
-        low = np.maximum(np.floor(corners.min(axis=0)), 0).astype(int)
+        low = np.floor(corners.min(axis=0)).astype(int)
         high = np.ceil(corners.max(axis=0)).astype(int)
-        part = values[low[1] : high[1], low[0] : high[0]]
 
-        # Middles of the pixels, in the rectangle's own directions.
-        y, x = np.mgrid[: part.shape[0], : part.shape[1]]
-        middles = np.stack([x + low[0], y + low[1]], -1) + HALF_PIXEL
-        own = (middles - np.array(self.centre)) @ _turn(self.angle).T
-        inside = (np.abs(own) <= np.array(self.size) / 2).all(axis=-1)
-        return float(part[inside].mean()) if inside.any() else 0.0
+        left = max(low[0], 0)
+        top = max(low[1], 0)
+        part = values[top : high[1], left : high[0]]
+
+        inside = self._contains(part.shape, (left, top))
+        chosen = part[inside]
+        if not chosen.size:
+            return 0.0
+        return float(chosen.mean())
+
+    def _contains(self, shape: Tuple[int, ...], start: Tuple[int, int]) -> Array:
+        """Return which pixels of a part of a map have their middle inside.
+
+        Args:
+            shape: height and width of the part
+            start: column and row of its first pixel
+        """
+        rows, columns = np.indices(shape)
+        pixels = np.stack([columns, rows], -1)
+        middles = pixels + np.array(start) + HALF_PIXEL
+
+        # In the rectangle's own directions, from its middle.
+        from_centre = middles - np.array(self.centre)
+        own = from_centre @ _turn(self.angle).T
+        half = np.array(self.size) / 2
+        is_near = np.abs(own) <= half
+        return np.asarray(is_near.all(axis=-1))
 
 
 def smallest_rectangle(points: Array) -> TurnedRectangle:
@@ -196,31 +231,36 @@ def smallest_rectangle(points: Array) -> TurnedRectangle:
     """
     hull = convex_hull(points)
     sides = np.roll(hull, -1, axis=0) - hull
-    angle = np.arctan2(sides[:, 1], sides[:, 0])
+    directions = np.arctan2(sides[:, 1], sides[:, 0])
 
     # A quarter turn gives the same rectangle: the angle next to 0 stands for all four.
     quarter = math.pi / 2
-    angle = angle - quarter * np.round(angle / quarter)
+    turns = np.round(directions / quarter)
+    angles = directions - quarter * turns
 
     # The hull along x and y of each direction [sides, points].
-    cosine = np.cos(angle)[:, None]
-    sine = np.sin(angle)[:, None]
-    along = cosine * hull[:, 0] + sine * hull[:, 1]
-    across = cosine * hull[:, 1] - sine * hull[:, 0]
+    x = hull[:, 0]
+    y = hull[:, 1]
+    cosine = np.cos(angles)[:, None]
+    sine = np.sin(angles)[:, None]
+    along = cosine * x + sine * y
+    across = cosine * y - sine * x
 
     width = np.ptp(along, axis=1)
     height = np.ptp(across, axis=1)
-    best = int(np.argmin(width * height))
+    area = width * height
+    best = int(np.argmin(area))
 
-    middle = np.array(
-        [
-            (along[best].min() + along[best].max()) / 2,
-            (across[best].min() + across[best].max()) / 2,
-        ]
-    )
-    x, y = middle @ _turn(angle[best])
+    middle = [_middle(along[best]), _middle(across[best])]
+    angle = float(angles[best])
+    centre_x, centre_y = np.array(middle) @ _turn(angle)
     size = (float(width[best]), float(height[best]))
-    return TurnedRectangle((float(x), float(y)), size, float(angle[best]))
+    return TurnedRectangle((float(centre_x), float(centre_y)), size, angle)
+
+
+def _middle(values: Array) -> float:
+    """Return the middle between the least and the largest value."""
+    return float(values.min() + values.max()) / 2
 
 
 def convex_hull(points: Array) -> Array:
@@ -252,7 +292,11 @@ def _half_hull(points: List[List[float]]) -> List[List[float]]:
 
 def _is_right_turn(a: List[float], b: List[float], c: List[float]) -> bool:
     """Return whether the way over three points turns right, or goes straight on."""
-    cross = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+    first_x = b[0] - a[0]
+    first_y = b[1] - a[1]
+    whole_x = c[0] - a[0]
+    whole_y = c[1] - a[1]
+    cross = first_x * whole_y - first_y * whole_x
     return cross <= 0
 
 
@@ -260,4 +304,6 @@ def _turn(angle: float) -> Array:
     """Return the matrix that turns rows of x and y, clockwise in a picture."""
     cosine = math.cos(angle)
     sine = math.sin(angle)
-    return np.array([[cosine, sine], [-sine, cosine]])
+    x_row = [cosine, sine]
+    y_row = [-sine, cosine]
+    return np.array([x_row, y_row])

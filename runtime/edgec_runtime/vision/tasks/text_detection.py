@@ -26,7 +26,7 @@ from .base import (
     activated,
     output_for,
 )
-from .instances import Box, Boxes
+from .instances import Box, Boxes, Point
 
 MAX_REGIONS = 1000
 """The most regions of a map that are looked at: the largest ones."""
@@ -82,21 +82,26 @@ class TextDetection:
         def decode(outputs: Outputs, view: View) -> Boxes:
             array = outputs[str(self.output)]
             height, width = _map_size(array.shape)
-            values = activated(array.reshape(height, width), self.activation)
+            scores = array.reshape(height, width)
+            values = activated(scores, self.activation)
 
             # The map may be coarser than the input.
-            scale = np.array(view.image) / np.array([width, height])
+            input_size = np.array(view.image)
+            scale = input_size / np.array([width, height])
             boxes: List[Box] = []
             for rectangle, score in self._found(values):
-                quad = view.to_frame(rectangle.polygon() * scale)
-                boxes.append(_box(quad, score, label, view.frame))
+                in_input = rectangle.polygon() * scale
+                quad = view.to_frame(in_input)
+                box = _box(quad, score, label, view.frame)
+                boxes.append(box)
             return Boxes(tuple(boxes))
 
         return decode
 
     def _found(self, values: Array) -> List[Tuple[TurnedRectangle, float]]:
         """Return rectangles and scores of a map [H, W], the best first."""
-        runs = runs_of(values >= self.binary)
+        mask = values >= self.binary
+        runs = runs_of(mask)
         regions = runs.regions()
 
         # Noise makes thousands of regions of a few pixels.
@@ -104,15 +109,19 @@ class TextDetection:
         found: List[Tuple[TurnedRectangle, float]] = []
         for numbers in regions[:MAX_REGIONS]:
             # The outline is of middles: the pixels reach half a one farther.
-            around = smallest_rectangle(runs.outline(numbers))
-            rectangle = around.grown(HALF_PIXEL)
+            outline = runs.outline(numbers)
+            rectangle = smallest_rectangle(outline).grown(HALF_PIXEL)
             if min(rectangle.size) < self.least:
                 continue
-            score = rectangle.mean(values)
-            if score >= self.threshold:
-                found.append((rectangle.grown(self._offset(rectangle)), score))
 
-        found.sort(key=lambda one: -one[1])
+            score = rectangle.mean(values)
+            if score < self.threshold:
+                continue
+            offset = self._offset(rectangle)
+            whole_line = rectangle.grown(offset)
+            found.append((whole_line, score))
+
+        found.sort(key=_score, reverse=True)
         return found[: self.limit]
 
     def _offset(self, rectangle: TurnedRectangle) -> float:
@@ -122,7 +131,14 @@ class TextDetection:
         paper.
         """
         width, height = rectangle.size
-        return width * height * self.unclip / (2 * (width + height))
+        area = width * height
+        perimeter = 2 * (width + height)
+        return area * self.unclip / perimeter
+
+
+def _score(found: Tuple[TurnedRectangle, float]) -> float:
+    """Return the score of a rectangle with its score."""
+    return found[1]
 
 
 def _is_map(shape: Tuple[int, ...]) -> bool:
@@ -147,19 +163,22 @@ def _box(quad: Array, score: float, label: str, frame: Size) -> Box:
         frame: width and height of the frame
     """
     # A frame that was stretched turns the box, so that its top edge says the angle.
-    along = quad[1] - quad[0]
-    angle = math.atan2(along[1], along[0])
+    along_x, along_y = quad[1] - quad[0]
+    angle = math.atan2(along_y, along_x)
 
-    low = np.clip(quad.min(axis=0), 0, np.array(frame))
-    high = np.clip(quad.max(axis=0), 0, np.array(frame))
+    size = np.array(frame)
+    low = np.clip(quad.min(axis=0), 0, size)
+    high = np.clip(quad.max(axis=0), 0, size)
     x1, y1 = low.tolist()
     x2, y2 = high.tolist()
-    polygon = tuple((float(x), float(y)) for x, y in quad)
+    corners: List[Point] = []
+    for x, y in quad.tolist():
+        corners.append((x, y))
     return Box(
         corners=(x1, y1, x2, y2),
         score=score,
         index=0,
         label=label,
         angle=angle,
-        polygon=polygon,
+        polygon=tuple(corners),
     )

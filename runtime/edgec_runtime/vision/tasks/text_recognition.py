@@ -78,32 +78,64 @@ class TextRecognition:
                 "labels",
                 "compile with --labels: a text file, one character a line",
             )
-        classes = setting.outputs[str(self.output)].shape[2]
+        info = setting.outputs[str(self.output)]
+        classes = info.shape[2]
         characters = _characters(setting.labels, self.blank, classes)
 
         def decode(outputs: Outputs, view: View) -> TextLine:
-            scores = activated(outputs[str(self.output)][0], self.activation)
+            array = outputs[str(self.output)]
+            scores = activated(array[0], self.activation)
             best = scores.argmax(axis=1)
+            steps = self._beginnings(best)
 
-            # A character begins where another class is the best than before.
-            before = np.concatenate([[self.blank], best[:-1]])
-            steps = np.flatnonzero((best != before) & (best != self.blank))
+            classes = best[steps]
+            found = [characters[k] for k in classes]
+            each = scores[steps, classes]
+            score = 0.0
+            if len(each):
+                score = float(each.mean())
 
-            found = "".join(characters[k] for k in best[steps])
-            each = scores[steps, best[steps]]
-            score = float(each.mean()) if len(each) else 0.0
-
-            # The middle of a step, in pixels of the frame.
-            x = (steps + 0.5) * view.image[0] / len(scores)
-            middles = view.to_frame(np.stack([x, np.zeros(len(x))], -1))[:, 0]
+            text = "".join(found)
+            if score < self.threshold:
+                text = ""
             return TextLine(
-                text=found if score >= self.threshold else "",
+                text=text,
                 score=score,
                 scores=tuple(map(float, each)),
-                columns=tuple(map(float, middles)),
+                columns=_columns(steps, len(best), view),
             )
 
         return decode
+
+    def _beginnings(self, best: Array) -> Array:
+        """Return the steps at which a character begins.
+
+        Args:
+            best: the most probable class of each step
+        """
+        # A character begins where another class is the best than before.
+        before = np.roll(best, 1)
+        before[:1] = self.blank
+        is_other = best != before
+        is_character = best != self.blank
+        return np.flatnonzero(is_other & is_character)
+
+
+def _columns(steps: Array, count: int, view: View) -> Tuple[float, ...]:
+    """Return x of the middle of steps in the frame.
+
+    Args:
+        steps: numbers of the steps
+        count: steps of the whole input
+        view: where the frame is in the input
+    """
+    pixels_per_step = view.image[0] / count
+    x = (steps + 0.5) * pixels_per_step
+    y = np.zeros(len(x))
+
+    in_input = np.stack([x, y], -1)
+    in_frame = view.to_frame(in_input)
+    return tuple(map(float, in_frame[:, 0]))
 
 
 def _is_sequence(shape: Tuple[int, ...]) -> bool:
