@@ -15,6 +15,7 @@ from . import pictures
 from .avatar import avatar
 from .base import Effect, EffectSetting, Finder
 from .faces import has_face_points
+from .mask import mask
 from .painter import Painter
 
 Array = NDArray[Any]
@@ -92,6 +93,13 @@ EFFECTS: Mapping[str, _For] = {
         FACES,
         has_face_points,
         "portrait.jpg",
+    ),
+    "mask": _For(
+        "a picture over the face: mask=glasses, mask=FILE",
+        mask,
+        FACES,
+        has_face_points,
+        "glasses",
     ),
 }
 
