@@ -49,7 +49,7 @@ def mask(setting: EffectSetting) -> Effect:
         path = BUILT_IN / f"{setting.value}.png"
     picture = read_photo(path, alpha=True)
     pinned = mask_points(path.with_suffix(".json"))
-    return Mask(PinnedPicture(picture, pinned), setting.painter)
+    return FaceMask(PinnedPicture(picture, pinned), setting.painter)
 
 
 def built_in_masks() -> List[str]:
@@ -57,7 +57,7 @@ def built_in_masks() -> List[str]:
     return sorted(path.stem for path in BUILT_IN.glob("*.png"))
 
 
-class Mask(Effect):
+class FaceMask(Effect):
     """A picture over a face, frame by frame."""
 
     def __init__(self, picture: PinnedPicture, painter: Painter) -> None:
