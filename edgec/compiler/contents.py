@@ -73,6 +73,7 @@ def contents_of(lowered: Lowered, facts: BundleFacts) -> Contents:
         verification={},
         quantization=_quantization(lowered),
         graph=digest_of(segments),
+        cascade=None,
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgec_runtime.bundle.manifest import MAX_THREADS
 from edgec_runtime.vision.preprocess import COLORS, FILTERS, PRESETS, RESIZES
@@ -13,6 +13,9 @@ from edgec_runtime.vision.tasks import TASKS
 
 from edgec.declared import Section, option
 from edgec.errors import InputError
+
+if TYPE_CHECKING:
+    from edgec.frontends.task_file import TaskFile
 
 FilePath = str | Path
 COMPILE_RECIPE = "best"
@@ -148,6 +151,16 @@ class InputOptions:
             else:
                 constants[name] = (float(value),)
         return constants
+
+
+_O = TypeVar("_O", bound=InputOptions)
+
+
+def with_task_file(options: _O, wanted: TaskFile) -> _O:
+    """Return options completed by a task file, which says what a person left open."""
+    preprocess = wanted.with_preprocess(options.preprocess)
+    shapes = {**wanted.input_shapes, **options.input_shapes}
+    return replace(options, preprocess=preprocess, input_shapes=shapes)
 
 
 @dataclass(frozen=True, kw_only=True)

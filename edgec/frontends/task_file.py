@@ -49,6 +49,7 @@ class TaskFile:
         task: the task; None without one.
         preprocess: how photos become inputs.
         labels: the names of the classes.
+        input_shapes: the shapes of dynamic inputs, by name.
         files: files for the bundle, by path.
         read: the files that were read.
         stated: whether the model's own file is the only source.
@@ -59,6 +60,7 @@ class TaskFile:
     task: Task | None = None
     preprocess: Wish = NOTHING
     labels: tuple[str, ...] | None = None
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
     read: tuple[Path, ...] = ()
     stated: bool = False
@@ -157,6 +159,7 @@ def _of(
         keys = {**_named(_text(value, "format", at)), **value}
     keys.pop("format", None)
     keys.pop("$schema", None)
+    shapes = _shapes(keys.pop("input_shapes", {}), at)
     preprocess = keys.pop("preprocess", None)
     labels = keys.pop("labels", None)
     if preprocess is not None and not isinstance(preprocess, str):
@@ -187,9 +190,26 @@ def _of(
         task=task,
         preprocess=parse(preprocess) if preprocess else NOTHING,
         labels=tuple(labels) if labels else None,
+        input_shapes=shapes,
         files=files,
         read=read,
     )
+
+
+def _shapes(value: Any, at: str) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of inputs, by name. Raises InputError."""
+    wrong = f"input_shapes are {value!r:.80}, not a list of positive sizes by name"
+    if not isinstance(value, dict):
+        raise InputError(wrong, at, _SEE)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, sizes in value.items():
+        # A bool is an int for Python.
+        if not isinstance(sizes, list) or not sizes:
+            raise InputError(wrong, at, _SEE)
+        if any(type(size) is not int or size < 1 for size in sizes):
+            raise InputError(wrong, at, _SEE)
+        shapes[name] = tuple(sizes)
+    return shapes
 
 
 def _are_texts(labels: Any) -> bool:

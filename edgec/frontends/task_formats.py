@@ -10,6 +10,16 @@ from typing import Any
 
 from edgec_runtime.vision.tasks.points import COCO_LINES, COCO_POINTS
 
+from edgec.frontends.point_names import (
+    BODY_LINES,
+    BODY_POINTS,
+    FACE_REFINEMENTS,
+    HAND_LINES,
+    HAND_POINTS,
+    IRIS_LINES,
+    IRIS_POINTS,
+)
+
 _FACE = {"labels": ["face"]}
 _FACEMESH = {
     "task": "landmarks",
@@ -129,7 +139,56 @@ FORMATS: dict[str, dict[str, Any]] = {
         "points": 7,
     },
     "facemesh": {**_FACEMESH, "score": "#1"},
-    "facemesh-attention": {**_FACEMESH, "score": "#6"},
+    "facemesh-attention": {
+        **_FACEMESH,
+        "score": "#6",
+        "refinements": FACE_REFINEMENTS,
+    },
+    "iris": {
+        "task": "landmarks",
+        "preprocess": "0_1,letterbox=0",
+        "output": "#0",
+        "columns": ["x", "y", "z"],
+        "refinements": [
+            {"output": "#1", "points": IRIS_POINTS, "columns": ["x", "y", "z"]}
+        ],
+        "lines": IRIS_LINES,
+    },
+    "hand": {
+        "task": "landmarks",
+        "preprocess": "0_1,letterbox=0",
+        "output": "#0",
+        "columns": ["x", "y", "z"],
+        "score": "#1",
+        "either": "#2",
+        "threshold": 0.5,
+        "names": HAND_POINTS,
+        "lines": HAND_LINES,
+        # The network's authors see mirrored pictures, where a right hand is a left one.
+        "labels": ["right", "left"],
+    },
+    "blazepose-points": {
+        "task": "landmarks",
+        "preprocess": "0_1,letterbox=0",
+        "output": "#0",
+        "columns": ["x", "y", "z", "score", "unused"],
+        "score": "#1",
+        "point_activation": "sigmoid",
+        "threshold": 0.5,
+        "count": len(BODY_POINTS),
+        "names": BODY_POINTS,
+        "lines": BODY_LINES,
+    },
+    "ppocr-detection": {
+        "task": "text-detection",
+        "preprocess": "m1_1,bgr,letterbox=0",
+        "threshold": 0.5,
+        "unclip": 1.6,
+    },
+    "ppocr-recognition": {
+        "task": "text-recognition",
+        "preprocess": "m1_1,bgr,letterbox=127,topleft",
+    },
     "movenet": {"task": "pose", "preprocess": "letterbox=0"},
     "selfie": {"task": "segmentation", "preprocess": "0_1", "labels": ["person"]},
     "style": {"task": "image", "preprocess": "0_255", "range": "0_255"},

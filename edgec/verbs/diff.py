@@ -11,6 +11,8 @@ import numpy as np
 from edgec_devices.boards import Board
 from edgec_runtime import Preprocess
 
+from edgec.catalogue.entries import PREFIX
+from edgec.catalogue.fetching import local_file
 from edgec.comparing.measure import Measured, measure
 from edgec.comparing.result import Diff, result
 from edgec.comparing.side import Sample, Side
@@ -20,9 +22,10 @@ from edgec.compiler.bundle_side import BundleSide
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import CompileOptions, InputOptions
+from edgec.compiler.options import CompileOptions, InputOptions, with_task_file
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends import SUFFIXES, read_model
+from edgec.frontends.task_file import task_file
 from edgec.ir import Array, Graph, Value
 from edgec.quantize.observe.calibration import Photos, load_calibration
 from edgec.schedule.cores import cores_of
@@ -178,6 +181,7 @@ class _SideOpener:
     def open(self, spec: str) -> Side:
         """Return the side of [way:]path. Raises InputError where it cannot run."""
         way, path = parsed(spec)
+        path = local_file(path, self.say)
         if not path.exists():
             raise InputError(f"no such file: {path}", spec, _WANTED)
 
@@ -280,7 +284,7 @@ class _SideOpener:
         """Return the graph of a file as it is, without any pass."""
         # Lowering finds what the file states about the preprocessing of its inputs.
         self._lower(path, False)
-        inputs = self.request.model_inputs
+        inputs = with_task_file(self.request.model_inputs, task_file(path))
         return read_model(
             path, inputs.shapes, fixed=inputs.constants, state=inputs.state
         )
@@ -296,6 +300,7 @@ class _SideOpener:
 
         request = self.request
         options = CompileOptions(**vars(request.model_inputs))
+        options = with_task_file(options, task_file(path))
         if quantized:
             calibrate = request.calibrate or request.inputs
             options = replace(options, calibrate=calibrate, quantize=request.quantize)
@@ -337,8 +342,8 @@ def parsed(spec: str) -> tuple[str, Path]:
     Raises InputError for an unknown way.
     """
     way, colon, rest = spec.partition(":")
-    # The name of an existing file may hold a colon.
-    if not colon or Path(spec).exists():
+    # The name of an existing file may hold a colon, and that of the catalogue has one.
+    if not colon or Path(spec).exists() or spec.startswith(PREFIX):
         return "", Path(spec)
 
     if way not in WAYS:

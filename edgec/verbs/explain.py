@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from edgec_partitioner.cost import LINKS
 from edgec_partitioner.explain import ExplainReport, Origin, explain, unplaced
 from edgec_partitioner.source import judge
 
+from edgec.catalogue.fetching import local_file
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
@@ -28,6 +28,7 @@ from edgec.compiler.options import (
     EXPLAIN_RECIPE,
     CompileOptions,
     Options,
+    with_task_file,
 )
 from edgec.compiler.place import cpu_cost
 from edgec.errors import UnsupportedError
@@ -58,11 +59,11 @@ def explain_model(
     is explained even if it holds what edgec cannot compile; `ExplainReport.obstacle`
     names it.
     """
+    model = local_file(model, progress)
     # As a compile reads the model: a task file states preprocessing and head.
     given = task_file(model)
     head = stated_task(model).head if given.task is None else None
-    preprocess = given.with_preprocess(options.preprocess)
-    options = replace(options, preprocess=preprocess)
+    options = with_task_file(options, given)
     is_tflite = model.suffix.lower() == ".tflite"
     try:
         host = Host(native_compiler(None), progress)

@@ -24,10 +24,12 @@ from edgec_runtime.vision.tasks.image import levels
 from edgec_runtime.webcam.effects import OVERLAY, Painter, effect
 from PIL import Image
 
+from edgec.catalogue.fetching import local_file
 from edgec.errors import InputError
 from edgec.ir import Array
 from edgec.ir.tensors import tensor_type
 from edgec.ir.types import dequantize
+from edgec.verbs.cascades import run_on
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
 OUTPUT_SUFFIXES = (".npz", ".json", *IMAGE_SUFFIXES)
@@ -110,8 +112,11 @@ def run_bundle(request: RunRequest) -> RunResult:
     """
     # A file that cannot be written is an error before the inference, not after it.
     suffix = _output_suffix(request.output)
+    request = replace(request, inputs=local_file(request.inputs))
     with Bundle.open(request.bundle) as bundle:
         manifest = bundle.manifest
+        if manifest.cascade is not None:
+            return _run_cascade(request, bundle, suffix)
         given = load_inputs(request.inputs, manifest)
         prepared = check_inputs(manifest, given)
         device = device_for(request.device, request.timeout)
@@ -146,6 +151,51 @@ def run_bundle(request: RunRequest) -> RunResult:
     image_range = _save(request.output, done, picture, manifest)
     note = _written_note(request, done, manifest, image_range)
     return replace(done, notes=(*notes, note))
+
+
+def _run_cascade(request: RunRequest, bundle: Bundle, suffix: str | None) -> RunResult:
+    """Run a cascade on one photo, and write its result."""
+    if request.raw or suffix == ".npz":
+        raise InputError(
+            "a cascade has objects, and no outputs of its own",
+            at="--raw" if request.raw else str(request.output),
+            hint="give a .json or .png file, or run one of its networks",
+        )
+    photo = _photo(request.inputs)
+    device = device_for(request.device, request.timeout)
+
+    def find(picture: Array) -> Result:
+        """Return the result of another picture, on the same device."""
+        return run_on(device, bundle, picture, request.threads)
+
+    draw = effect(request.effect, Painter(), find)
+    result = run_on(device, bundle, photo, request.threads)
+    done = RunResult({}, result, ())
+    if request.output is None:
+        return done
+    picture = draw(photo, result) if suffix in IMAGE_SUFFIXES else None
+    _save(request.output, done, picture, bundle.manifest)
+    count = len(result.objects)
+    counted = f"{count} object{'' if count == 1 else 's'}"
+    note = f"{request.output}: {counted} (from {request.device})"
+    return replace(done, notes=(note,))
+
+
+def _photo(path: Path) -> Array:
+    """Return the pixels of a photo or an .npy file, uint8 [H, W, 3]."""
+    if not path.is_file():
+        raise InputError(f"no such input file: {path}", hint="give a photo")
+    if path.suffix.lower() in PHOTO_SUFFIXES:
+        return read_photo(path)
+    if path.suffix.lower() == ".npy":
+        (array,) = read_arrays(path).values()
+        if is_photo(array) and array.size:
+            return np.ascontiguousarray(CameraFrame.of(array).rgb())
+    raise InputError(
+        f"{path.name} is no photo, and a cascade takes one",
+        at=str(path),
+        hint="give a photo, or an .npy of uint8 [height, width, 3]",
+    )
 
 
 def _written_note(

@@ -179,6 +179,7 @@ def _write(path: Path, trial: ScheduleTrial, source: TrialSource) -> None:
         verification={},
         quantization={},
         graph=source.graph,
+        cascade=None,
     )
     write_bundle(path, contents, files)
 

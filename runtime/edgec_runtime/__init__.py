@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .bundle.archive import Bundle, write_bundle
     from .bundle.manifest import Contents, Manifest, SegmentInfo, StateInfo
+    from .cascade.result import CascadeObject, CascadeResult
+    from .cascade.session import CascadeSession
     from .errors import (
         BundleError,
         DeviceError,
@@ -44,6 +46,9 @@ __all__ = [
     "Bundle",
     "BundleError",
     "CameraFrame",
+    "CascadeObject",
+    "CascadeResult",
+    "CascadeSession",
     "Contents",
     "DeviceError",
     "EdgecError",
@@ -78,6 +83,8 @@ __all__ = [
 _NAMES_OF_MODULE = {
     "bundle.archive": ("Bundle", "write_bundle"),
     "bundle.manifest": ("Contents", "Manifest", "SegmentInfo", "StateInfo"),
+    "cascade.result": ("CascadeObject", "CascadeResult"),
+    "cascade.session": ("CascadeSession",),
     "errors": (
         "BundleError",
         "DeviceError",

@@ -8,6 +8,7 @@ and `schema` is its JSON schema.
 from __future__ import annotations
 
 import math
+import types
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from typing import (
     Any,
@@ -28,6 +29,8 @@ from .errors import InputError, did_you_mean
 
 _R = TypeVar("_R")
 _NAMES = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_UNIONS = (Union, getattr(types, "UnionType", Union))
+"""Origins of unions; Python 3.9 has one of them."""
 MAX_ENTRIES = 4096
 """Entries of a list in a row: a longer one belongs into a file."""
 
@@ -148,9 +151,9 @@ def _is_of(kind: Any, value: Any) -> bool:
 
 
 def _inner(kind: Any) -> Any:
-    """Return X of Optional[X], any other type as it is."""
+    """Return X of Optional[X] or X | None, any other type as it is."""
     # Rows have no other unions.
-    if get_origin(kind) is Union:
+    if get_origin(kind) in _UNIONS:
         return next(k for k in get_args(kind) if k is not type(None))
     return kind
 

@@ -122,7 +122,10 @@ def test_onnxruntime_is_matched_through_the_layout() -> None:
 @pytest.mark.cc
 @pytest.mark.parametrize(
     ("target", "options"),
-    [("host", {"allow_float": True}), ("pi4+coral", {"calibrate": PHOTOS})],
+    [
+        ("host", {"allow_float": True}),
+        ("pi4+coral", {"calibrate": PHOTOS, "quantize": "fast"}),
+    ],
 )
 def test_a_bundle_shows_what_its_code_stores(
     target: str, options: dict[str, Path | bool], tmp_path: Path

@@ -30,6 +30,7 @@ def _two(kind: str) -> list[Graph]:
     return [first, *random.Random(f"{SEED}{kind}").sample(others, min(1, len(others)))]
 
 
+@pytest.mark.sweep(6)
 @pytest.mark.cc
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))

@@ -244,7 +244,7 @@ def test_a_bundle_is_flashed_run_and_rolled_back(
         np.testing.assert_array_equal(found[name], expected)
 
 
-@pytest.mark.sweep(1, among="how a machine ends")
+@pytest.mark.sweep(1, among="long runs on a machine")
 def test_files_outlive_a_reboot_and_what_was_synced_a_power_cut(
     machine: Machine,
 ) -> None:
@@ -262,7 +262,7 @@ def test_files_outlive_a_reboot_and_what_was_synced_a_power_cut(
     assert machine.run("cat unsynced 2>/dev/null || true") == ""
 
 
-@pytest.mark.sweep(1, among="how a machine ends")
+@pytest.mark.sweep(1, among="long runs on a machine")
 def test_stop_leaves_no_process_and_a_paced_line_is_slow(
     machine: Machine, release: str, tmp_path: Path
 ) -> None:

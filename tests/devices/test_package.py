@@ -435,7 +435,7 @@ def test_the_verb(bundle: Path, tmp_path: Path) -> None:
 # ---- the whole emulated machine
 
 
-@pytest.mark.sweep(1, among="packages on a machine")
+@pytest.mark.sweep(1, among="long runs on a machine")
 @pytest.mark.pi
 @pytest.mark.slow
 def test_on_a_whole_machine(machine: Machine, tmp_path: Path) -> None:
@@ -485,7 +485,7 @@ def test_on_a_whole_machine(machine: Machine, tmp_path: Path) -> None:
     assert machine.run("systemctl is-active edgec-tiny || true").strip() == "inactive"
 
 
-@pytest.mark.sweep(1, among="packages on a machine")
+@pytest.mark.sweep(1, among="long runs on a machine")
 @pytest.mark.pi
 @pytest.mark.slow
 @pytest.mark.skipif(

@@ -189,20 +189,15 @@ def test_what_the_decoder_does_not_know(word: int) -> None:
 @pytest.mark.cc
 @pytest.mark.parametrize(
     ("name", "isa"),
-    [(c, ["simd", "neon", *(["dot"] if c == CORES[2] else [])]) for c in CORES],
+    [(c, isa) for c in CORES for isa in ("simd", "neon")] + [(CORES[2], "dot")],
 )
 def test_no_instruction_of_our_kernels_is_unknown(
-    name: str, isa: list[str], tmp_path: Path
+    name: str, isa: str, tmp_path: Path
 ) -> None:
     """All variants of the kernels that a core may be given, whether or not a network of
     ours uses them.
     """
-    headers = [
-        h
-        for part in isa
-        for h in sorted((CSRC / part).glob("*.h"))
-        if not h.stem.endswith(X86)
-    ]
+    headers = [h for h in sorted((CSRC / isa).glob("*.h")) if not h.stem.endswith(X86)]
     shared = (
         "#undef EK_SHARED\n#define EK_SHARED static __attribute__((noinline, used))\n"
     )
@@ -225,7 +220,7 @@ def test_no_instruction_of_our_kernels_is_unknown(
     code = text_section((tmp_path / "a.o").read_bytes())
     core = PipelineCore.load(name)
     words = {code[i : i + 4] for i in range(0, len(code), 4)}
-    assert len(words) > 4000
+    assert len(words) > 1000
     assert [
         w[::-1].hex()
         for w in words

@@ -21,7 +21,7 @@ from benchmarks.fuzzing.driver import Limits, run
 from benchmarks.fuzzing.formats import DIGITS, FORMATS
 from benchmarks.fuzzing.readers import run_cases
 
-SAMPLE = 12
+SAMPLE = 8
 
 
 @pytest.mark.cc

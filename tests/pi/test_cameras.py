@@ -47,7 +47,7 @@ WRITES = """
 import json, sys
 sys.path[:0] = sys.argv[1:]
 import numpy as np
-from edgec_runtime.webcam.v4l2 import VideoOutput
+from edgec_runtime.webcam.video_output import VideoOutput
 with VideoOutput("/dev/video1") as output:
     for level in range(0, 250, 25):
         output.write(np.full((360, 640, 3), level, np.uint8))

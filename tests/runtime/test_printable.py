@@ -14,7 +14,7 @@ from edgec_runtime import InputError
 from edgec_runtime.device_end import agent
 from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.printable import printable
-from edgec_runtime.session.session import _Once
+from edgec_runtime.session.session import OnceWarned
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -126,7 +126,7 @@ def test_tables_of_names(rows: list[tuple[str, str]]) -> None:
 def test_what_a_driver_says_of_itself_is_printable(why: str) -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        _Once()(f"the Edge TPU stopped answering ({why})")
+        OnceWarned()(f"the Edge TPU stopped answering ({why})")
     assert all(c.isprintable() or c == "\n" for c in str(told[0].message))
 
 

@@ -27,6 +27,7 @@ from tests.runtime.test_session import forked
 
 POOL = Path(__file__).parent / "pool_at_work.c"
 CARTOON = ROOT / "fixtures" / "cartoon" / "cartoon.onnx"
+DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
 SYMBOLS = b"pthread_create"
 
 pytestmark = pytest.mark.cc
@@ -195,7 +196,7 @@ def test_threads_that_the_code_is_not_for(bundle: Path, tmp_path: Path) -> None:
 def test_code_for_one_thread_has_no_threads(tmp_path: Path) -> None:
     for threads in (1, 2):
         path = tmp_path / f"{threads}.edgec"
-        edgec.compile(CARTOON, "pi4", path, threads=threads)
+        edgec.compile(DIGITS, "pi4", path, threads=threads)
         with Bundle.open(path) as opened:
             assert opened.manifest.threads == threads
             code = opened.read(opened.manifest.libraries["linux-aarch64"])

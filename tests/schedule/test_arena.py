@@ -58,6 +58,7 @@ def test_fixtures(name: str) -> None:
     assert [line for m in models for line in _larger(m)] == []
 
 
+@pytest.mark.sweep(1, among="sizes of real networks")
 @pytest.mark.shared
 @pytest.mark.slow
 def test_real_models(shared: Path) -> None:

@@ -162,6 +162,7 @@ def _small_cache(monkeypatch: pytest.MonkeyPatch, kib: int = 64) -> None:
 
 @pytest.mark.parametrize("name", on(*WIDTHS))
 @pytest.mark.parametrize("parts", [0, 3])
+@pytest.mark.sweep(4)
 def test_bands_compute_what_the_layers_do(
     name: str, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +175,7 @@ def test_bands_compute_what_the_layers_do(
     "name", on("cortex_a53", "cortex_a72", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni")
 )
 @pytest.mark.parametrize("parts", [0, 3])
+@pytest.mark.sweep(4)
 def test_bands_of_int8_compute_what_the_layers_do(
     name: str, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +197,7 @@ def _compare(name: str, graphs: Sequence[Graph], parts: int) -> None:
 
 
 @pytest.mark.parametrize("name", on(*WIDTHS))
+@pytest.mark.sweep(2)
 def test_bands_write_among_the_channels_of_a_concat(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +217,7 @@ def test_bands_write_among_the_channels_of_a_concat(
 
 
 @pytest.mark.parametrize("name", on(*WIDTHS))
+@pytest.mark.sweep(2)
 def test_what_is_one_of_the_parts_of_a_concat_is_not_all_that_its_reader_reads(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

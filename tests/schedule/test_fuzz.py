@@ -29,7 +29,7 @@ SAMPLE = 110
 """Five rounds of all families."""
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", on("sanitized_vnni", "sanitized_a72", "sanitized_a76"))
 def test_sanitizers_find_nothing(name: str) -> None:
@@ -51,7 +51,7 @@ def test_sanitizers_see_an_overflow(name: str) -> None:
     assert wrong.returncode != 0
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", on())
 def test_random_schedules_of_random_layers_compute_what_the_ops_mean(name: str) -> None:
     found = list(verdicts(name, 0, SAMPLE, seed_of(name, 7)))

@@ -63,6 +63,7 @@ GRAPHS = [
 
 @pytest.mark.parametrize("name", on(*WIDTHS, "sanitized"))
 @pytest.mark.parametrize("parts", [0, 3])
+@pytest.mark.sweep(4)
 def test_results_in_place_are_the_same(name: str, parts: int) -> None:
     inputs = [random_inputs(g, i) for i, g in enumerate(GRAPHS)]
     for graph, given, got in zip(

@@ -111,7 +111,7 @@ def _has_c(graph: Graph) -> bool:
     return True
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", on("cortex_a53", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni")

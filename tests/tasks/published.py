@@ -14,8 +14,31 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
+from edgec.frontends.point_names import FACE_REFINEMENTS
 from edgec.ir import Array
 
+LEFT_LIDS = (
+    33,
+    7,
+    163,
+    144,
+    145,
+    153,
+    154,
+    155,
+    133,
+    246,
+    161,
+    160,
+    159,
+    158,
+    157,
+    173,
+)
+RIGHT_LIDS = (
+    *(263, 249, 390, 373, 374, 380, 381, 382, 362),
+    *(466, 388, 387, 386, 385, 384, 398),
+)
 Size = tuple[int, int]
 
 
@@ -61,22 +84,43 @@ def ultraface(scores: Array, boxes: Array, frame: Size) -> list[Found]:
     return _greedy(every, 0.3)
 
 
-def blazeface(regressors: Array, classificators: Array, frame: Size) -> list[Found]:
-    """face_detection_short_range.pbtxt: SSD anchors, linear boxes by 128, a sigmoid,
-    weighted suppression at 0.3; the frame is letterboxed into a square.
+@dataclass(frozen=True)
+class Blaze:
+    """What differs between MediaPipe's detectors: the input's side, anchors of a cell by
+    stride, points of a box, the least score.
     """
+
+    size: int
+    cells: tuple[tuple[int, int], ...]
+    points: int
+    least: float = 0.5
+
+
+NEAR = Blaze(128, ((8, 2), (16, 6)), 6)
+FAR = Blaze(192, ((4, 1),), 6, 0.6)
+PALM = Blaze(192, ((8, 2), (16, 6)), 7)
+PERSON = Blaze(224, ((8, 2), (16, 2), (32, 6)), 4)
+
+
+def blazeface(
+    regressors: Array, classificators: Array, frame: Size, net: Blaze = NEAR
+) -> list[Found]:
+    """face_detection_short_range.pbtxt and its kin: SSD anchors, linear boxes by the
+    input's side, a sigmoid, weighted suppression at 0.3; the frame is letterboxed into a
+    square.
+    """
+    size = net.size
     centres = [
         (x, y)
-        for stride, each in ((8, 2), (16, 6))
-        for y in range(128 // stride)
-        for x in range(128 // stride)
+        for stride, each in net.cells
+        for y in range(size // stride)
+        for x in range(size // stride)
         for _ in range(each)
-        for stride_ in (stride,)
     ]
     strides = [
         stride
-        for stride, each in ((8, 2), (16, 6))
-        for _ in range((128 // stride) ** 2 * each)
+        for stride, each in net.cells
+        for _ in range((size // stride) ** 2 * each)
     ]
     side = max(frame)
     shift = ((side - frame[0]) / 2, (side - frame[1]) / 2)
@@ -89,17 +133,17 @@ def blazeface(regressors: Array, classificators: Array, frame: Size) -> list[Fou
         score = 1 / (
             1 + math.exp(-min(100.0, max(-100.0, float(classificators[0, i, 0]))))
         )
-        if score < 0.5:
+        if score < net.least:
             continue
-        ax, ay = ((c + 0.5) * strides[i] / 128 for c in centres[i])
-        x = float(raw[0]) / 128 + ax
-        y = float(raw[1]) / 128 + ay
-        w = float(raw[2]) / 128
-        h = float(raw[3]) / 128
+        ax, ay = ((c + 0.5) * strides[i] / size for c in centres[i])
+        x = float(raw[0]) / size + ax
+        y = float(raw[1]) / size + ay
+        w = float(raw[2]) / size
+        h = float(raw[3]) / size
         corners = (*place(x - w / 2, y - h / 2), *place(x + w / 2, y + h / 2))
         points = tuple(
-            place(float(raw[4 + 2 * k]) / 128 + ax, float(raw[5 + 2 * k]) / 128 + ay)
-            for k in range(6)
+            place(float(raw[4 + 2 * k]) / size + ax, float(raw[5 + 2 * k]) / size + ay)
+            for k in range(net.points)
         )
         every.append(Found(corners, score, 0, points))
     left: list[Found] = []
@@ -113,7 +157,7 @@ def blazeface(regressors: Array, classificators: Array, frame: Size) -> list[Fou
                 sum(f.points[k][0] * f.score for f in near) / total,
                 sum(f.points[k][1] * f.score for f in near) / total,
             )
-            for k in range(6)
+            for k in range(net.points)
         )
         left.append(Found(box, every[0].score, 0, points))
         every = [f for f in every if f not in near]
@@ -180,6 +224,36 @@ def facemesh(points: Array, frame: Size, side: int = 192) -> Array:
     return np.asarray(
         points.reshape(-1, 3)[:, :2].astype(np.float64) / side * np.array(frame)
     )
+
+
+def square(table: Array, columns: int, side: int, frame: Size) -> Array:
+    """[N,3]: x, y and z in the frame of points in pixels of a square input into which the
+    frame is letterboxed.
+    """
+    rows = table.reshape(-1, columns).astype(np.float64)
+    scale = max(frame) / side
+    border = [(max(frame) - length) / 2 for length in frame]
+    return np.array(
+        [
+            (x * scale - border[0], y * scale - border[1], z * scale)
+            for x, y, z in rows[:, :3]
+        ]
+    )
+
+
+def attention_mesh(outputs: Sequence[Array]) -> Array:
+    """[478,3] in pixels of the input: what
+    tensors_to_face_landmarks_with_attention.pbtxt merges, an output after the other.
+    """
+    points = np.zeros((478, 3))
+    points[:468] = outputs[0].reshape(468, 3)
+    for one, table in zip(FACE_REFINEMENTS, outputs[1:], strict=False):
+        for number, (x, y) in zip(one["points"], table.reshape(-1, 2), strict=True):
+            points[number, :2] = (x, y)
+    for iris, lids in ((range(468, 473), LEFT_LIDS), (range(473, 478), RIGHT_LIDS)):
+        for number in iris:
+            points[number, 2] = sum(points[k, 2] for k in lids) / len(lids)
+    return points
 
 
 def movenet(output: Array, frame: Size) -> Array:

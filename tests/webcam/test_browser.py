@@ -12,10 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from edgec_runtime.webcam.server import Server
 from edgec_runtime.webcam.show import Show
 from edgec_runtime.webcam.sources import open_source
+from PIL import Image
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="no playwright: pip install playwright"
@@ -32,6 +34,9 @@ PIXELS = """([x, y]) => {
   const c = document.getElementById("canvas");
   return [...c.getContext("2d").getImageData(Math.floor(x * c.width), Math.floor(y * c.height), 1, 1).data.slice(0, 3)];
 }"""
+CHOSEN = (
+    """(name) => document.querySelector("#effects input:checked")?.value === name"""
+)
 READ = """async (url) => {
   const told = {};
   told.figures = await fetch(url).then((a) => a.text(), (e) => e.name);
@@ -185,12 +190,12 @@ def test_bundle_and_effect_are_switched(
     page, logged = opened(server.url)
     _shows(page)
     offers = (
-        "(names) => [...document.getElementById('effect').options].map((o) => "
+        "(names) => [...document.querySelectorAll('#effects input')].map((o) => "
         "o.value).join() === names"
     )
     _until(page, offers, "overlay,cartoon")
-    page.select_option("#effect", "cartoon")
-    _until(page, "() => document.getElementById('effect').value === 'cartoon'")
+    page.check("#effects input[value=cartoon]", force=True)
+    _until(page, CHOSEN, "cartoon")
     page.select_option("#bundle", "bright")
     _until(page, offers, "overlay,blur")
     assert show.choice[:2] == ("bright", "overlay")
@@ -199,12 +204,60 @@ def test_bundle_and_effect_are_switched(
         "() => document.getElementById('found').textContent.includes('of the picture: "
         "mask')",
     )
-    page.select_option("#effect", "blur")
+    page.check("#effects input[value=blur]", force=True)
     _until(page, f"() => ({PIXELS})([0.75, 0.5])[0] >= 16")  # no longer black
     # the page shows the choice before the server has it
     _soon(lambda: show.choice[:2] == ("bright", "blur"))
-    _until(page, "() => document.getElementById('effect').value === 'blur'")
+    _until(page, CHOSEN, "blur")
     assert (page.inner_text("#refused"), logged) == ("", [])
+
+
+def test_effects_have_previews_and_take_a_picture_of_ones_own(
+    server: Server, show: Show, opened: Any, tmp_path: Path
+) -> None:
+    page, logged = opened(server.url, 390)
+    _shows(page)
+    page.select_option("#bundle", "bright")
+    _until(page, "() => document.querySelectorAll('#effects img').length === 2")
+    loaded = (
+        "() => [...document.querySelectorAll('#effects img')].every((i) => "
+        "i.naturalWidth === 168)"
+    )
+    _until(page, loaded)
+    red = np.zeros((30, 40, 3), np.uint8)
+    red[..., 0] = 200
+    Image.fromarray(red).save(tmp_path / "red.png")
+    page.set_input_files("#file", tmp_path / "red.png")
+    _until(page, CHOSEN, "replace=your picture 1")
+    _until(page, f"() => ({PIXELS})([0.75, 0.5])[1] < 40")
+    _until(page, loaded)
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    (tmp_path / "no.png").write_text("no picture")
+    page.set_input_files("#file", tmp_path / "no.png")
+    _until(
+        page,
+        "() => document.getElementById('refused').textContent.includes('cannot be read')",
+    )
+    assert not page.is_visible("#neutral")
+    # Chromium itself logs the answer 400.
+    assert [text for text in logged if "400" not in text] == []
+
+
+def test_it_records_a_video_and_fills_the_screen(server: Server, opened: Any) -> None:
+    page, logged = opened(server.url)
+    _shows(page)
+    page.click("#full")
+    _until(page, "() => document.fullscreenElement !== null")
+    page.evaluate("() => document.exitFullscreen()")
+    with page.expect_download(timeout=MS) as download:
+        page.click("#record")
+        _until(page, "() => document.getElementById('recording').textContent !== ''")
+    file = Path(download.value.path())
+    # Matroska, which WebM is, or MP4.
+    head = file.read_bytes()[:12]
+    assert head[:4] == b"\x1a\x45\xdf\xa3" or head[4:8] == b"ftyp"
+    assert file.stat().st_size > 1000
+    assert logged == []
 
 
 def test_it_says_what_is_wrong(server: Server, show: Show, opened: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import urllib.error
 import urllib.request
 from typing import Any
@@ -99,3 +100,34 @@ def test_a_port_that_is_taken(server: Server, show: Show) -> None:
     port = int(server.url.split(":")[2].split("/")[0])
     with pytest.raises(DeviceError, match=f"cannot listen on 127.0.0.1:{port}"):
         Server(show, port=port)
+
+
+def test_previews_and_uploads(server: Server, show: Show) -> None:
+    """Of the newest frame, and of a picture that was sent."""
+    answer = _until_there(server, "/preview", "&effect=overlay")
+    small = np.asarray(Image.open(io.BytesIO(answer)))
+    assert small.shape == (126, 168, 3)
+    assert "there is no effect" in _refused(server, 400, "/preview", "&effect=blur")
+    assert json.load(_ask(server, "/figures"))["pictures"] is False
+    _ask(server, "/switch", body=b'{"bundle": "bright"}')
+    assert json.load(_ask(server, "/figures"))["pictures"] is True
+
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((20, 30, 3), 200, np.uint8)).save(buffer, "PNG")
+    assert _ask(server, "/portrait", body=buffer.getvalue()).status == 200
+    figures = json.load(_ask(server, "/figures"))
+    assert figures["effect"] == "replace=your picture 1"
+    assert "cannot be read" in _refused(server, 400, "/portrait", "", b"GIF89a")
+    assert json.load(_ask(server, "/figures"))["effect"] == figures["effect"]
+    assert _ask(server, "/neutral", body=b"").status == 200
+
+
+def _until_there(server: Server, path: str, query: str) -> bytes:
+    """What the page gets, once there is a frame."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        answer: bytes = _ask(server, path, query).read()
+        if answer:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"{path} gives nothing")

@@ -39,8 +39,23 @@ class _Show:
     def figures(self) -> None:
         return None
 
+    renewable = False
+
     def effects(self, task: str) -> list[str]:
         return ["overlay"]
+
+    def takes_pictures(self) -> bool:
+        return True
+
+    def preview(self, name: str) -> None:
+        if name != "overlay":
+            raise InputError(f'there is no effect "{name}"')
+
+    def renew(self) -> None:
+        self.switched.append("renewed")
+
+    def upload(self, picture: Any) -> None:
+        self.switched.append(picture.shape)
 
     def found(self) -> tuple[list[str], dict[str, Any]]:
         return [], {}
@@ -140,6 +155,32 @@ REQUESTS: dict[str, tuple[str, dict[str, str], bytes, tuple[int, ...]]] = {
     "a host that ends alike": (
         "GET /figures",
         {"Host": "localhost.evil.example:80"},
+        b"",
+        (403,),
+    ),
+    "a preview of a file": ("GET /preview", {}, b"", (400,)),
+    "no picture": ("POST /portrait", {}, b"", (400,)),
+    "a picture that is text": (
+        "POST /portrait",
+        {"Content_Length": "4000"},
+        b"<svg/>" * 700,
+        (400,),
+    ),
+    "a picture larger than allowed": (
+        "POST /portrait",
+        {"Content_Length": "99999999"},
+        b"\xff\xd8\xff",
+        (400,),
+    ),
+    "a picture of a foreign page": (
+        "POST /portrait",
+        {"Origin": "http://evil.example", "Content_Length": "3"},
+        b"\xff\xd8\xff",
+        (403,),
+    ),
+    "the neutral face for a foreign page": (
+        "POST /neutral",
+        {"Origin": "http://evil.example", "Content_Length": "0"},
         b"",
         (403,),
     ),

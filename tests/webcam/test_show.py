@@ -20,7 +20,7 @@ from edgec_runtime import Bundle, Session
 from edgec_runtime.errors import DeviceError, InputError
 from edgec_runtime.session.vision import Vision
 from edgec_runtime.vision.camera import CameraFrame
-from edgec_runtime.webcam import sources, v4l2
+from edgec_runtime.webcam import sources, video_output
 from edgec_runtime.webcam.effects import Painter, effect
 from edgec_runtime.webcam.playing import play
 from edgec_runtime.webcam.show import Choice, Show
@@ -300,7 +300,7 @@ def test_files_that_are_no_cameras() -> None:
     with pytest.raises(DeviceError, match="/dev/null is no camera"):
         open_source("/dev/null")
     with pytest.raises(DeviceError, match="is no video output"):
-        v4l2.VideoOutput("/dev/null")
+        video_output.VideoOutput("/dev/null")
     with pytest.raises(DeviceError, match="cannot open /dev/video77: No such file"):
         open_source("77")
 
@@ -309,9 +309,9 @@ def test_a_picture_as_yuyv() -> None:
     picture = np.repeat(
         np.random.default_rng(0).integers(0, 256, (6, 4, 3)).astype(np.uint8), 2, axis=1
     )
-    again = CameraFrame("yuyv", (v4l2.yuyv(picture),)).rgb()
+    again = CameraFrame("yuyv", (video_output.yuyv(picture).reshape(6, 8, 2),)).rgb()
     assert np.abs(again.astype(int) - picture).max() <= 3
-    assert [*v4l2.yuyv(np.full((1, 2, 3), 255, np.uint8)).ravel()] == [
+    assert [*video_output.yuyv(np.full((1, 2, 3), 255, np.uint8)).ravel()] == [
         235,
         128,
         235,

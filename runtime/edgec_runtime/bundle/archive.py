@@ -8,6 +8,7 @@ reader knows every size before it reads, and a file in it cannot grow when unpac
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import stat
@@ -40,7 +41,7 @@ from ..device_end.bundles import (
 )
 from ..device_end.bundles import WEIGHTS_FILE as WEIGHTS_FILE
 from ..device_end.trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
-from ..errors import BundleError
+from ..errors import BundleError, InputError
 from .cache import CODE, keep, kept
 from .manifest import SCHEMA, Contents, Manifest, check_manifest, parse_manifest
 from .whole import whole
@@ -230,8 +231,39 @@ class Bundle:
         """
         path = Path(path)
         archive = _open_zip(path)
+        return cls._checked(path, archive, path.stat().st_size)
+
+    def network(self, name: str) -> "Bundle":
+        """Open the bundle of a network of a cascade; raises InputError for another
+        name.
+
+        It is in memory and independent of this one. Its path is that of the cascade
+        with its own path within, for messages.
+        """
+        cascade = self.manifest.cascade
+        if cascade is None:
+            raise InputError(
+                f'the bundle has no network "{name}": it is no cascade',
+                at=str(self.path),
+                hint="leave the network out",
+            )
+        inside = cascade.network(name).path
+        data = self.read(inside)
+        path = self.path / inside
         try:
-            _check_entries(path, archive)
+            archive = zipfile.ZipFile(io.BytesIO(data))
+        except _ZIP_TROUBLE as e:
+            _refuse(path, f"the bundle is cut off or damaged ({e})")
+        made = self._checked(path, archive, len(data))
+        if made.manifest.cascade is not None:
+            _refuse(path, "a network of a cascade cannot be a cascade")
+        return made
+
+    @classmethod
+    def _checked(cls, path: Path, archive: zipfile.ZipFile, size: int) -> "Bundle":
+        """Return the bundle of an archive of so many bytes after all checks."""
+        try:
+            _check_entries(path, archive, size)
             text = _read(path, archive, MANIFEST)
             try:
                 manifest = parse_manifest(text)
@@ -376,8 +408,11 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
         )
 
 
-def _check_entries(path: Path, archive: zipfile.ZipFile) -> None:
-    """Refuse a zip with an impossible directory, before any content is read."""
+def _check_entries(path: Path, archive: zipfile.ZipFile, limit: int) -> None:
+    """Refuse a zip with an impossible directory, before any content is read.
+
+    limit: the bytes of the zip.
+    """
 
     entries = archive.infolist()
     if len(entries) > MAX_FILES:
@@ -393,7 +428,6 @@ def _check_entries(path: Path, archive: zipfile.ZipFile) -> None:
             "give the .edgec file that `edgec compile` wrote",
         )
     end = 0
-    limit = path.stat().st_size
     for entry in sorted(entries, key=lambda entry: entry.header_offset):
         _check_stored(path, entry)
         # Entries that overlap could hold more than the file has bytes.

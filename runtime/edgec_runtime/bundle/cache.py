@@ -52,31 +52,41 @@ def cache_dir(*parts: str) -> Path:
 
 
 def kept(name: str, sha256: str) -> Optional[Path]:
-    """Return a file of a bundle in the cache: <cache>/files/<sha256>/<its last name>.
+    """Return a file in the cache: <cache>/files/<sha256>/<its last name>.
 
     None where the cache has none that is ours and still has its hash.
     """
-    folder = cache_dir("files", sha256)
+    folder = cache_dir("files") / sha256
+    # A look into the cache leaves no empty folder behind.
+    if not folder.exists():
+        return None
     only_ours(folder)
     path = folder / name.rsplit("/", 1)[-1]
     return path if _intact(path, sha256) else None
 
 
 def keep(name: str, data: bytes) -> Path:
-    """Writes a file of a bundle to where `kept` finds it; executable if it is code."""
+    """Writes a file to where `kept` finds it; executable if it is a bundle's code.
+
+    Raises OSError, as for a full disk; nothing of the file is left then.
+    """
     folder = cache_dir("files", hashlib.sha256(data).hexdigest())
     only_ours(folder)
     path = folder / name.rsplit("/", 1)[-1]
 
     # In the same folder, so that the rename is atomic.
     handle, aside = tempfile.mkstemp(dir=str(folder))
-    with os.fdopen(handle, "wb") as f:
-        f.write(data)
+    try:
+        with os.fdopen(handle, "wb") as f:
+            f.write(data)
 
-    # Read-only: a program that is running must not change.
-    os.chmod(aside, 0o500 if name.startswith(CODE) else 0o400)
-    # A process that has the old library open keeps its inode.
-    os.replace(aside, path)
+        # Read-only: a program that is running must not change.
+        os.chmod(aside, 0o500 if name.startswith(CODE) else 0o400)
+        # A process that has the old library open keeps its inode.
+        os.replace(aside, path)
+    except BaseException:
+        os.unlink(aside)
+        raise
     return path
 
 

@@ -22,6 +22,7 @@ from typing import (
     Tuple,
 )
 
+from ..cascade.parameters import Cascade, cascade_json, parse_cascade
 from ..errors import BundleError, InputError
 from ..tensors import QuantInfo, TensorInfo
 from ..vision.preprocess import (
@@ -127,7 +128,8 @@ class Contents:
     None where nobody said.  libraries, programs, weights: a path in the bundle for each
     target.  threads: the most that the libraries and programs can use.  quantization:
     its recipe, where edgec quantized it, else {}.  graph: sha256 of what the libraries
-    and programs were made of.
+    and programs were made of.  cascade: how the bundles in `networks/` work together;
+    such a bundle has no segments of its own.
     """
 
     edgec: str
@@ -150,6 +152,7 @@ class Contents:
     verification: Mapping[str, Any]
     quantization: Mapping[str, Any]
     graph: str
+    cascade: Optional[Cascade]
 
     def to_json(self) -> Dict[str, Any]:
         """As the bundle has it, without "schema" and "files"."""
@@ -161,6 +164,10 @@ class Contents:
         plain["state"] = [_without(asdict(s)) for s in self.state]
         plain["task"] = None if self.task is None else task_json(self.task)
         plain["preprocess"] = {name: p.to_json() for name, p in self.preprocess.items()}
+        # Absent, not null: the bundle of one network says nothing of cascades.
+        del plain["cascade"]
+        if self.cascade is not None:
+            plain["cascade"] = cascade_json(self.cascade)
         return plain
 
 
@@ -283,6 +290,7 @@ def check_manifest(value: Any) -> Manifest:
         quantization=top.get("quantization", dict, {}),
         threads=_threads(top),
         graph=top.get("graph", str, ""),
+        cascade=_cascade(top),
     )
 
     # Each of these may rely on the ones before.
@@ -291,6 +299,7 @@ def check_manifest(value: Any) -> Manifest:
     _check_paths(manifest, top)
     _check_preprocess(manifest, top)
     _check_task(manifest, top)
+    _check_cascade(manifest, top)
     return manifest
 
 
@@ -379,6 +388,15 @@ def _task(top: JsonReader) -> Optional[Task]:
         return parse_task(top.value["task"], "it")
     except InputError as e:
         top.bad(f'has an impossible "task": {e.what}')
+
+
+def _cascade(top: JsonReader) -> Optional[Cascade]:
+    try:
+        if top.value.get("cascade") is None:
+            return None
+        return parse_cascade(top.value["cascade"], "it")
+    except InputError as e:
+        top.bad(f'has an impossible "cascade": {e.what}')
 
 
 def _said(r: JsonReader, key: str) -> Wish:
@@ -551,3 +569,14 @@ def _check_task(m: Manifest, top: JsonReader) -> None:
             top.bad('has a "task" that leaves something open')
     except InputError as e:
         top.bad(f'has an impossible "task": {e.what}')
+
+
+def _check_cascade(m: Manifest, top: JsonReader) -> None:
+    """It has the bundles of its networks, and nothing that runs besides."""
+    if m.cascade is None:
+        return
+    if m.segments or m.inputs or m.outputs or m.task is not None:
+        top.bad('has a "cascade" and a model of its own')
+    for network in m.cascade.networks:
+        if network.path not in m.files:
+            top.bad("names a file that the bundle does not have", network.path)

@@ -220,9 +220,28 @@ def unpack(
             raise Refused("bundle", f'"{what.source}" {fault}', hint)
         files[path] = what.sha256
 
-    if not any(what.code for what in executed(manifest).values()):
+    if manifest.get("cascade"):
+        _check_networks(archive, manifest, target)
+    elif not any(what.code for what in executed(manifest).values()):
         raise _no_code(manifest, target)
     return files
+
+
+def _check_networks(
+    archive: zipfile.ZipFile, manifest: Dict[str, Any], target: str
+) -> None:
+    """Raise Refused unless each network of a cascade has code for a target.
+
+    They stay in the bundle, from which the runtime takes them.
+    """
+    import zipfile
+
+    for name in sorted(manifest["files"]):
+        with archive.open(name) as file, zipfile.ZipFile(file) as network:
+            inner = parse(network.read(MANIFEST))
+        library = inner.get("libraries", {}).get(target)
+        if library is None or inner["files"][library].get("detached"):
+            raise _no_code(inner, target)
 
 
 def _unpack_file(

@@ -162,6 +162,12 @@ class Slots:
         With them the program compares what it was made for with what the manifest says.
         """
         manifest = self.verified(slot).manifest
+        if manifest.get("cascade"):
+            raise Refused(
+                "bundle",
+                "a cascade has no program of its own",
+                "show it: edgec webcam BUNDLE --on DEVICE",
+            )
         if program_path() not in executed(manifest):
             raise Refused(
                 "bundle",

@@ -19,6 +19,7 @@ from ..errors import BundleError, DeviceError
 from ..face.warping import Warp, warp_into
 from ..tensors import TensorInfo
 from ..vision.camera import FORMATS, CameraFrame
+from ..vision.crop import Crop, CropGrid
 from ..vision.photo import Placement
 from ..vision.preprocess import Fit, Preprocess
 from ..vision.resample import padded, whole
@@ -198,6 +199,54 @@ class FrameInput:
         # The C used its address, which keeps nothing alive.
         del scratch
         return bool(code == 0)
+
+
+class _Crop(ctypes.Structure):
+    _fields_ = [
+        ("level", ctypes.c_int),
+        ("left", ctypes.c_int),
+        ("top", ctypes.c_int),
+        ("width", ctypes.c_int),
+        ("height", ctypes.c_int),
+        ("start", ctypes.c_int64 * 2),
+        ("across", ctypes.c_int64 * 2),
+        ("down", ctypes.c_int64 * 2),
+    ]
+
+
+class CropInput:
+    """Makes one image input of crops of frames with the bundle's C: the same bits as
+    crop.cropped.
+    """
+
+    def __init__(self, function: Any, image: Tuple[int, int]) -> None:
+        self._function = function
+        self._image = image
+
+    def __call__(self, frame: CameraFrame, crop: Crop, out: Array) -> bool:
+        """Whether it could be done.  out: C-contiguous, of the input's type and shape."""
+        # Kept here until the call is over: the C has only their addresses.
+        planes = [_rows(p) for p in frame.planes]
+        given = _frame_of(frame, planes)
+        grid = CropGrid.of(crop, frame.size, self._image)
+        what = _Crop(grid.level, *grid.region)
+        for axis in (0, 1):
+            what.start[axis] = grid.start[axis]
+            what.across[axis] = grid.across[axis]
+            what.down[axis] = grid.down[axis]
+        scratch = np.empty(_crop_scratch(grid, self._image), np.uint8)
+        code = self._function(
+            ctypes.byref(given), ctypes.byref(what), _at(scratch), _at(out)
+        )
+        return bool(code == 0)
+
+
+def _crop_scratch(grid: CropGrid, image: Tuple[int, int]) -> int:
+    """Return the bytes of scratch that ek_crop_input wants."""
+    _, _, width, height = grid.region
+    row = 4 * width
+    # The region, sums of its columns, a row of the frame itself, a row of the input.
+    return row * height + 4 * row + (row << grid.level) + 32 + 4 * image[0]
 
 
 class Painting:

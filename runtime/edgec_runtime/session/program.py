@@ -5,7 +5,17 @@ from __future__ import annotations
 import ctypes
 import threading
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +28,11 @@ from ..errors import DeviceError, InputError
 from ..model.inference import ExecutionContext, Inference
 from ..model.interpreters import (
     InterpreterFactory,
-    edgetpu_library,
     interpreter_factory,
-    load_edgetpu,
 )
 from ..model.library import load_library
 from ..model.segments import CSegment, InterpreterSegment
-from ..stick.process import Delegate, StickTask
-from ..stick.stick import Stick
+from ..stick.stick import StickOfModel
 from ..tensors import TensorInfo
 
 Array = NDArray[Any]
@@ -43,21 +50,17 @@ class Program:
         bundle: Bundle,
         tpu: str,
         interpreter: Union[str, InterpreterFactory, None],
-        delegate: Delegate,
-        timeout: float,
         threads: int,
-        warn: Callable[[str], None],
+        stick: Optional[StickOfModel],
     ) -> None:
-        """Load a bundle; the arguments are those of Session.
+        """Load a bundle.
 
         Args:
             bundle: the bundle
             tpu: one of `TPU_MODES`
             interpreter: the interpreters to use
-            delegate: loads the Edge TPU's library
-            timeout: seconds that an inference on the Edge TPU may take
             threads: threads that share a segment on the CPU
-            warn: takes, once, the reason why an Edge TPU that is there is not used
+            stick: the Edge TPU (edgetpu.open_stick); None: all segments run on C
         """
         self.bundle = bundle
         self.manifest = bundle.manifest
@@ -71,20 +74,14 @@ class Program:
         self._one = threading.Lock()
         """An interpreter does one thing at a time."""
         self._left: List[object] = []
-        self.stick: Optional[Stick] = None
+        self.stick = stick
         if tpu == "interpreter":
             self._interpret(interpreter)
-        elif tpu != "c":
-            self.stick = self._open_stick(tpu, interpreter, delegate, timeout, warn)
-        try:
-            self._code = {
-                s.name: self._on_c(s)
-                for s in self.manifest.segments
-                if s.name not in self._interpreted
-            }
-        except BaseException:
-            self.close()
-            raise
+        self._code = {
+            s.name: self._on_c(s)
+            for s in self.manifest.segments
+            if s.name not in self._interpreted
+        }
 
     # ---- running
     # ----------------------------------------------------------------------------------
@@ -133,11 +130,6 @@ class Program:
             return "delegate"
         return "c"
 
-    def close(self) -> None:
-        """End the Edge TPU's process; a frame that runs goes on, on the CPU."""
-        if self.stick is not None:
-            self.stick.close()
-
     def forked(self) -> None:
         """Give up the parent's threads and Edge TPU in the child of a fork.
 
@@ -184,84 +176,6 @@ class Program:
                 f"the segment failed: {e}", at=name, hint='run it with tpu="c"'
             ) from e
 
-    def _open_stick(
-        self,
-        tpu: str,
-        interpreter: Union[str, InterpreterFactory, None],
-        delegate: Delegate,
-        timeout: float,
-        warn: Callable[[str], None],
-    ) -> Optional[Stick]:
-        """Return the Edge TPU; None where all segments run on C.
-
-        Args:
-            tpu: "delegate", where anything else is an error, or "auto"
-            interpreter: the interpreters to use
-            delegate: loads the Edge TPU's library
-            timeout: seconds that an inference may take
-            warn: takes the reason why an Edge TPU that is there is not used
-        """
-        segments = self._compiled_segments(tpu == "delegate")
-        if not segments:
-            return None
-        try:
-            if delegate is load_edgetpu:
-                # Without the library no process need be started to find that out.
-                edgetpu_library()
-        except DeviceError:
-            if tpu == "delegate":
-                raise
-            return None
-
-        task = self._stick_task(segments, interpreter, delegate)
-        try:
-            return Stick(task, timeout, warn)
-        except DeviceError as e:
-            if tpu == "delegate":
-                raise
-            warn(f"{e.what}; it runs on the CPU")
-        return None
-
-    def _compiled_segments(self, all_of_them: bool) -> Tuple[SegmentInfo, ...]:
-        """Return the segments that were compiled for the Edge TPU.
-
-        Args:
-            all_of_them: whether it is an error if one of its segments was not
-        """
-        segments: List[SegmentInfo] = []
-        for s in self.manifest.segments:
-            if s.place != "edgetpu":
-                continue
-            if s.edgetpu is not None:
-                segments.append(s)
-            elif all_of_them:
-                raise InputError(
-                    f'segment "{s.name}" was not compiled for the Edge TPU',
-                    hint="compile again where edgetpu_compiler is installed, "
-                    'or run with tpu="auto"',
-                )
-        return tuple(segments)
-
-    def _stick_task(
-        self,
-        segments: Tuple[SegmentInfo, ...],
-        interpreter: Union[str, InterpreterFactory, None],
-        delegate: Delegate,
-    ) -> StickTask:
-        """Return what the process of the Edge TPU needs of a bundle."""
-
-        # As bytes: the process does not read the bundle itself.
-        models: List[bytes] = []
-        names: Set[str] = set()
-        for s in segments:
-            assert s.edgetpu is not None
-            models.append(self.bundle.read(s.edgetpu))
-            names.update(s.inputs, s.outputs)
-
-        # Only the tensors of its segments lie in the shared memory.
-        tensors = {n: i for n, i in self.manifest.tensors.items() if n in names}
-        return StickTask(segments, tensors, tuple(models), interpreter, delegate)
-
     def _on_c(self, s: SegmentInfo) -> CSegment:
         if self._library is None:
             self._library = self._load()
@@ -295,6 +209,20 @@ class Program:
             raise DeviceError(
                 f"cannot map the weights: {e}", at=str(path), hint="free some memory"
             ) from e
+
+
+def shared_scratch(programs: Sequence[Program]) -> ExecutionContext:
+    """Return the memory and the threads for a thread that runs several programs.
+
+    Their libraries are of one version of edgec, so that the threads of the first run
+    the code of all (csrc/ek_thread_pool.h).
+    """
+    arenas = [s.arena for p in programs for s in p.manifest.segments]
+    with_code = [p for p in programs if p._library is not None]
+    if not with_code:
+        return ExecutionContext(max(arenas, default=0), None, 1)
+    first = with_code[0]
+    return ExecutionContext(max(arenas, default=0), first._library, first._threads)
 
 
 def _segment(

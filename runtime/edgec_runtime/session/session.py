@@ -28,15 +28,17 @@ from numpy.typing import NDArray
 from ..bundle.archive import Bundle, PathLike
 from ..device_end.bundles import machine_target as machine_target
 from ..device_end.printable import printable
-from ..errors import InputError, did_you_mean
+from ..errors import InputError
 from ..model.inputs import check_inputs, noise_inputs
 from ..model.interpreters import InterpreterFactory, load_edgetpu
 from ..model.timing import Times, time_calls
 from ..stick.process import Delegate
 from ..stick.stick import StickFacts
 from ..tensors import TensorInfo
+from .edgetpu import TPU_MODES as TPU_MODES
+from .edgetpu import EdgeTpuOptions, open_stick
 from .lanes import Lane, Lanes, closed
-from .program import TPU_MODES as TPU_MODES
+from .model_stages import ModelStages
 from .program import Program
 from .state import StateStore
 from .stream import Stage, Stream, StreamPipeline
@@ -92,17 +94,19 @@ class Session:
         delegate: Delegate = load_edgetpu,
         timeout: float = 1.0,
     ) -> None:
-        if tpu not in TPU_MODES:
-            what = f'tpu="{tpu}" is no way to run{did_you_mean(tpu, TPU_MODES)}'
-            raise InputError(what, hint="use " + ", ".join(TPU_MODES))
-        if not timeout > 0:
-            raise InputError(
-                f"nothing answers within {timeout} s",
-                hint="give timeout= in seconds, more than 0",
-            )
+        options = EdgeTpuOptions(tpu, interpreter, delegate, timeout)
+        options.check()
         self._owns_bundle = not isinstance(bundle, Bundle)
         self.bundle = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle)
         self.manifest = self.bundle.manifest
+        if self.manifest.cascade is not None:
+            if self._owns_bundle:
+                self.bundle.close()
+            raise InputError(
+                "the bundle is a cascade of several networks",
+                at=str(self.bundle.path),
+                hint="run it with a CascadeSession",
+            )
         self.tpu = tpu
         self.threads = threads
         self._streams: "weakref.WeakSet[StreamPipeline]" = weakref.WeakSet()
@@ -111,9 +115,13 @@ class Session:
         self._vision: Optional[Vision] = None
         try:
             self.manifest.check_threads(threads, str(self.bundle.path))
-            self._program = Program(
-                self.bundle, tpu, interpreter, delegate, timeout, threads, _Once()
-            )
+            (stick,) = open_stick([self.bundle], options, OnceWarned())
+            try:
+                self._program = Program(self.bundle, tpu, interpreter, threads, stick)
+            except BaseException:
+                if stick is not None:
+                    stick.close()
+                raise
             self._lanes = Lanes(self._program, threads)
             self._kept = StateStore(self.bundle)
         except BaseException:
@@ -226,7 +234,8 @@ class Session:
                 and the source is read when there is room.
         """
         program = self._loaded()[0]
-        work = StreamPipeline(program, self._kept, frames, before, after, live)
+        model = ModelStages(program, self._kept, in_place=len(before) > 0)
+        work = StreamPipeline(model, frames, before, after, live)
         self._streams.add(work)
         return Stream(self, work)
 
@@ -349,13 +358,14 @@ class Session:
             self._lanes.forked()
 
 
-class _Once:
+class OnceWarned:
     """A warning that is given once."""
 
     def __init__(self) -> None:
         self._done = False
 
     def __call__(self, text: str) -> None:
+        """Give the warning."""
         if not self._done:
             self._done = True
             # drivers and names in files said it
@@ -373,8 +383,9 @@ def _free(
         work.stop()
     if lanes is not None:
         lanes.close()
-    if program is not None:
-        program.close()
+    if program is not None and program.stick is not None:
+        # A frame that runs goes on, on the CPU.
+        program.stick.close()
     if bundle is not None:
         bundle.close()
 

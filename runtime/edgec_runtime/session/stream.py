@@ -13,19 +13,18 @@ import threading
 import time
 import warnings
 import weakref
-from collections import deque
 from queue import SimpleQueue
 from types import GeneratorType, TracebackType
 from typing import (
     Any,
     Callable,
-    Deque,
     Dict,
     Iterable,
     Iterator,
     List,
     Mapping,
     Optional,
+    Protocol,
     Sequence,
     Tuple,
     Type,
@@ -33,15 +32,12 @@ from typing import (
 
 from numpy.typing import NDArray
 
-from ..bundle.manifest import SegmentInfo
 from ..device_end.printable import printable
 from ..errors import InputError
-from ..model.inference import ExecutionContext, Inference
-from ..model.inputs import check_inputs
+from ..model.inference import Inference
+from ..stick.stick import StickFacts
 from .locked import locked
-from .meters import Deliveries, Gate, Lap, Meter, StreamFigures
-from .program import Program
-from .state import StateStore
+from .meters import Deliveries, Gate, Lap, Meter, StageFigures, StreamFigures
 
 Array = NDArray[Any]
 ENDING_S = 5.0  # that a stage, or the source, may take to end when the stream is closed
@@ -146,30 +142,44 @@ class Stream:
         self.close()
 
 
+RanOn = Callable[[str, str], None]
+"""Is told that a stage, by its name, ran a segment on a backend."""
+
+
+class StreamWork(Protocol):
+    """The middle of a stream: the stages of a model, or of a cascade."""
+
+    def stages(self, ran_on: RanOn) -> Sequence[Stage]:
+        """Return the stages; each is called by a thread of its own."""
+
+    def admit(self, shot: Shot) -> None:
+        """Give a new shot the memory that the stages need."""
+
+    def figures(self) -> Sequence[StageFigures]:
+        """Return further times within the stages."""
+
+    def edgetpu(self) -> Optional[StickFacts]:
+        """Return how the Edge TPU fares; None without one."""
+
+    def stop(self, idle: bool) -> None:
+        """Free the memory; idle: whether the threads of all stages have ended."""
+
+
 class StreamPipeline:
     """The threads of a stream, and the queues between them."""
 
     def __init__(
         self,
-        program: Program,
-        kept: StateStore,
+        work: StreamWork,
         frames: Iterable[Any],
         before: Sequence[Stage],
         after: Sequence[Stage],
         live: bool,
     ) -> None:
         self.pid = os.getpid()
-        self._program = program
-        self._kept = kept
+        self._shared = work
         self._source = iter(frames)
-        self._in_place = len(before) > 0
-        self._scratches: List[ExecutionContext] = []
-        self._stages: List[Stage] = [
-            *before,
-            ("inputs", self._take_inputs),
-            *self._model(),
-            *after,
-        ]
+        self._stages: List[Stage] = [*before, *work.stages(self._ran_on), *after]
         _check_names([name for name, _ in self._stages])
         self._capture = Meter("capture")
         self._out = Meter("out")
@@ -181,7 +191,6 @@ class StreamPipeline:
         ]
         self._newest = _Newest()
         self._deliveries = Deliveries()
-        self._free: Deque[Inference] = deque()
         self._delivered: Optional[Lap] = None
         self._threads = [
             threading.Thread(
@@ -214,6 +223,7 @@ class StreamPipeline:
             queue.put(None)
 
         late = self._join_threads()
+        self._shared.stop(not late)
         if late:
             text = (
                 f"{', '.join(late)} did not end within {ENDING_S:g} s after the "
@@ -221,11 +231,7 @@ class StreamPipeline:
             )
             warnings.warn(printable(text), RuntimeWarning, stacklevel=3)
         else:
-            for scratch in self._scratches:
-                scratch.stop()
             self._stages.clear()  # which hold this, and with it the weights
-        while self._free:
-            self._free.pop().let_go()
 
     def _join_threads(self) -> List[str]:
         """Wait for the other threads; return the names of late ones."""
@@ -260,9 +266,7 @@ class StreamPipeline:
     def _admit(self, shot: Shot) -> None:
         try:
             if shot.error is None:
-                shot.tensors = self._free.pop() if self._free else self._program.frame()
-                self._program.begin(shot.tensors)
-                shot.tensors.renew()
+                self._shared.admit(shot)
         except BaseException as e:
             shot.error = e
         self._queues[0].put(shot)
@@ -315,6 +319,10 @@ class StreamPipeline:
     # ---- stages
     # ----------------------------------------------------------------------------------
 
+    def _ran_on(self, stage: str, backend: str) -> None:
+        """Count a run of a segment by a backend in a stage."""
+        self._meters[stage].ran_on(backend)
+
     def _work(self, i: int) -> None:
         name, call = self._stages[i]
         meter = self._meters[name]
@@ -336,64 +344,6 @@ class StreamPipeline:
             del shot
         given.put(None)
 
-    def _take_inputs(self, shot: Shot) -> Any:
-        """Check the result of the stages before, as Session.run does, with photos
-        prepared.
-        """
-        assert shot.tensors is not None
-        m = self._program.manifest
-        value = shot.value
-        if value is None and self._in_place:
-            return None
-        if isinstance(value, Mapping) or len(m.inputs) > 1:
-            given = value
-        else:
-            given = {m.inputs[0]: value}
-        arrays = check_inputs(m, given)
-        for name in m.inputs:
-            shot.tensors.put(name, arrays[name])
-        return arrays
-
-    def _model(self) -> List[Stage]:
-        """Return the stages: neighbouring segments in one place are one.
-
-        A model with state has a single stage, since each run needs the last one's
-        state.
-        """
-        groups: List[List[SegmentInfo]] = []
-        for s in self._program.manifest.segments:
-            if not groups or (
-                groups[-1][0].place != s.place and not self._program.manifest.state
-            ):
-                groups.append([])
-            groups[-1].append(s)
-        return [self._segments(tuple(g), last=g is groups[-1]) for g in groups]
-
-    def _segments(self, group: Tuple[SegmentInfo, ...], last: bool) -> Stage:
-        if len(group) < 4:
-            name = "+".join(s.name for s in group)
-        else:
-            name = f"{group[0].name}…{group[-1].name}"
-        scratch = self._program.scratch(group)
-        self._scratches.append(scratch)
-
-        def run(shot: Shot) -> Any:
-            frame = shot.tensors
-            assert frame is not None
-            with self._kept.turn():
-                self._kept.begin(frame, shot.value or {})
-                for s in group:
-                    self._meters[name].ran_on(self._program.run(s, frame, scratch))
-                self._kept.end(frame)
-            if not last:
-                return shot.value
-            outputs = frame.take()
-            shot.tensors = None
-            self._free.append(frame)
-            return outputs
-
-        return name, run
-
     # ---- the end
     # ----------------------------------------------------------------------------------
 
@@ -414,7 +364,6 @@ class StreamPipeline:
     def figures(self) -> StreamFigures:
         """Return the figures of this moment."""
         d = self._deliveries
-        stick = self._program.stick
         waiting = [q.qsize() for q in self._queues]
         meters = zip([*self._meters.values(), self._out], waiting)
         return StreamFigures(
@@ -426,8 +375,12 @@ class StreamPipeline:
             latency=d.latency(),
             in_flight=self._gate.inside,
             limit=self._gate.limit,
-            stages=(self._capture.figures(0), *(m.figures(n) for m, n in meters)),
-            edgetpu=stick.facts if stick is not None else None,
+            stages=(
+                self._capture.figures(0),
+                *(m.figures(n) for m, n in meters),
+                *self._shared.figures(),
+            ),
+            edgetpu=self._shared.edgetpu(),
         )
 
 

@@ -14,8 +14,16 @@ from numpy.typing import NDArray
 from ..bundle.archive import Bundle
 from ..errors import InputError
 from ..model.inputs import prepared
-from ..model.native import FoundBoxes, FrameInput, Painting, function, library_of
+from ..model.native import (
+    CropInput,
+    FoundBoxes,
+    FrameInput,
+    Painting,
+    function,
+    library_of,
+)
 from ..vision.camera import CameraFrame
+from ..vision.crop import Crop, CropView, cropped
 from ..vision.preprocess import ImageLayout
 from ..vision.tasks.base import Decode, DecoderSetting, Result, View, reals
 from ..vision.tasks.detection import Detection
@@ -34,6 +42,7 @@ class Vision:
         self.manifest = bundle.manifest
         library = library_of(bundle) if native else None
         self._inputs: Dict[str, FrameInput] = {}
+        self._crops: Dict[str, CropInput] = {}
         self.image: Optional[Tuple[int, int]] = None
         for i, info in enumerate(self.manifest.input_infos()):
             how = self.manifest.preprocess.get(info.name)
@@ -49,6 +58,9 @@ class Vision:
                 self._inputs[info.name] = FrameInput(
                     call, info, size, how.fit, how.filter
                 )
+            call = function(library, f"edgec_crop_{i}")
+            if call is not None:
+                self._crops[info.name] = CropInput(call, size)
         self.painting = Painting.of(library)
         """The bundle's C for effects (effects.Painter), where it has some."""
         self._decode = self._decoder(bundle, library)
@@ -113,6 +125,19 @@ class Vision:
             found[name] = target
         return found
 
+    def cropped(self, frame: CameraFrame, crop: Crop) -> Dict[str, Array]:
+        """Return the image inputs made of a crop of a frame, by name."""
+        found: Dict[str, Array] = {}
+        for name, how in self.manifest.preprocess.items():
+            info = self.manifest.tensors[name]
+            made = self._crops.get(name)
+            out = np.empty(info.shape, info.numpy_dtype)
+            # The C refuses what it has no code for, and numpy gives the same bits.
+            if made is None or not made(frame, crop, out):
+                out = cropped(frame.rgb(), crop, how, info)
+            found[name] = out
+        return found
+
     @property
     def before(self) -> Tuple[str, Callable[[Any], None]]:
         """Return a stage that writes the image inputs of frames or photos in place."""
@@ -147,14 +172,37 @@ class Vision:
         Raises:
             InputError: the bundle has no task
         """
+        decode = self._decoder_of_task()
+        return decode(self._reals(outputs), self.view(frame))
+
+    def result_of_crop(
+        self, outputs: Mapping[str, Array], crop: Crop, frame: Tuple[int, int]
+    ) -> Result:
+        """Return the result for a crop, in pixels of the frame that it is of.
+
+        Args:
+            outputs: the model's outputs, by name
+            crop: the crop
+            frame: width and height of the frame
+
+        Raises:
+            InputError: the bundle has no task
+        """
+        decode = self._decoder_of_task()
+        assert self.image is not None, "a task has an image input"
+        view = CropView.of_crop(crop, frame, self.image)
+        return decode(self._reals(outputs), view)
+
+    def _decoder_of_task(self) -> Decode:
         if self._decode is None:
             hint = (
                 "compile it with --task classification, detection, segmentation, "
                 "landmarks, pose or image"
             )
             raise InputError("the bundle does not say what its outputs mean", hint=hint)
-        real = {
-            name: reals(array, self.manifest.tensors[name])
-            for name, array in outputs.items()
-        }
-        return self._decode(real, self.view(frame))
+        return self._decode
+
+    def _reals(self, outputs: Mapping[str, Array]) -> Dict[str, Array]:
+        """Return outputs as real numbers."""
+        tensors = self.manifest.tensors
+        return {name: reals(array, tensors[name]) for name, array in outputs.items()}

@@ -5,7 +5,7 @@ It is a process so that a driver that hangs or crashes can be ended (stick.py do
 Tensors are not sent: each frame of the session has a file in memory, mapped by both.
 Messages, on a socket that keeps their borders:
 
-    to it    ATTACH slot (with the file), DETACH slot, RUN slot, segment, number
+    to it    ATTACH slot, model (with the file), DETACH slot, RUN slot, segment, number
     from it  LOADING text (each time that it cannot open the Edge TPU), READY ns;
              for each RUN its number, whether it failed, ns, text
 """
@@ -39,7 +39,7 @@ DETACH = 2
 RUN = 3
 LOADING = 1
 READY = 2
-REQUEST = struct.Struct("<iiiq")  # what, slot, segment, number
+REQUEST = struct.Struct("<iiiq")  # what, slot, segment or model, number
 STATE = struct.Struct("<iq")  # LOADING or READY, ns of the slowest inference; then text
 ANSWER = struct.Struct("<qiq")  # number, whether it failed, ns; then text
 TEXT_BYTES = 2000
@@ -59,20 +59,31 @@ Delegate = Callable[[Optional[str]], Any]
 
 
 @dataclass(frozen=True)
+class StickModel:
+    """A model with segments on the Edge TPU.
+
+    Attributes:
+        segments: the segments
+        tensors: the tensors that they read and write, by name
+        compiled: a compiled .tflite for each segment
+    """
+
+    segments: Tuple[SegmentInfo, ...]
+    tensors: Mapping[str, TensorInfo]
+    compiled: Tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
 class StickTask:
     """The work of the process, which is pickled: functions are those of modules.
 
     Attributes:
-        segments: the segments
-        tensors: their tensors
-        models: a compiled .tflite for each segment
+        models: the models, which share the Edge TPU
         interpreter: the interpreters to use
         delegate: opens the Edge TPU, given the interpreter's name
     """
 
-    segments: Tuple[SegmentInfo, ...]
-    tensors: Mapping[str, TensorInfo]  # that the segments read and write
-    models: Tuple[bytes, ...]
+    models: Tuple[StickModel, ...]
     interpreter: Union[str, InterpreterFactory, None]
     delegate: Delegate
 
@@ -117,14 +128,19 @@ def main(wire: int, life: int, given: IO[bytes], again: bool) -> None:
 
 def _load(
     connection: socket.socket, given: IO[bytes], again: bool
-) -> Optional[Tuple[List[InterpreterSegment], Mapping[str, TensorInfo]]]:
+) -> Optional[Tuple[List[InterpreterSegment], Tuple[StickModel, ...]]]:
     while True:
         try:
             given.seek(0)
             sys.path[:] = pickle.load(given)
             work: StickTask = pickle.load(given)
-            segments = [_open(work, i) for i in range(len(work.segments))]
-            ns = max(_timed(s, work.tensors) for s in segments)
+            segments: List[InterpreterSegment] = []
+            ns = 0
+            for model in work.models:
+                for i in range(len(model.segments)):
+                    segment = _open(work, model, i)
+                    ns = max(ns, _timed(segment, model.tensors))
+                    segments.append(segment)
         except Exception as e:
             connection.send(STATE.pack(LOADING, 0) + _text(e))
             if not again:
@@ -132,16 +148,15 @@ def _load(
             time.sleep(AGAIN_S)
         else:
             connection.send(STATE.pack(READY, ns))
-            return segments, work.tensors
+            return segments, work.models
 
 
-def _open(work: StickTask, i: int) -> InterpreterSegment:
+def _open(work: StickTask, model: StickModel, i: int) -> InterpreterSegment:
     name = work.interpreter if isinstance(work.interpreter, str) else None
     delegate = work.delegate(name)
     make = work.interpreter if callable(work.interpreter) else interpreter_factory(name)
-    return InterpreterSegment(
-        work.segments[i], work.tensors, make(work.models[i], delegate)
-    )
+    made = make(model.compiled[i], delegate)
+    return InterpreterSegment(model.segments[i], model.tensors, made)
 
 
 def _timed(segment: InterpreterSegment, tensors: Mapping[str, TensorInfo]) -> int:
@@ -157,7 +172,7 @@ def _timed(segment: InterpreterSegment, tensors: Mapping[str, TensorInfo]) -> in
 def _serve(
     connection: socket.socket,
     segments: List[InterpreterSegment],
-    tensors: Mapping[str, TensorInfo],
+    models: Tuple[StickModel, ...],
 ) -> None:
     frames: Dict[int, Dict[str, Array]] = {}
     while True:
@@ -166,7 +181,7 @@ def _serve(
             return
         what, slot, segment, number = REQUEST.unpack(message)
         if what == ATTACH:
-            frames[slot] = mapped(handles[0], tensors)
+            frames[slot] = mapped(handles[0], models[segment].tensors)
             os.close(handles[0])
         elif what == DETACH:
             frames.pop(slot, None)

@@ -18,12 +18,14 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from numpy.typing import NDArray
 
+from ..bundle.manifest import SegmentInfo
 from ..errors import DeviceError, InputError
 from ..model.inference import Inference
+from ..tensors import TensorInfo
 from .process import (
     ANSWER,
     ATTACH,
@@ -74,7 +76,8 @@ class Channel:
         self._numbers = itertools.count(1)
         self._slots = itertools.count()
         self._why: Optional[str] = None  # it is of no use
-        self._tensors: Dict[str, Any] = {}
+        self.lenders: Tuple[_ModelLender, ...] = ()
+        """Lends frames of each model memory that the process has too."""
         self._wire, wire = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         life, self._life = os.pipe()
         try:
@@ -116,20 +119,23 @@ class Channel:
             if state == READY:
                 break
             heard(message[STATE.size :].decode("utf-8", "replace"))
-        self._tensors = dict(work.tensors)
+        models = enumerate(work.models)
+        self.lenders = tuple(_ModelLender(self, i, m.tensors) for i, m in models)
         self._timeout = max(self._given_timeout, SLOWER * ns * 1e-9)
         self._wire.settimeout(self._timeout)
 
-    def attach(self) -> Tuple[int, Dict[str, Array]]:
+    def attach(
+        self, model: int, tensors: Mapping[str, TensorInfo]
+    ) -> Tuple[int, Dict[str, Array]]:
         """Memory of one frame, shared with the process: its number and its tensors."""
         handle = -1
         try:
             handle = os.memfd_create("edgec-frame", os.MFD_CLOEXEC)
-            os.ftruncate(handle, layout(self._tensors)[1])
-            arrays = mapped(handle, self._tensors)
+            os.ftruncate(handle, layout(tensors)[1])
+            arrays = mapped(handle, tensors)
             slot = next(self._slots)
             with self._lock:
-                self._send(REQUEST.pack(ATTACH, slot, 0, 0), [handle])
+                self._send(REQUEST.pack(ATTACH, slot, model, 0), [handle])
         except (OSError, ValueError) as e:
             raise Gone(f"it cannot be given memory: {e}") from e
         finally:
@@ -219,6 +225,25 @@ class Channel:
         self._life = -1
 
 
+class _ModelLender:
+    """Lends frames of one model memory of a process (see Lender)."""
+
+    def __init__(
+        self, channel: Channel, model: int, tensors: Mapping[str, TensorInfo]
+    ) -> None:
+        self._channel = channel
+        self._model = model
+        self._tensors = tensors
+
+    def attach(self) -> Tuple[int, Dict[str, Array]]:
+        """Memory for one frame: its number, and the tensors in it."""
+        return self._channel.attach(self._model, self._tensors)
+
+    def detach(self, slot: int) -> None:
+        """The frame of this number is not used any more."""
+        self._channel.detach(slot)
+
+
 @dataclass(frozen=True)
 class StickFacts:
     """up: it runs segments now.  lost, back: how often.  on_cpu: segments that ran as
@@ -237,7 +262,8 @@ class StickFacts:
 
 
 class Stick:
-    """The Edge TPU's process, as a session sees it.
+    """The Edge TPU's process with the models that share it; a session has one of its
+    `models`.
 
     It starts with an open Edge TPU, or raises DeviceError with the process's message.
 
@@ -260,7 +286,11 @@ class Stick:
         self._hop = 0
         self._opening: Optional[Channel] = None
         self._lost: "SimpleQueue[Optional[Channel]]" = SimpleQueue()
-        self._segments = {s.name: i for i, s in enumerate(work.segments)}
+        self.models: List[StickOfModel] = []
+        first = 0
+        for i, model in enumerate(work.models):
+            self.models.append(StickOfModel(self, i, first, model.segments))
+            first += len(model.segments)
         self._given = _file(work)
         self.channel: Optional[Channel] = None
         said: List[str] = []
@@ -270,7 +300,7 @@ class Stick:
             os.close(self._given)
             raise DeviceError(
                 f"the Edge TPU cannot run its segments: {said[-1] if said else e}",
-                at=work.segments[0].name,
+                at=work.models[0].segments[0].name,
                 hint="plug it in again; see `edgec doctor`",
             ) from None
         self._facts = StickFacts(True)
@@ -281,39 +311,44 @@ class Stick:
         )
         self._opener.start()
 
-    def takes(self, name: str) -> bool:
-        """Whether a segment is one of its own."""
-        return name in self._segments
-
     @property
     def facts(self) -> StickFacts:
         """The state of the Edge TPU at this moment."""
         return replace(self._facts, hop=self._hop)
 
-    def prepare(self, frame: Inference) -> None:
-        """Before a frame is run."""
+    def prepare(self, frame: Inference, model: int) -> None:
+        """Before a frame of a model is run."""
         channel = self.channel
         try:
-            frame.use(channel)
+            frame.use(None if channel is None else channel.lenders[model])
         except Gone as e:
             assert channel is not None
             self._lose(channel, str(e))
             frame.use(None)
 
-    def run(self, frame: Inference, name: str) -> bool:
-        """Whether the segment ran; else it is to be run as its C twin."""
+    def run(
+        self, frame: Inference, model: int, number: int, segment: SegmentInfo
+    ) -> bool:
+        """Whether the segment ran; else it is to be run as its C twin.
+
+        Args:
+            frame: the frame
+            model: the number of the segment's model
+            number: of the segment, counted over all models
+            segment: the segment
+        """
         channel = self.channel
-        if channel is not None and frame.channel is channel:
+        if channel is not None and frame.channel is channel.lenders[model]:
             start = time.perf_counter_ns()
             try:
-                ns = channel.run(frame.slot, self._segments[name])
+                ns = channel.run(frame.slot, number)
             except Gone as e:
                 self._lose(channel, str(e))
             else:
                 self._hop = time.perf_counter_ns() - start - ns
                 return True
         if frame.channel is not None:
-            frame.salvage(self._work.segments[self._segments[name]].outputs)
+            frame.salvage(segment.outputs)
         with self._lock:
             self._facts = replace(self._facts, on_cpu=self._facts.on_cpu + 1)
         return False
@@ -423,6 +458,51 @@ class Stick:
                     return
             made.kill()
             made.bury()
+
+
+class StickOfModel:
+    """The Edge TPU, as the session of one model has it."""
+
+    def __init__(
+        self, stick: Stick, model: int, first: int, segments: Tuple[SegmentInfo, ...]
+    ) -> None:
+        """Name a model's segments.
+
+        Args:
+            stick: the Edge TPU
+            model: the model's number
+            first: the number of its first segment, counted over all models
+            segments: its segments
+        """
+        self._stick = stick
+        self._model = model
+        self._segments = {s.name: (first + i, s) for i, s in enumerate(segments)}
+
+    def takes(self, name: str) -> bool:
+        """Whether a segment is one of its own."""
+        return name in self._segments
+
+    @property
+    def facts(self) -> StickFacts:
+        """The state of the Edge TPU at this moment."""
+        return self._stick.facts
+
+    def prepare(self, frame: Inference) -> None:
+        """Before a frame is run."""
+        self._stick.prepare(frame, self._model)
+
+    def run(self, frame: Inference, name: str) -> bool:
+        """Whether the segment ran; else it is to be run as its C twin."""
+        number, segment = self._segments[name]
+        return self._stick.run(frame, self._model, number, segment)
+
+    def close(self) -> None:
+        """End the Edge TPU's process, for all models."""
+        self._stick.close()
+
+    def disown(self) -> None:
+        """In a forked child: the Edge TPU is the parent's, for all models."""
+        self._stick.disown()
 
 
 def _file(work: StickTask) -> int:

@@ -147,7 +147,14 @@ def prepare(photo: Array, preprocess: Preprocess, info: TensorInfo) -> Array:
     pixels = photo[:, :, None] if photo.ndim == 2 else photo[:, :, :3]
     placed = _placed(pixels, layout, preprocess)
 
-    levels = _levels(placed, preprocess.color, layout.channels)
+    return levels_input(placed, preprocess, info, layout)
+
+
+def levels_input(
+    pixels: Array, preprocess: Preprocess, info: TensorInfo, layout: ImageLayout
+) -> Array:
+    """Return an input of pixels in its size, uint8 [H, W, 3], red first."""
+    levels = _levels(pixels, preprocess.color, layout.channels)
 
     # There are 256 levels: a look-up spares the arithmetic of each pixel.
     table = value_table(preprocess.values, info, layout.channels)

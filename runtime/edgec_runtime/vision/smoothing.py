@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Optional, Type
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cascade.result import CascadeObject, CascadeResult
 from .tasks.base import Result
 from .tasks.instances import Box, Boxes
 from .tasks.points import Points
@@ -135,7 +136,9 @@ class Smoother:
             Points: self._of_points,
             Boxes: self._of_boxes,
             Segments: self._of_mask,
+            CascadeResult: self._of_objects,
         }
+        self._inner: Dict[Tuple[int, str], Smoother] = {}
 
     def __call__(self, result: Result, at: float) -> Result:
         """Return a result smoothed with the results before.
@@ -185,6 +188,26 @@ class Smoother:
         # Tracks without a box end at once.
         self._tracks = tracks
         return replace(result, boxes=tuple(boxes))
+
+    def _of_objects(self, result: CascadeResult, at: float) -> Result:
+        """Return objects smoothed with those before, each network's results alone."""
+        kept: Dict[Tuple[int, str], Smoother] = {}
+        objects: List[CascadeObject] = []
+        for one in result.objects:
+            smooth: Dict[str, Result] = {}
+            for name, found in one.results.items():
+                key = one.identity, name
+                smoother = self._inner.get(key)
+                # Its first frame, or the network had nothing to say in the last.
+                if smoother is None:
+                    smoother = Smoother(self.strength)
+                kept[key] = smoother
+                smooth[name] = smoother(found, at)
+            objects.append(replace(one, results=smooth))
+
+        # An object that comes back begins anew, wherever it is now.
+        self._inner = kept
+        return CascadeResult(tuple(objects))
 
     def _of_mask(self, result: Segments, at: float) -> Result:
         """Return a mask smoothed with the masks before."""

@@ -94,10 +94,13 @@ class Asked(BaseHTTPRequestHandler):
         except ValueError:
             return "", {}
 
-    def body(self) -> bytes:
-        """b"" where there is none.
+    def body(self, most: int = MOST_BYTES) -> bytes:
+        """Return the request's body; b"" where there is none, or it is too large.
 
         What is not read ends the connection: it would be taken for the next request.
+
+        Args:
+            most: bytes that are read
         """
         length = self.headers.get("Content-Length", "0")
         # int() takes signs, spaces and underscores too, and each such length could be
@@ -108,7 +111,7 @@ class Asked(BaseHTTPRequestHandler):
             and len(length) < 9
             and "Transfer-Encoding" not in self.headers
         )
-        if not plain or int(length) > MOST_BYTES:
+        if not plain or int(length) > most:
             self.close_connection = True
             return b""
         return self.rfile.read(int(length))

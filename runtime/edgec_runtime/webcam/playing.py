@@ -14,7 +14,7 @@ from ..errors import DeviceError, InputError
 from ..session.meters import StreamFigures
 from .server import Server
 from .show import Show, ShownFrame
-from .v4l2 import VideoOutput
+from .video_output import SteadyOutput, VideoOutput
 
 
 def play(
@@ -37,7 +37,7 @@ def play(
     try:
         with ExitStack() as opened:
             if virtual is not None:
-                camera = opened.enter_context(virtual_camera(virtual))
+                camera = opened.enter_context(SteadyOutput(virtual_camera(virtual)))
             else:
                 camera = None
             if page is not None:
@@ -46,7 +46,7 @@ def play(
                 if seen is not None:
                     seen(picture)
                 if camera is not None:
-                    camera.write(picture.after)
+                    camera.show(picture.after)
     except KeyboardInterrupt:
         stopped = True
     finally:

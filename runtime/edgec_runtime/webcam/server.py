@@ -16,17 +16,18 @@ import threading
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Dict, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..device_end.vitals import FLAGS_NOW, TOOL_EVERY_S, Sensors
-from ..errors import DeviceError, EdgecError
+from ..errors import DeviceError, EdgecError, InputError
 from ..vision.camera import encode_jpeg
 from . import LOOPBACK
-from .listening import Asked, Listener
+from .listening import MOST_BYTES, Asked, Listener
 from .show import Show, ShownFrame
+from .uploads import MAX_UPLOAD_BYTES, decode_upload
 
 Array = NDArray[Any]
 
@@ -37,7 +38,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'self' 'unsafe-inline' blob:; "
-    "img-src data:; frame-ancestors 'none'",
+    "img-src data: blob:; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
@@ -120,49 +121,67 @@ class _Handler(Asked):
     server: _Http
 
     def do_GET(self) -> None:
-        """The page, a picture or the figures."""
+        """The page, a picture, a preview of an effect, or the figures."""
         path, query = self.asked()
         # A body left unread would be taken for the next request of the connection.
         self.body()
-        if not self._allowed(query.get("token", "")):
-            return
-        if path == "/":
+        if not self._is_allowed(query):
+            self._refuse()
+        elif path == "/":
             self._send(200, "text/html; charset=utf-8", PAGE.read_bytes())
         elif path == "/picture":
             seen = query.get("seen", "0")
             self._picture(
                 int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 16 else 0
             )
+        elif path == "/preview":
+            self._preview(query.get("effect", ""))
         elif path == "/figures":
             self._send_json(200, figures(self.server.show))
         else:
             self._send_json(404, {"error": f"there is no {path}"})
 
     def do_POST(self) -> None:
-        """Switch to another bundle or effect."""
+        """Switch to another bundle or effect, take a picture, or the neutral face."""
         path, query = self.asked()
-        body = self.body()
-        if not self._allowed(query.get("token", "")):
+        allowed = self._is_allowed(query)
+        # Only someone who knows the token may send megabytes.
+        most = MAX_UPLOAD_BYTES if allowed and path == "/portrait" else MOST_BYTES
+        body = self.body(most)
+        if not allowed:
+            self._refuse()
             return
-        if path != "/switch":
+        show = self.server.show
+        changes: Dict[str, Callable[[], None]] = {
+            "/switch": lambda: self._switch(body),
+            "/portrait": lambda: show.upload(decode_upload(body)),
+            "/neutral": show.renew,
+        }
+        if path not in changes:
             self._send_json(404, {"error": f"there is no {path}"})
             return
+        try:
+            changes[path]()
+        except EdgecError as e:
+            self._send_json(400, {"error": e.what})
+        else:
+            self._send_json(200, {})
+
+    def _switch(self, body: bytes) -> None:
+        """Carry out {"bundle": …, "effect": …}.  Raises EdgecError."""
         try:
             wish = json.loads(body)
             bundle, effect = (wish.get(k) for k in ("bundle", "effect"))
             if not all(x is None or isinstance(x, str) for x in (bundle, effect)):
                 raise ValueError
-            self.server.show.switch(bundle, effect)
-            self._send_json(200, {})
         # No JSON, no object, or brackets nested too deeply for the parser.
-        except (ValueError, AttributeError, RecursionError):
-            self._send_json(400, {"error": 'the body is {"bundle": …, "effect": …}'})
-        except EdgecError as e:
-            self._send_json(400, {"error": e.what})
+        except (ValueError, AttributeError, RecursionError) as e:
+            raise InputError('the body is {"bundle": …, "effect": …}') from e
+        self.server.show.switch(bundle, effect)
 
-    def _allowed(self, token: str) -> bool:
-        """Refuses, and tells so, whoever does not know the token, reaches this by a
-        name that is not its own, or is a page of another origin.
+    def _is_allowed(self, query: Dict[str, str]) -> bool:
+        """Return whether a request knows the token, reached this by a name that is its
+        own, and is of no page of another origin.
         """
         named = self.headers.get("Host") or ""
         # A foreign name that resolves to this machine (DNS rebinding) would let its
@@ -172,12 +191,25 @@ class _Handler(Asked):
             mine and self.headers.get("Origin", f"http://{named}") == f"http://{named}"
         )
         # In constant time, so that answers do not tell how much of a token is right.
-        if mine and hmac.compare_digest(token.encode(), self.server.token.encode()):
-            return True
+        token = query.get("token", "").encode()
+        return mine and hmac.compare_digest(token, self.server.token.encode())
+
+    def _refuse(self) -> None:
         self._send_json(
             403, {"error": "the token is not the one that edgec webcam printed"}
         )
-        return False
+
+    def _preview(self, effect: str) -> None:
+        """Send a small JPEG of the newest frame with an effect."""
+        try:
+            found = self.server.show.preview(effect)
+        except EdgecError as e:
+            self._send_json(400, {"error": e.what})
+            return
+        if found is None:
+            self._send(204, "image/jpeg", b"")
+        else:
+            self._send(200, "image/jpeg", encode_jpeg(found))
 
     def _picture(self, seen: int) -> None:
         """A JPEG of before and after, side by side; its number, and where before ends,
@@ -223,6 +255,8 @@ def figures(show: Show) -> Dict[str, Any]:
         "bundle": choice.bundle,
         "effects": show.effects(choice.task),
         "effect": choice.effect,
+        "renewable": show.renewable,
+        "pictures": show.takes_pictures(),
         "found": lines,
         "stream": None if found is None else found.as_dict(),
         **_HEAT.glance(),

@@ -6,58 +6,31 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import (
     Any,
-    Callable,
     Dict,
     Iterator,
     List,
     Mapping,
     NamedTuple,
     Optional,
-    Sequence,
     Tuple,
 )
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle
 from ..errors import InputError, did_you_mean
 from ..session.locked import locked
 from ..session.meters import StreamFigures
-from ..session.session import Session
 from ..session.stream import Shot, Stream
-from ..session.vision import Vision
 from ..vision.camera import CameraFrame
-from ..vision.smoothing import Smoother
-from ..vision.tasks.base import Result
-from .effects import OVERLAY, Painter, effect, effects_for, wants_value
+from .effects import EFFECTS, OVERLAY, Uploads, effects_for
+from .programs import ProgramOptions, ShowProgram, kind_of, program_of
+from .programs import ShownFrame as ShownFrame
 from .sources import Source
 
 Array = NDArray[Any]
-
-_TRIED = (48, 64)
-"""Height and width of the frame that tests a bundle."""
-
-
-@dataclass(frozen=True)
-class ShownFrame:
-    """One frame of the show.
-
-    Attributes:
-        number: counted from 1
-        before: the frame, uint8 [H, W, 3]
-        after: the picture with the effect, uint8 [H, W, 3]
-        result: the decoded outputs
-    """
-
-    number: int
-    before: Array
-    after: Array
-    result: Result
 
 
 class Choice(NamedTuple):
@@ -90,17 +63,19 @@ class Show:
         self.source = source
         self.bundles = dict(bundles)
         self.smooth = smooth
-        self.tpu = tpu
+        self._tpu = tpu
         self._pace = pace and not source.live
         self._loop = loop and not source.live
         self._lock, self._changed = locked()
         self._picture: Optional[ShownFrame] = None
         self._stream: Optional[Stream] = None
-        self._program: Optional[_Program] = None
         self._stopped = False
         self._count = 0
         self._frames = _Held(self._source_frames())
         self._given = effect
+        self._program: Optional[ShowProgram] = None
+        self._uploads: Uploads = {}
+        self._upload_count = 0
         self._switching = threading.Lock()
         # what cannot be shown is refused at the start
         self.choice = self._tried_out(next(iter(self.bundles)), effect)
@@ -110,9 +85,7 @@ class Show:
         while not self._stopped:
             # A switch ends the stream of the old bundle, and the source goes on.
             choice = self.choice
-            program = _Program(
-                self.bundles[choice.bundle], choice.effect, self.smooth, self.tpu
-            )
+            program = self._opened(choice, self.smooth)
             with program, program.stream(self._frames, self.source.live) as stream:
                 self._stream = stream
                 self._program = program
@@ -129,9 +102,13 @@ class Show:
 
         result, after = shot.value
         with self._lock:
-            self._picture = ShownFrame(self._count, shot.source.rgb(), after, result)
+            before = shot.source.rgb()
+            shown = ShownFrame(self._count, before, after, result, shot.captured)
+            self._picture = shown
+            assert self._program is not None, "its stream gave the shot"
+            self._program.shown = shown
             self._changed.notify_all()
-            return self._picture
+            return shown
 
     def _source_frames(self) -> Iterator[CameraFrame]:
         """Yield the frames of a file again and again, at its pace if wanted."""
@@ -164,17 +141,78 @@ class Show:
     def effects(self, task: str) -> List[str]:
         """Return the effects for a task.
 
-        One that wants a picture is among them with the one that was given at the start.
+        One with a picture is among them with the picture that was given at the start,
+        and with the last one that was sent.
         """
-        # A page names no files, so it can offer no picture but the one from the start.
-        given = self._given.partition("=")[0]
-        found: List[str] = []
+        offered: List[str] = []
         for name in effects_for(task):
-            if not wants_value(name):
-                found.append(name)
-            elif name == given:
-                found.append(self._given)
-        return found
+            if not EFFECTS[name].picture:
+                offered.append(name)
+                continue
+            # A page names no files, so it can offer no others.
+            if self._given.partition("=")[0] == name:
+                offered.append(self._given)
+            offered += [f"{name}={upload}" for upload in self._uploads]
+        return offered
+
+    def takes_pictures(self) -> bool:
+        """Return whether an effect for the present bundle wants a picture."""
+        return bool(self._with_pictures(self.choice.task))
+
+    def _with_pictures(self, task: str) -> List[str]:
+        return [name for name in effects_for(task) if EFFECTS[name].picture]
+
+    def upload(self, picture: Array) -> None:
+        """Show the present effect with a picture, uint8 [H,W,3]; where it wants none,
+        the first effect that does.
+
+        The picture takes the place of the last one, and is in memory only.  Raises
+        InputError where no effect wants a picture, or where this one does not suit.
+        """
+        with self._switching:
+            last = self.choice
+            wanting = self._with_pictures(last.task)
+            if not wanting:
+                raise InputError(
+                    f"no effect for {last.bundle} wants a picture",
+                    hint="switch to a bundle with such an effect",
+                )
+            name = last.effect.partition("=")[0]
+            if name not in wanting:
+                name = wanting[0]
+            # A new name each time, by which the running show sees that there is another.
+            self._upload_count += 1
+            upload = f"your picture {self._upload_count}"
+            before = self._uploads
+            self._uploads = {upload: picture}
+            try:
+                self.choice = self._tried_out(last.bundle, f"{name}={upload}")
+            except BaseException:
+                self._uploads = before
+                raise
+
+    def preview(self, name: str) -> Optional[Array]:
+        """Return the newest frame with an effect, small; None before the first frame.
+
+        Raises InputError for an effect that is not offered, or fails.
+        """
+        if name not in self.effects(self.choice.task):
+            raise InputError(f'there is no effect "{name}"', hint="reload the page")
+        program = self._program
+        # After a switch the frames of the last bundle are still on their way.
+        if program is None or program.path != self.bundles[self.choice.bundle]:
+            return None
+        return program.preview(name)
+
+    @property
+    def renewable(self) -> bool:
+        """Whether the present effect has a neutral face to take anew."""
+        return self._program is not None and self._program.effect.renewable
+
+    def renew(self) -> None:
+        """Take the neutral face anew, from the next frames on."""
+        if self._program is not None:
+            self._program.effect.renew()
 
     def switch(
         self, bundle: Optional[str] = None, effect: Optional[str] = None
@@ -186,13 +224,7 @@ class Show:
         InputError for what cannot be shown, and for a file: who looks at a page names
         none.
         """
-        if bundle is not None and bundle not in self.bundles:
-            raise InputError(
-                f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}',
-                hint="start it with it",
-            )
-        if effect is not None and "=" in effect and effect != self._given:
-            raise InputError("a page names no files", hint="start it with that effect")
+        self._check_wish(bundle, effect)
         # Trying out takes a while: the second of two requests must start from the
         # first's choice, or it would undo it.
         with self._switching:
@@ -204,20 +236,31 @@ class Show:
                 effect = OVERLAY
             self.choice = self._tried_out(to, effect or last.effect)
 
-    def renew(self) -> None:
-        """Take the neutral pose of the effect anew, from the next frames."""
-        if self._program is not None:
-            self._program.renew()
+    def _check_wish(self, bundle: Optional[str], effect: Optional[str]) -> None:
+        """Raise InputError for a bundle that was not given, and for a file."""
+        if bundle is not None and bundle not in self.bundles:
+            raise InputError(
+                f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}',
+                hint="start it with it",
+            )
+        file = (effect or "").partition("=")[2]
+        if file and effect != self._given and file not in self._uploads:
+            raise InputError("a page names no files", hint="start it with that effect")
 
     def _task_of(self, bundle: str) -> str:
         with Bundle.open(self.bundles[bundle]) as opened:
-            task = opened.manifest.task
-            return task.kind if task is not None else ""
+            return kind_of(opened)
 
     def _tried_out(self, bundle: str, how: str) -> Choice:
         """Return the choice of a bundle and an effect after a test of both."""
-        with _Program(self.bundles[bundle], how, False, self.tpu) as program:
-            return Choice(bundle, how, program.try_out())
+        choice = Choice(bundle, how, "")
+        with self._opened(choice, smooth=False) as program:
+            return choice._replace(task=program.try_out())
+
+    def _opened(self, choice: Choice, smooth: bool) -> ShowProgram:
+        """Return the program of a choice."""
+        options = ProgramOptions(choice.effect, self._uploads, smooth, self._tpu)
+        return program_of(self.bundles[choice.bundle], options)
 
     def figures(self) -> Optional[StreamFigures]:
         """Return the figures of the present or the last stream."""
@@ -250,73 +293,3 @@ class _Held:
     def __next__(self) -> CameraFrame:
         with self._lock:  # the thread of a stream that was closed may still be reading
             return next(self._frames)
-
-
-class _Program:
-    """An opened bundle with its painter."""
-
-    def __init__(self, path: str, how: str, smooth: bool, tpu: str) -> None:
-        # Where one of them fails, the caller gets no object that it could close.
-        with ExitStack() as opened:
-            self._bundle = opened.enter_context(Bundle.open(path))
-            self._vision = Vision(self._bundle)
-            self._session = opened.enter_context(Session(self._bundle, tpu=tpu))
-            self._paint = effect(how, Painter(self._vision.painting), self._found)
-            self._smoother: Optional[Callable[[Result, float], Result]] = (
-                Smoother() if smooth else None
-            )
-            self._opened = opened.pop_all()
-
-    def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
-        """Return the stream of frames, each with its result and its picture."""
-        before = [("prepare", self._prepare)]
-        after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [
-            ("result", self._result),
-            ("picture", self._draw),
-        ]
-        return self._session.stream(frames, before=before, after=after, live=live)
-
-    def try_out(self) -> str:
-        """The task, after one gray frame.
-
-        Raises InputError where there is none, or one that the effect is not for.
-        """
-        # Small, since only the shapes and the task matter here, not what it shows.
-        gray = CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
-        result = self._found(gray.rgb())
-        self._paint(gray.rgb(), result)
-        task = self._bundle.manifest.task
-        assert task is not None, "there was a result"
-        return task.kind
-
-    def _found(self, picture: Array) -> Result:
-        """Return the result of a picture that is no frame of the stream."""
-        outputs = self._session.run(self._vision.prepare(picture))
-        return self._vision.result(outputs, (picture.shape[1], picture.shape[0]))
-
-    def renew(self) -> None:
-        """Take the neutral pose of the effect anew."""
-        self._paint.renew()
-
-    def _prepare(self, shot: Shot) -> None:
-        self._vision.prepare(shot.source, shot.inputs)
-
-    def _result(self, shot: Shot) -> Result:
-        result = self._vision.result(shot.value, shot.source.size)
-        if self._smoother is None:
-            return result
-        return self._smoother(result, shot.captured)
-
-    def _draw(self, shot: Shot) -> Tuple[Result, Array]:
-        picture = self._paint(shot.source.rgb(), shot.value, shot.captured)
-        return shot.value, picture
-
-    def close(self) -> None:
-        """Close the session and the bundle."""
-        self._opened.close()
-
-    def __enter__(self) -> _Program:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

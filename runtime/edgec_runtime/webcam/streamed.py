@@ -36,7 +36,7 @@ def streamed(
     InputError, DeviceError.
     """
     with Bundle.open(bundle) as opened:
-        alone = opened.manifest.task is None
+        alone = opened.manifest.task is None and opened.manifest.cascade is None
     if not alone:
         if source is not None:
             from_ = open_source(source)

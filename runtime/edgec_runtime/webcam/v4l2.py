@@ -1,5 +1,4 @@
-"""Cameras and virtual cameras of Linux, by the ioctls of V4L2 alone: no library needs
-to be on the device.
+"""Cameras of Linux, by the ioctls of V4L2 alone: no library needs to be on the device.
 
 Layouts are those of <linux/videodev2.h>.  A camera's frames come in buffers that the
 driver fills and we map; an output takes frames in such buffers, or by write() where it
@@ -16,8 +15,7 @@ import os
 import select
 import sys
 import time
-from types import TracebackType
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +35,16 @@ cable.
 SILENT_S = 5.0
 """Seconds without a frame after which a camera counts as gone."""
 
-_CAPTURE = 1
-_OUTPUT = 2
+CAPTURE = 1
+OUTPUT = 2
+"""V4L2_BUF_TYPE_VIDEO_…, the directions of a device."""
 _MMAP = 1
 _NONE = 1
-_CAP_CAPTURE = 1
-_CAP_OUTPUT = 2
-_CAP_STREAMING = 1 << 26
-_CAP_DEVICE = 1 << 31
+CAN_CAPTURE = 1
+CAN_OUTPUT = 2
+CAN_STREAM = 1 << 26
+"""V4L2_CAP_…, the bits of its capabilities."""
+_HAS_OWN_CAPABILITIES = 1 << 31
 _BUFFERS = 4
 _ERROR_FLAG = 0x40
 _DAMAGED = 30
@@ -172,7 +172,7 @@ _STREAMON = _code(1, 18, ctypes.c_int)
 _S_PARM = _code(3, 22, _Parameters)
 
 
-class _Device:
+class VideoDevice:
     """An opened device node of one direction.  Raises DeviceError where it is none."""
 
     def __init__(self, path: str, kind: int, wanted: int, what: str) -> None:
@@ -196,7 +196,7 @@ class _Device:
         try:
             # A node's own capabilities, where the driver tells them apart from the device's.
             found = self.ask(_QUERYCAP, _Capability())
-            if found.capabilities & _CAP_DEVICE:
+            if found.capabilities & _HAS_OWN_CAPABILITIES:
                 self.can = found.device
             else:
                 self.can = found.capabilities
@@ -257,6 +257,18 @@ class _Device:
         """Return the description of a buffer, for requests about it."""
         return _Buffer(index=index, type=self.kind, memory=_MMAP)
 
+    def queue(self, buffer: _Buffer) -> None:
+        """Give a buffer to the driver, to fill or to show."""
+        self.ask(_QBUF, buffer)
+
+    def dequeue(self) -> _Buffer:
+        """Return a buffer that the driver has done with.
+
+        Raises BlockingIOError where there is none yet.
+        """
+        done: _Buffer = self.ask(_DQBUF, self.buffer())
+        return done
+
     def start(self) -> None:
         """Begin to fill, or to show, buffers."""
         self.ask(_STREAMON, ctypes.c_int(self.kind))
@@ -299,7 +311,7 @@ class Camera:
             DeviceError: the device is no camera, or does not stream
             InputError: the camera does not have the format
         """
-        self._device = _Device(path, _CAPTURE, _CAP_CAPTURE, "camera")
+        self._device = VideoDevice(path, CAPTURE, CAN_CAPTURE, "camera")
         self._damaged = 0
         try:
             wanted = self._wanted_formats(path, format)
@@ -308,7 +320,7 @@ class Camera:
             # The driver drops frames for which it has no buffer, so it gets all of
             # them.
             for i in range(len(self._device.buffers)):
-                self._device.ask(_QBUF, self._device.buffer(i))
+                self._device.queue(self._device.buffer(i))
             self._device.start()
         except OSError as e:
             self.close()
@@ -356,7 +368,7 @@ class Camera:
         self.size = int(self._pixels.width), int(self._pixels.height)
         self.rate = 0.0
         parameters = _Parameters(
-            type=_CAPTURE, numerator=1000, denominator=round(1000 * rate)
+            type=CAPTURE, numerator=1000, denominator=round(1000 * rate)
         )
         try:
             parameters = self._device.ask(_S_PARM, parameters)
@@ -393,7 +405,7 @@ class Camera:
 
             select.select([self._device.fd], [], [], left)
             try:
-                buffer = self._device.ask(_DQBUF, self._device.buffer())
+                buffer = self._device.dequeue()
             except BlockingIOError:
                 continue
 
@@ -401,7 +413,7 @@ class Camera:
             data = np.frombuffer(self._device.buffers[buffer.index], np.uint8)[
                 : buffer.used
             ].copy()
-            self._device.ask(_QBUF, self._device.buffer(buffer.index))
+            self._device.queue(self._device.buffer(buffer.index))
             # A frame whose packets were lost is shorter; a JPEG's length is not known.
             whole = self.format == "jpeg" or data.size >= self._bytes()
             if whole and not buffer.flags & _ERROR_FLAG:
@@ -439,127 +451,3 @@ def _decodes() -> bool:
         except ImportError:
             continue
     return False
-
-
-class VideoOutput:
-    """A V4L2 output device, which other programs see as a camera (v4l2loopback), or a
-    screen.  A context manager.
-
-    Frames go out as YUYV.  The first one sets the size; others, and all where the
-    device has a size of its own, are brought to it by the nearest pixel.  Raises
-    DeviceError.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._device = _Device(
-            path, _OUTPUT, _CAP_OUTPUT, "video output, as a virtual camera is"
-        )
-        self._pixels: Any = None
-        self._queued: Dict[int, bool] = {}
-
-    def write(self, picture: Array) -> None:
-        """uint8 [H,W,3], red first.
-
-        Raises DeviceError when the device takes no more.
-        """
-        try:
-            if self._pixels is None:
-                self._begin(picture.shape[1], picture.shape[0])
-            data = self._packed(picture)
-            if self._device.buffers:
-                self._queue(data)
-            else:
-                self._write(data)
-        except OSError as e:
-            path = self._device.path
-            raise DeviceError(
-                f"{path} takes no frames: {e.strerror}",
-                hint="another program may have it",
-            ) from e
-
-    def _begin(self, width: int, height: int) -> None:
-        # YUYV stores pixels in pairs, so the width must be even.
-        self._pixels = self._device.set_format(b"YUYV", (width - width % 2, height))
-        if int(self._pixels.format).to_bytes(4, "little") != b"YUYV":
-            raise DeviceError(
-                f"{self._device.path} does not take YUYV", hint="give another device"
-            )
-        # else by write(), which some of those that stream refuse
-        if self._device.can & _CAP_STREAMING:
-            self._device.map_buffers()
-
-    def _packed(self, picture: Array) -> Array:
-        """The bytes of a frame of the device's size."""
-        width = int(self._pixels.width)
-        height = int(self._pixels.height)
-        if picture.shape[:2] != (height, width):
-            y, x = (
-                np.arange(n) * was // n
-                for n, was in zip((height, width), picture.shape)
-            )
-            picture = picture[y][:, x]
-        stride = int(self._pixels.stride) or 2 * width
-        frame = np.zeros((height, stride), np.uint8)
-        frame[:, : 2 * width] = yuyv(picture).reshape(height, 2 * width)
-        return frame.reshape(-1)
-
-    def _write(self, data: Array) -> None:
-        left = memoryview(data.tobytes())
-        while left:
-            if not select.select([], [self._device.fd], [], SILENT_S)[1]:
-                raise TimeoutError(errno.ETIMEDOUT, f"it was full for {SILENT_S:g} s")
-            try:
-                left = left[os.write(self._device.fd, left) :]
-            except BlockingIOError:
-                continue
-
-    def _queue(self, data: Array) -> None:
-        index = next(
-            (i for i in range(len(self._device.buffers)) if i not in self._queued), None
-        )
-        while index is None:
-            if not select.select([], [self._device.fd], [], SILENT_S)[1]:
-                raise TimeoutError(errno.ETIMEDOUT, f"it was full for {SILENT_S:g} s")
-            try:
-                index = int(self._device.ask(_DQBUF, self._device.buffer()).index)
-            except BlockingIOError:
-                continue
-        buffer = self._device.buffer(index)
-        self._device.buffers[index][: data.size] = data.tobytes()
-        buffer.used = data.size
-        buffer.field = self._pixels.field
-        self._device.ask(_QBUF, buffer)
-        # V4L2 outputs start with a frame in their queue.
-        if not self._queued:
-            self._device.start()
-        self._queued[index] = True
-
-    def close(self) -> None:
-        """Give the device back to the system."""
-        self._device.close()
-
-    def __enter__(self) -> VideoOutput:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
-
-
-def yuyv(picture: Array) -> Array:
-    """uint8 [H,W,2] of uint8 [H,W,3], red first, W even: BT.601 with Y in 16…235, two
-    pixels share their color.
-    """
-    r, g, b = (picture[..., i].astype(np.int32) for i in range(3))
-    out = np.empty((*picture.shape[:2], 2), np.uint8)
-    # Coefficients times 256; 4224 is 16 * 256 and half a unit for rounding.
-    out[..., 0] = (66 * r + 129 * g + 25 * b + 4224) >> 8
-    r, g, b = (c[:, ::2] + c[:, 1::2] for c in (r, g, b))
-    # The sum of two pixels, hence times 512; 65792 is 128 * 512 and half a unit.
-    out[:, ::2, 1] = (-38 * r - 74 * g + 112 * b + 65792) >> 9
-    out[:, 1::2, 1] = (112 * r - 94 * g - 18 * b + 65792) >> 9
-    return out

@@ -69,6 +69,13 @@ class View:
         relative = points - np.array([x, y])
         return np.asarray(relative * scale + np.array([left, top]), np.float32)
 
+    def depth_to_frame(self, depth: Array) -> Array:
+        """Return depths in pixels of the input as pixels of the frame."""
+        # A pixel is as deep as it is wide: networks measure depth in the unit of x.
+        frame_width = self.place.box[2]
+        input_width = self.place.target[2]
+        return np.asarray(depth * (frame_width / input_width), np.float32)
+
     def seen(self) -> Tuple[float, float, float, float]:
         """Return the part of the frame in the input: left, top, width, height.
 

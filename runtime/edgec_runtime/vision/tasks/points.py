@@ -22,7 +22,14 @@ from .base import (
     View,
     activated,
     output_for,
-    output_name,
+)
+from .read_points import (
+    COLUMNS,
+    ReadPoints,
+    Refinement,
+    bound_refinements,
+    peaks,
+    table_points,
 )
 
 COCO_POINTS = (
@@ -66,11 +73,9 @@ COCO_LINES = (
 )
 """Pairs of these points that are joined in pictures."""
 
-_COLUMNS = ("x", "y", "z", "score")
-"""Numbers that a network can give of a point."""
 
-PEAK_SHIFT = 0.25
-"""Pixels by which the peak of a heatmap moves to its larger neighbour."""
+MIDDLE = 0.5
+"""The probability from which on the first of two labels is the more probable one."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class Landmarks:
         "the output with the points; default: the only one that can be", None
     )
     columns: Tuple[str, ...] = parameter(
-        "what is said of each point, in order", ("x", "y"), choices=_COLUMNS
+        "what is said of each point, in order", ("x", "y"), choices=COLUMNS
     )
     units: str = parameter(
         "of x and y: 0…1 of the input, its pixels, or heatmaps [1,H,W,points] whose "
@@ -93,8 +98,23 @@ class Landmarks:
     score: Optional[str] = parameter(
         "an output that says how sure it is that there is anything", None
     )
-    activation: str = parameter(
-        "of that, and of the points' own scores", "none", choices=ACTIVATIONS[:2]
+    activation: str = parameter("of that score", "none", choices=ACTIVATIONS[:2])
+    point_activation: Optional[str] = parameter(
+        "of the points' own scores; default: the same", None, choices=ACTIVATIONS[:2]
+    )
+    count: Optional[int] = parameter(
+        "only so many points of the output count, from the first on; default: all",
+        None,
+        low=1,
+        high=4096,
+    )
+    refinements: Tuple[Refinement, ...] = parameter(
+        "outputs with more exact places of some points, or with further points", ()
+    )
+    either: Optional[str] = parameter(
+        "an output with the probability of the first of two labels, as of a right and a "
+        "left hand",
+        None,
     )
     threshold: float = parameter(
         "points and results below are left out", 0.0, low=0, high=1
@@ -129,14 +149,20 @@ class Landmarks:
             numbers = math.prod(shape)
             return numbers % each == 0 and numbers >= 2 * each
 
-        score = output_name(self.score, outputs)
-        if score is not None:
-            output_for(score, "score", outputs, _is_number)
+        score = _number_output(self.score, "score", outputs)
+        either = _number_output(self.either, "either", outputs)
 
-        others = {n: o for n, o in outputs.items() if n != score}
+        others = {n: o for n, o in outputs.items() if n not in (score, either)}
         output = output_for(self.output, "points", others, is_table)
 
-        return replace(self, score=score, output=output)
+        count = math.prod(outputs[output].shape) // each
+        if self.count is not None:
+            count = min(count, self.count)
+        refinements = bound_refinements(self.refinements, count, outputs)
+
+        return replace(
+            self, score=score, output=output, either=either, refinements=refinements
+        )
 
     def files(self) -> Tuple[str, ...]:
         """Return no paths: the task has no files."""
@@ -146,11 +172,13 @@ class Landmarks:
         """Return the function that decodes the outputs, for a bound task."""
 
         def decode(outputs: Outputs, view: View) -> Points:
-            read = self._read(outputs[str(self.output)], setting.image)
+            read = self._read(outputs, setting.image)
             if read.scores is None:
                 scores = np.ones(len(read.xy), np.float32)
             else:
-                scores = activated(read.scores, self.activation)
+                scores = activated(
+                    read.scores, self.point_activation or self.activation
+                )
 
             score = 1.0
             if self.score is not None:
@@ -160,25 +188,50 @@ class Landmarks:
 
             # Points of a result that is not there are not shown, however sure they are.
             shown = (scores >= self.threshold) & (score >= self.threshold)
-            points = view.to_frame(read.xy)
+            depth = None if read.depth is None else view.depth_to_frame(read.depth)
             return Points(
-                points, scores, shown, score, read.depth, self.lines, self.names
+                points=view.to_frame(read.xy),
+                scores=scores,
+                shown=shown,
+                score=score,
+                depth=depth,
+                joined=self.lines,
+                names=self.names,
+                label=self._label(outputs, setting),
             )
 
         return decode
 
-    def _read(self, array: Array, image: Size) -> _ReadPoints:
-        """Return the points of an output in pixels of the input."""
+    def _read(self, outputs: Outputs, image: Size) -> ReadPoints:
+        """Return the points of a frame's outputs in pixels of the input."""
+        array = outputs[str(self.output)]
         if self.units == "heatmaps":
-            return _peaks(array[0], image)
-        table = array.reshape(-1, len(self.columns))
+            return peaks(array[0], image)
 
-        columns = {name: table[:, i] for i, name in enumerate(self.columns)}
-        xy = np.stack([columns["x"], columns["y"]], axis=-1).astype(np.float64)
-
+        unit = (1, 1)
         if self.units == "relative":
-            xy = xy * np.array(image)
-        return _ReadPoints(xy, columns.get("score"), columns.get("z"))
+            unit = image
+        table = table_points(array, self.columns, unit)
+        read = table.first(self.count)
+        for refinement in self.refinements:
+            more = outputs[refinement.output]
+            read = refinement.applied(read, more, unit)
+        return read
+
+    def _label(
+        self, outputs: Outputs, setting: DecoderSetting
+    ) -> Optional[PointsLabel]:
+        """Return the more probable of the two labels; None for a task without them."""
+        if self.either is None:
+            return None
+        number = outputs[self.either].reshape(-1)
+        first = float(number[0])
+        if first >= MIDDLE:
+            name = setting.label(0)
+            return PointsLabel(name, first)
+
+        name = setting.label(1)
+        return PointsLabel(name, 1 - first)
 
 
 @dataclass(frozen=True)
@@ -187,7 +240,7 @@ class Pose(Landmarks):
 
     kind: ClassVar[str] = "pose"
     columns: Tuple[str, ...] = parameter(
-        "what is said of each point, in order", ("y", "x", "score"), choices=_COLUMNS
+        "what is said of each point, in order", ("y", "x", "score"), choices=COLUMNS
     )
     units: str = parameter(
         "of x and y: 0…1 of the input, its pixels, or heatmaps [1,H,W,points] whose "
@@ -204,21 +257,6 @@ class Pose(Landmarks):
     names: Tuple[str, ...] = parameter("of the points", COCO_POINTS)
 
 
-@dataclass(frozen=True)
-class _ReadPoints:
-    """Points as an output has them.
-
-    Attributes:
-        xy: x and y in pixels of the input [N, 2]
-        scores: the score of each before the activation; None if there are none
-        depth: z of each; None if there is none
-    """
-
-    xy: Array
-    scores: Optional[Array]
-    depth: Optional[Array]
-
-
 def _is_heatmaps(shape: Tuple[int, ...]) -> bool:
     """Return whether an output can be [1, H, W, points]."""
     return len(shape) == 4 and shape[0] == 1
@@ -229,43 +267,32 @@ def _is_number(shape: Tuple[int, ...]) -> bool:
     return math.prod(shape) == 1
 
 
-def _peaks(maps: Array, image: Size) -> _ReadPoints:
-    """Return the peaks of heatmaps.
-
-    A peak moves a quarter of a pixel towards its larger neighbour in each direction,
-    since the true one lies between them.
+def _number_output(
+    name: Optional[str], what: str, outputs: Mapping[str, TensorInfo]
+) -> Optional[str]:
+    """Return the name of an output with one number; None where none is named.
 
     Args:
-        maps: the heatmaps [H, W, points]
-        image: width and height of the input
+        name: its name, or "#" and its position
+        what: its purpose, for messages
+        outputs: the model's outputs
     """
-    height, width, count = maps.shape
-    flat = maps.reshape(-1, count)
-    peak = flat.argmax(axis=0)
-    y = peak // width
-    x = peak % width
+    if name is None:
+        return None
+    return output_for(name, what, outputs, _is_number)
 
-    numbers = np.arange(count)
 
-    # Beside a border the peak itself stands for the neighbour that is missing.
-    left = maps[y, np.maximum(x - 1, 0), numbers]
-    right = maps[y, np.minimum(x + 1, width - 1), numbers]
-    above = maps[np.maximum(y - 1, 0), x, numbers]
-    below = maps[np.minimum(y + 1, height - 1), x, numbers]
+@dataclass(frozen=True)
+class PointsLabel:
+    """What the points belong to, where a network tells it.
 
-    shift_x: Array = np.sign(right - left) * PEAK_SHIFT
-    shift_y: Array = np.sign(below - above) * PEAK_SHIFT
+    Attributes:
+        name: for example "left"
+        score: its probability
+    """
 
-    xy = np.stack(
-        [
-            (x + 0.5 + shift_x) * image[0] / width,
-            (y + 0.5 + shift_y) * image[1] / height,
-        ],
-        -1,
-    )
-
-    # The height of a peak is the score of its point.
-    return _ReadPoints(xy, flat.max(axis=0), None)
+    name: str
+    score: float
 
 
 @dataclass(frozen=True)
@@ -277,9 +304,11 @@ class Points:
         scores: the score of each
         shown: whether the score of each and that of the result reach the threshold
         score: the probability that there is a result at all
-        depth: z as the network has it
+        depth: z in pixels of the frame, from an origin of the network's own; smaller
+            is nearer to the camera
         joined: pairs of points that are joined in pictures
         names: names of points
+        label: what the points belong to, where the network says it
     """
 
     points: Array
@@ -289,6 +318,7 @@ class Points:
     depth: Optional[Array]
     joined: Tuple[Tuple[int, ...], ...] = ()
     names: Tuple[str, ...] = ()
+    label: Optional[PointsLabel] = None
 
     def to_json(self) -> Dict[str, Any]:
         """Return the result in JSON\'s types."""
@@ -300,24 +330,33 @@ class Points:
 
             point["x"] = round(float(x), 2)
             point["y"] = round(float(y), 2)
+            if self.depth is not None:
+                point["z"] = round(float(self.depth[i]), 2)
             point["score"] = round(float(self.scores[i]), 4)
             point["shown"] = bool(self.shown[i])
             points.append(point)
-        return {"score": round(self.score, 4), "points": points}
+        result: Dict[str, Any] = {"score": round(self.score, 4)}
+        if self.label is not None:
+            result["label"] = self.label.name
+            result["label_score"] = round(self.label.score, 4)
+        return {**result, "points": points}
 
     def lines(self) -> List[str]:
         """Return the lines of a table for a terminal."""
         if not self.shown.any():
             return ["nothing"]
 
+        rows: List[str] = []
+        if self.label is not None:
+            rows.append(f"{self.label.score:7.1%}  {self.label.name}")
+
         # Points without names are many: a line for each would say little.
         if not self.names:
             low = self.points[self.shown].min(axis=0)
             high = self.points[self.shown].max(axis=0)
             where = f"x {low[0]:.0f}…{high[0]:.0f}, y {low[1]:.0f}…{high[1]:.0f}"
-            return [f"{self.score:7.1%}  {int(self.shown.sum())} points, {where}"]
-
-        rows: List[str] = []
+            count = int(self.shown.sum())
+            return [*rows, f"{self.score:7.1%}  {count} points, {where}"]
 
         for i in np.flatnonzero(self.shown):
             x, y = self.points[i]

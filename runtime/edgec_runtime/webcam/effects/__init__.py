@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from ...vision.tasks.image import Picture
 from ...vision.tasks.segmentation import Segments
 from . import pictures
 from .avatar import avatar
-from .base import Effect, EffectSetting, Finder
+from .base import Effect, EffectSetting, Finder, Uploads
 from .faces import has_face_points
 from .mask import mask
 from .painter import Painter
@@ -25,6 +26,7 @@ __all__ = [
     "OVERLAY",
     "Effect",
     "Painter",
+    "Uploads",
     "effect",
     "effects_for",
     "wants_value",
@@ -35,7 +37,7 @@ FACES = ("landmarks", "cascade")
 
 
 @dataclass(frozen=True)
-class _For:
+class EffectRow:
     """An effect.
 
     Attributes:
@@ -44,6 +46,7 @@ class _For:
         tasks: the tasks that it is for; none: all
         suits: whether it can draw a result
         value: an example of what stands behind its name; "": nothing does
+        picture: whether that may be a picture alone, in place of a file's name
     """
 
     does: str
@@ -51,6 +54,7 @@ class _For:
     tasks: Tuple[str, ...] = ()
     suits: Callable[[Result], bool] = lambda result: True
     value: str = ""
+    picture: bool = False
 
 
 def _is_mask(result: Result) -> bool:
@@ -64,37 +68,39 @@ def _is_picture(result: Result) -> bool:
 
 
 OVERLAY = "overlay"
-EFFECTS: Mapping[str, _For] = {
-    OVERLAY: _For(
+EFFECTS: Mapping[str, EffectRow] = {
+    OVERLAY: EffectRow(
         "draws what was found; an image network's picture as it is", pictures.overlay
     ),
-    "blur": _For(
+    "blur": EffectRow(
         "what is behind a person, out of focus",
         pictures.blur,
         ("segmentation",),
         _is_mask,
     ),
-    "replace": _For(
+    "replace": EffectRow(
         "another picture behind a person: replace=FILE",
         pictures.replace,
         ("segmentation",),
         _is_mask,
         "beach.jpg",
+        picture=True,
     ),
-    "cartoon": _For(
+    "cartoon": EffectRow(
         "an image network's picture, with the frame's own lines",
         pictures.cartoon,
         ("image",),
         _is_picture,
     ),
-    "avatar": _For(
+    "avatar": EffectRow(
         "a portrait that moves as the face does: avatar=FILE",
         avatar,
         FACES,
         has_face_points,
         "portrait.jpg",
+        picture=True,
     ),
-    "mask": _For(
+    "mask": EffectRow(
         "a picture over the face: mask=glasses, mask=FILE",
         mask,
         FACES,
@@ -114,13 +120,19 @@ def wants_value(name: str) -> bool:
     return EFFECTS[name].value != ""
 
 
-def effect(text: str, painter: Painter, find: Optional[Finder] = None) -> Effect:
+def effect(
+    text: str,
+    painter: Painter,
+    find: Optional[Finder] = None,
+    uploads: Uploads = MappingProxyType({}),
+) -> Effect:
     """Return an effect by its name in EFFECTS, and what stands behind a "=".
 
     Args:
         text: for example "blur" or "avatar=portrait.jpg"
         painter: draws
         find: runs the bundle on a picture that the effect is given
+        uploads: pictures in memory, whose names may stand in place of a file's
 
     Raises:
         InputError: there is no such effect, or what it is given does not suit it; and
@@ -133,7 +145,7 @@ def effect(text: str, painter: Painter, find: Optional[Finder] = None) -> Effect
             hint="use " + ", ".join(EFFECTS),
         )
     row = EFFECTS[name]
-    return _Checked(name, row, row.make(EffectSetting(value, painter, find)))
+    return _Checked(name, row, row.make(EffectSetting(value, painter, find, uploads)))
 
 
 class _Checked(Effect):
@@ -142,11 +154,12 @@ class _Checked(Effect):
     It is made before a bundle's results are known, so each is checked.
     """
 
-    def __init__(self, name: str, row: _For, inner: Effect) -> None:
+    def __init__(self, name: str, row: EffectRow, inner: Effect) -> None:
         """Take an effect."""
         self._name = name
         self._row = row
         self._inner = inner
+        self.renewable = inner.renewable
 
     def __call__(self, frame: Array, result: Result, at: float = 0.0) -> Array:
         """Return the picture of a frame."""

@@ -16,7 +16,6 @@ from ...face.placed import portrait_points
 from ...face.points import depth_scale, face_points, solid
 from ...face.portrait import Portrait
 from ...face.warping import Warp
-from ...vision.photo import read_photo
 from ...vision.resample import resize
 from ...vision.tasks.base import Result
 from .base import Effect, EffectSetting
@@ -42,16 +41,18 @@ def avatar(setting: EffectSetting) -> Effect:
     if not setting.value:
         raise InputError("avatar wants a portrait", hint="avatar=portrait.jpg")
     path = Path(setting.value)
-    picture = read_photo(path)
+    picture = setting.picture()
     points = _found(setting, picture, path)
     return Avatar(setting, picture, points)
 
 
 def _found(setting: EffectSetting, picture: Array, path: Path) -> Array:
     """Return the points of the face in a portrait, with depth in pixels [468, 3]."""
-    placed = portrait_points(path.with_suffix(".json"))
-    if placed is not None:
-        return placed
+    # A picture that was uploaded has a name, but no file that could be beside it.
+    if setting.value not in setting.uploads:
+        placed = portrait_points(path.with_suffix(".json"))
+        if placed is not None:
+            return placed
     hint = (
         "give a portrait with one large face that looks ahead, or place points in "
         f"{path.with_suffix('.json').name}"
@@ -66,6 +67,8 @@ def _found(setting: EffectSetting, picture: Array, path: Path) -> Array:
 
 class Avatar(Effect):
     """The portrait, and the person that drives it."""
+
+    renewable = True
 
     def __init__(self, setting: EffectSetting, picture: Array, points: Array) -> None:
         """Begin in the neutral pose.

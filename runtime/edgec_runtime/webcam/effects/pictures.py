@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Dict, Tuple
 
 from numpy.typing import NDArray
 
 from ...errors import InputError
-from ...vision.photo import read_photo
 from ...vision.tasks.base import Result
 from ...vision.tasks.image import Picture
 from ...vision.tasks.segmentation import Segments
@@ -47,7 +45,7 @@ def replace(setting: EffectSetting) -> Effect:
     """
     if not setting.value:
         raise InputError("replace wants a picture", hint="replace=beach.jpg")
-    picture = read_photo(Path(setting.value))
+    picture = setting.picture()
     painter = setting.painter
     kept: Dict[Tuple[int, int], Array] = {}
 

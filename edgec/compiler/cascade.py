@@ -1,0 +1,268 @@
+"""The compile of a cascade: each network as any other, then all in one bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from edgec_devices.boards import Target
+from edgec_devices.temporary import temporary_folder
+from edgec_runtime import Bundle, Contents, write_bundle
+from edgec_runtime.cascade.fitting import check_bundles
+from edgec_runtime.cascade.parameters import NETWORKS
+
+from edgec.catalogue.entries import PREFIX
+from edgec.catalogue.fetching import local_file
+from edgec.compiler.cascade_samples import write_samples
+from edgec.compiler.compilation import Compilation, Compiled, PlacedNetwork
+from edgec.compiler.edgetpu_together import compile_together
+from edgec.compiler.job import Job
+from edgec.compiler.options import CompileOptions, path_of
+from edgec.errors import EdgecError, InputError
+from edgec.frontends.cascade_file import CascadeSource, NetworkSource, read_cascade
+from edgec.steps import Progress, Step, Steps
+from edgec.toolchain.edgetpu.where import runner_for
+from edgec.version import VERSION
+
+OF_ONE_NETWORK = (
+    "task",
+    "labels",
+    "anchors",
+    "preprocess",
+    "input_shapes",
+    "fix",
+    "state",
+    "validate",
+)
+"""Options that a single network has: those of a cascade say them in its file."""
+
+
+@dataclass(frozen=True)
+class CompiledCascade:
+    """The results of a compile of a cascade.
+
+    Attributes:
+        path: the bundle.
+        networks: the summary of each network with a model of its own, by name.
+        shared: whether they share the memory of the Edge TPU, in words; "" where
+            there is nothing to share.
+        steps: the steps of all networks with their times.
+    """
+
+    path: Path
+    networks: Mapping[str, str]
+    shared: str = ""
+    steps: tuple[Step, ...] = ()
+
+    def summary(self) -> str:
+        """Return the first screen of each network."""
+        megabytes = self.path.stat().st_size / 1e6
+        names = ", ".join(self.networks)
+        head = f"{self.path}: a cascade of {names}, {megabytes:.1f} MB"
+        texts = [head, *self.networks.values()]
+        if self.shared:
+            texts.append(self.shared)
+        return "\n\n".join(texts)
+
+
+def is_cascade(model: Path) -> bool:
+    """Return whether a file that is to be compiled is a cascade's."""
+    return model.suffix.lower() == ".toml"
+
+
+def compile_cascade(
+    file: Path, options: CompileOptions, progress: Progress | None = None
+) -> CompiledCascade:
+    """Compile the networks of a cascade.toml into one bundle.
+
+    Raises EdgecError; no bundle is left then.
+    """
+    source = read_cascade(file)
+    check_options(options)
+    job = Job(file, options)
+    job.check()
+    with temporary_folder("cascade") as folder:
+        (folder / NETWORKS).mkdir()
+        return _CascadeCompile(job, source, folder, Steps(progress)).run()
+
+
+def check_options(options: CompileOptions) -> None:
+    """Raise InputError for options that are for one network."""
+    usual = CompileOptions()
+    for name in OF_ONE_NETWORK:
+        if getattr(options, name) != getattr(usual, name):
+            raise InputError(
+                f"{name} is for one network, and a cascade has several",
+                at=f"--{name.replace('_', '-')}",
+                hint="say it in cascade.toml (docs/cascades.md)",
+            )
+    if (options.edgetpu_compiler or "").startswith("folder:"):
+        raise InputError(
+            "a folder for edgetpu_compiler is for one network",
+            at="--edgetpu-compiler",
+            hint="give a path, ssh:// or none",
+        )
+
+
+def network_job(
+    file: Path, network: NetworkSource, options: CompileOptions, say: Progress
+) -> Job:
+    """Return the job of a network with a model of its own.
+
+    Args:
+        file: the file of the cascade, beside which the network's files are.
+        network: the network.
+        options: the options of the cascade.
+        say: is called with the progress of a download.
+    """
+    assert network.model is not None, "read_cascade has seen it"
+    model = Path(network.model)
+    if not network.model.startswith(PREFIX):
+        model = file.parent / model
+    task = network.task
+    # A file is relative to the cascade's, a name of a task is not.
+    if task is not None and task.endswith((".json", ".toml")):
+        task = str(file.parent / task)
+    labels = None if network.labels is None else file.parent / network.labels
+    own = replace(options, task=task, labels=labels, preprocess=network.preprocess)
+    return Job(local_file(model, say), own)
+
+
+@dataclass(frozen=True)
+class _CascadeCompile:
+    """One compile of a cascade.
+
+    Attributes:
+        job: the file and the options of the cascade.
+        source: the cascade.
+        folder: a folder for the bundles of the networks.
+        say: is called with each step.
+    """
+
+    job: Job
+    source: CascadeSource
+    folder: Path
+    say: Steps
+
+    def run(self) -> CompiledCascade:
+        """Compile all networks, and write the bundle."""
+        samples = self._samples()
+        compiles = {n.name: self._compile(n, samples) for n in self.source.models()}
+        placed: dict[str, PlacedNetwork] = {}
+        for name, one in compiles.items():
+            with _named(name):
+                placed[name] = one.place()
+
+        runner = runner_for(self.job.options.edgetpu_compiler, {})
+        placed, shared = compile_together(placed, self._order(), runner, self.say)
+        made: dict[str, Compiled] = {}
+        for name, one in compiles.items():
+            with _named(name):
+                made[name] = one.complete(placed[name])
+        self._write(made)
+        summaries: dict[str, str] = {}
+        for name, compiled in made.items():
+            # As paths within the bundle, since the folder is temporary.
+            summaries[name] = compiled.summary().replace(f"{self.folder}/", "")
+        return CompiledCascade(self.job.output, summaries, shared, self.say.done())
+
+    def _order(self) -> list[str]:
+        """Return the networks with a model of their own, the most frequent first."""
+        names = [network.name for network in self.source.models()]
+        # A detector rests while its objects are followed.
+        if self.source.followed is not None:
+            return [*names[1:], names[0]]
+        return names
+
+    def _samples(self) -> Mapping[str, Path]:
+        """Return the calibration data of networks that see crops; {} without photos."""
+        photos = path_of(self.job.options.calibrate)
+        behind = [n.name for n in self.source.models()[1:]]
+        if photos is None or not behind:
+            return {}
+        # Crops are those of the float networks, which know best where objects are.
+        bundle = self.folder / "float.edgec"
+        options = CompileOptions(
+            "host", bundle, allow_float=True, cc=self.job.options.cc
+        )
+        aside = self.folder / "float"
+        (aside / NETWORKS).mkdir(parents=True)
+        job = Job(self.job.model, options)
+        _CascadeCompile(job, self.source, aside, self.say).run()
+        write_samples(bundle, photos, self.folder, self.say)
+        return {name: self.folder / f"{name}.npz" for name in behind}
+
+    def _compile(
+        self, network: NetworkSource, samples: Mapping[str, Path]
+    ) -> Compilation:
+        """Return the compile of a network with a model of its own.
+
+        samples: calibration data by network, in place of photos.
+        """
+        job = network_job(self.job.model, network, self.job.options, self.say)
+        calibrate = samples.get(network.name, job.options.calibrate)
+        options = replace(
+            job.options, output=self.folder / network.path, calibrate=calibrate
+        )
+        job = replace(job, options=options)
+        job.check()
+        where = options.edgetpu_compiler
+        runner = runner_for(where, {})
+
+        def say(text: str) -> None:
+            self.say(f"{network.name}: {text}" if text else "")
+
+        return Compilation(
+            job, Steps(say), runner, needed=where is not None, dump=options.dump
+        )
+
+    def _write(self, made: Mapping[str, Compiled]) -> None:
+        """Write the bundle of the cascade."""
+        cascade = self.source.cascade()
+        files: dict[str, bytes] = {}
+        manifests = {}
+        for network in self.source.models():
+            path = made[network.name].path
+            with Bundle.open(path) as bundle:
+                manifests[network.name] = bundle.manifest
+            files[network.path] = path.read_bytes()
+        check_bundles(cascade, manifests, str(self.job.model))
+
+        options = self.job.options
+        target = Target.parse(options.target, options.also)
+        contents = Contents(
+            edgec=VERSION,
+            name=self.job.model.stem,
+            target=target.name,
+            board=target.board.name,
+            inputs=(),
+            outputs=(),
+            state=(),
+            tensors={},
+            segments=(),
+            libraries={},
+            programs={},
+            weights={},
+            threads=options.threads,
+            labels=None,
+            preprocess={},
+            task=None,
+            toolchain={},
+            verification={},
+            quantization={},
+            graph="",
+            cascade=cascade,
+        )
+        write_bundle(self.job.output, contents, files)
+
+
+@contextmanager
+def _named(network: str) -> Iterator[None]:
+    """Say in errors which network of the cascade they are of."""
+    try:
+        yield
+    except EdgecError as e:
+        e.at = f'network "{network}"' + (f", {e.at}" if e.at else "")
+        raise

@@ -1,0 +1,55 @@
+"""The networks of a cascade for verbs that take one network's bundle each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from edgec_devices.device import Device
+from edgec_devices.temporary import temporary_folder
+from edgec_runtime import Bundle
+from edgec_runtime.cascade.opened import OpenedCascade
+from edgec_runtime.cascade.result import CascadeResult
+from edgec_runtime.cascade.runner import CascadeRunner, Infer
+from edgec_runtime.session.meters import Meter
+from edgec_runtime.vision.camera import CameraFrame
+
+from edgec.ir import Array
+
+
+@contextmanager
+def networks_as_files(bundle: Bundle) -> Iterator[Mapping[str, Bundle]]:
+    """Yield the bundle of each network by name, as a file of its own.
+
+    Devices are sent files, which the bundles within a bundle are not.
+    """
+    with (
+        OpenedCascade(bundle) as opened,
+        temporary_folder("networks") as folder,
+        ExitStack() as stack,
+    ):
+        bundles = {}
+        for row in opened.cascade.networks:
+            if row.like is None:
+                path = folder / f"{row.name}.edgec"
+                path.write_bytes(bundle.read(row.path))
+                bundles[row.name] = stack.enter_context(Bundle.open(path))
+        yield bundles
+
+
+def run_on(device: Device, bundle: Bundle, photo: Array, threads: int) -> CascadeResult:
+    """Return the objects of a photo, each network's inferences run by a device.
+
+    Crops and results are computed here, with the bits that the device would give.
+    Raises the errors of `Device.run`.
+    """
+    with networks_as_files(bundle) as bundles, OpenedCascade(bundle) as opened:
+
+        def infer_by(name: str) -> Infer:
+            def infer(inputs: Mapping[str, Array], meter: Meter) -> dict[str, Array]:
+                return device.run(bundles[name], inputs, threads)
+
+            return infer
+
+        runner = CascadeRunner(opened.cascade, opened.networks(infer_by))
+        return runner.run(CameraFrame.of(photo))

@@ -1,0 +1,235 @@
+"""A frame through the networks of a cascade, and what is kept for the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..session.meters import Lap, Meter
+from ..session.vision import Vision
+from ..vision.camera import CameraFrame
+from ..vision.crop import Crop
+from ..vision.tasks.base import Result, Size
+from ..vision.tasks.instances import Boxes
+from ..vision.tasks.points import Points
+from .crops import crop_of
+from .parameters import Cascade, CascadeNetwork, CropRule
+from .result import CascadeObject, CascadeResult
+from .tracker import Tracker
+
+Array = NDArray[Any]
+Infer = Callable[[Mapping[str, Array], Meter], Dict[str, Array]]
+"""Runs a network: the outputs by name for the inputs by name, counted by a meter."""
+
+
+class Network:
+    """A network of a cascade, ready to run.
+
+    Attributes:
+        row: the network in the manifest
+        vision: makes its inputs and results
+        image: width and height of its input
+        meter: its times, with those of its crops and results
+    """
+
+    def __init__(self, row: CascadeNetwork, vision: Vision, infer: Infer) -> None:
+        """Hold a network.
+
+        Args:
+            row: the network in the manifest
+            vision: of its bundle
+            infer: runs its bundle
+        """
+        assert vision.image is not None, "check_bundles has seen an image input"
+        self.row = row
+        self.vision = vision
+        self.image = vision.image
+        self.meter = Meter(row.name)
+        self._infer = infer
+
+    def of_frame(self, frame: CameraFrame) -> Result:
+        """Return its result for a whole frame."""
+        lap = Lap()
+        inputs = self.vision.prepare(frame)
+        outputs = self._infer(inputs, self.meter)
+        result = self.vision.result(outputs, frame.size)
+        self.meter.add(lap)
+        return result
+
+    def of_crop(self, frame: CameraFrame, crop: Crop) -> Result:
+        """Return its result for a crop, in pixels of the frame."""
+        lap = Lap()
+        inputs = self.vision.cropped(frame, crop)
+        outputs = self._infer(inputs, self.meter)
+        result = self.vision.result_of_crop(outputs, crop, frame.size)
+        self.meter.add(lap)
+        if isinstance(result, Points) and result.depth is not None:
+            # In pixels of the frame, as x and y are.
+            per_pixel = crop.width / self.image[0]
+            depth = result.depth * np.float32(per_pixel)
+            return replace(result, depth=depth)
+        return result
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An object that the detector found.
+
+    Attributes:
+        result: the detector's result with this object alone
+        crop: the crop that the followed network, or the first one behind the detector,
+            sees of it
+    """
+
+    result: Result
+    crop: Crop
+
+
+class CascadeRunner:
+    """The networks of a cascade, and the objects that they follow.
+
+    For one thread at a time.
+    """
+
+    def __init__(self, cascade: Cascade, networks: Sequence[Network]) -> None:
+        """Begin without an object; networks: in the order of the cascade."""
+        self._networks = tuple(networks)
+        self.cascade = cascade
+        self._tracker = self._new_tracker()
+
+    def reset(self) -> None:
+        """Forget all objects: the next frame is the first one."""
+        self._tracker = self._new_tracker()
+
+    def _new_tracker(self) -> Tracker:
+        follows = self.cascade.followed is not None
+        return Tracker(self.cascade.objects, self.cascade.every, follows)
+
+    def run(self, frame: CameraFrame) -> CascadeResult:
+        """Return the objects of the next frame.
+
+        Raises the errors of the networks.
+        """
+        tracker = self._tracker
+        detected = self._detected(frame) if tracker.wants_detector() else {}
+
+        objects: List[CascadeObject] = []
+        crops: List[Optional[Crop]] = []
+        for track in tracker.tracks:
+            first = detected.get(track.identity)
+            results = self._results(frame, track.crop, first)
+            # Also where nothing was said: then there is no crop, and it is lost.
+            crop = self._next_crop(results, track.crop, frame.size)
+            crops.append(crop)
+            if results:
+                objects.append(CascadeObject(track.identity, results))
+        tracker.update(crops)
+        return CascadeResult(tuple(objects))
+
+    def _detected(self, frame: CameraFrame) -> Dict[int, Result]:
+        """Run the detector; return its results by the numbers of the objects."""
+        found = self._detect(frame)
+        numbers = self._tracker.detected([one.crop for one in found])
+        detected: Dict[int, Result] = {}
+        for one, number in zip(found, numbers):
+            # There may be more than are followed.
+            if number is not None:
+                detected[number] = one.result
+        return detected
+
+    def _detect(self, frame: CameraFrame) -> List[_Found]:
+        """Return what the detector finds, the best first."""
+        result = self._networks[0].of_frame(frame)
+        found: List[_Found] = []
+        for single in _singles(result):
+            crop = self._first_crop(single, frame.size)
+            if crop is not None:
+                found.append(_Found(single, crop))
+        return found
+
+    def _first_crop(self, result: Result, frame: Size) -> Optional[Crop]:
+        """Return the crop by which an object is known from the detector's result."""
+        network = self._networks[0]
+        rule: Optional[CropRule] = CropRule()
+        # A detector alone has no crops, and its boxes tell objects apart.
+        if len(self._networks) > 1:
+            network = self._networks[1]
+            rule = network.row.crop
+        assert rule is not None, "parse_cascade has seen it"
+        return crop_of(rule, result, frame, network.image)
+
+    def _results(
+        self, frame: CameraFrame, crop: Crop, detected: Optional[Result]
+    ) -> Dict[str, Result]:
+        """Return what the networks say of an object; {} if it is lost.
+
+        Args:
+            frame: the frame
+            crop: the object's crop, for the followed network
+            detected: the detector's result; None where it did not run or find it
+        """
+        results: Dict[str, Result] = {}
+        if detected is not None:
+            results[self.cascade.detector.name] = detected
+        for network in self._networks[1:]:
+            row = network.row
+            place: Optional[Crop] = crop
+            if row.again is None:
+                place = self._crop(network, results, frame.size)
+            # The network that it is after has nothing to say of this object.
+            if place is None:
+                continue
+            result = network.of_crop(frame, place)
+            if score_of(result) >= row.threshold:
+                results[row.name] = result
+            elif row.again is not None:
+                # The networks behind it would see something else than the object.
+                return {}
+        return results
+
+    def _crop(
+        self, network: Network, results: Mapping[str, Result], frame: Size
+    ) -> Optional[Crop]:
+        """Return a network's crop from the result that it is after."""
+        row = network.row
+        assert row.after is not None, "parse_cascade has seen it"
+        assert row.crop is not None, "parse_cascade has seen it"
+        # It was not sure enough, or its own crop was none.
+        if row.after not in results:
+            return None
+        return crop_of(row.crop, results[row.after], frame, network.image)
+
+    def _next_crop(
+        self, results: Mapping[str, Result], crop: Crop, frame: Size
+    ) -> Optional[Crop]:
+        """Return an object's crop for the next frame; None if it is lost."""
+        if not results:
+            return None
+        for network in self._networks:
+            # There is one at most.
+            if network.row.again is not None:
+                result = results[network.row.name]
+                return crop_of(network.row.again, result, frame, network.image)
+        return crop
+
+
+def _singles(result: Result) -> List[Result]:
+    """Return a detector's result split into one for each object."""
+    if isinstance(result, Boxes):
+        return [replace(result, boxes=(box,)) for box in result.boxes]
+    # A network of points sees one object, or none.
+    if isinstance(result, Points) and result.shown.any():
+        return [result]
+    return []
+
+
+def score_of(result: Result) -> float:
+    """Return how sure a network is that its object is there; 1 where it says nothing."""
+    if isinstance(result, Points):
+        return result.score
+    if isinstance(result, Boxes):
+        return max((box.score for box in result.boxes), default=0.0)
+    return 1.0

@@ -1,0 +1,123 @@
+"""Opens the Edge TPU for the bundles of one session, which share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, List, Optional, Sequence, Set, Tuple, Union
+
+from ..bundle.archive import Bundle
+from ..bundle.manifest import SegmentInfo
+from ..errors import DeviceError, InputError, did_you_mean
+from ..model.interpreters import InterpreterFactory, edgetpu_library, load_edgetpu
+from ..stick.process import Delegate, StickModel, StickTask
+from ..stick.stick import Stick, StickOfModel
+
+TPU_MODES = ("auto", "delegate", "interpreter", "c")
+
+
+@dataclass(frozen=True)
+class EdgeTpuOptions:
+    """How segments for the Edge TPU run; the meaning is that of Session's arguments.
+
+    Attributes:
+        tpu: one of `TPU_MODES`
+        interpreter: the interpreters to use
+        delegate: opens the Edge TPU, given the interpreter's name
+        timeout: seconds that an inference on it may take
+    """
+
+    tpu: str = "auto"
+    interpreter: Union[str, InterpreterFactory, None] = None
+    delegate: Delegate = load_edgetpu
+    timeout: float = 1.0
+
+    def check(self) -> None:
+        """Raise InputError for values that cannot be."""
+        if self.tpu not in TPU_MODES:
+            what = (
+                f'tpu="{self.tpu}" is no way to run{did_you_mean(self.tpu, TPU_MODES)}'
+            )
+            raise InputError(what, hint="use " + ", ".join(TPU_MODES))
+        if not self.timeout > 0:
+            raise InputError(
+                f"nothing answers within {self.timeout} s",
+                hint="give timeout= in seconds, more than 0",
+            )
+
+
+def open_stick(
+    bundles: Sequence[Bundle], options: EdgeTpuOptions, warn: Callable[[str], None]
+) -> Tuple[Optional[StickOfModel], ...]:
+    """Return the Edge TPU for each bundle; None where all its segments run on C.
+
+    Args:
+        bundles: the bundles
+        options: how segments for the Edge TPU run
+        warn: takes, once, the reason why an Edge TPU that is there is not used
+
+    Raises DeviceError or InputError where tpu is "delegate" and it cannot be used.
+    """
+    nothing: Tuple[Optional[StickOfModel], ...] = (None,) * len(bundles)
+    if options.tpu in ("interpreter", "c"):
+        return nothing
+    insists = options.tpu == "delegate"
+    models = [_model(bundle, insists) for bundle in bundles]
+    there = tuple(model for model in models if model is not None)
+    if not there:
+        return nothing
+    try:
+        if options.delegate is load_edgetpu:
+            # Without the library no process need be started to find that out.
+            edgetpu_library()
+    except DeviceError:
+        if insists:
+            raise
+        return nothing
+
+    task = StickTask(there, options.interpreter, options.delegate)
+    try:
+        opened = iter(Stick(task, options.timeout, warn).models)
+    except DeviceError as e:
+        if insists:
+            raise
+        warn(f"{e.what}; it runs on the CPU")
+        return nothing
+    return tuple(None if model is None else next(opened) for model in models)
+
+
+def _model(bundle: Bundle, insists: bool) -> Optional[StickModel]:
+    """Return what the process of the Edge TPU needs of a bundle; None if nothing.
+
+    insists: whether it is an error if one of its segments was not compiled.
+    """
+    segments = _compiled_segments(bundle, insists)
+    if not segments:
+        return None
+    # As bytes: the process does not read the bundle itself.
+    compiled: List[bytes] = []
+    names: Set[str] = set()
+    for s in segments:
+        assert s.edgetpu is not None
+        compiled.append(bundle.read(s.edgetpu))
+        names.update(s.inputs, s.outputs)
+
+    # Only the tensors of its segments lie in the shared memory.
+    tensors = {n: i for n, i in bundle.manifest.tensors.items() if n in names}
+    return StickModel(segments, tensors, tuple(compiled))
+
+
+def _compiled_segments(bundle: Bundle, insists: bool) -> Tuple[SegmentInfo, ...]:
+    """Return the segments that were compiled for the Edge TPU."""
+    segments: List[SegmentInfo] = []
+    for s in bundle.manifest.segments:
+        if s.place != "edgetpu":
+            continue
+        if s.edgetpu is not None:
+            segments.append(s)
+        elif insists:
+            raise InputError(
+                f'segment "{s.name}" was not compiled for the Edge TPU',
+                hint="compile again where edgetpu_compiler is installed, "
+                'or run with tpu="auto"',
+            )
+    return tuple(segments)

@@ -1,0 +1,236 @@
+"""A bundle and an effect as the show runs them: from a frame to its picture."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bundle.archive import Bundle
+from ..cascade.session import CascadeSession
+from ..session.session import Session
+from ..session.stream import Shot, Stream
+from ..session.vision import Vision
+from ..vision.camera import CameraFrame
+from ..vision.resample import whole
+from ..vision.smoothing import Smoother
+from ..vision.tasks.base import Result
+from .effects import Effect, Painter, Uploads, effect
+
+Array = NDArray[Any]
+
+CASCADE = "cascade"
+"""The kind of a cascade's results, in place of a task."""
+PREVIEW_WIDTH = 168
+"""Pixels of an effect's preview."""
+_TRIED = (48, 64)
+"""Height and width of the frame that tests a bundle."""
+
+
+@dataclass(frozen=True)
+class ShownFrame:
+    """One frame of the show.
+
+    Attributes:
+        number: counted from 1
+        before: the frame, uint8 [H, W, 3]
+        after: the picture with the effect, uint8 [H, W, 3]
+        result: the decoded outputs
+        at: when it was captured, in seconds of a clock that only runs forward
+    """
+
+    number: int
+    before: Array
+    after: Array
+    result: Result
+    at: float
+
+
+class ProgramOptions(NamedTuple):
+    """What a program does besides running its bundle.
+
+    Attributes:
+        effect: the text of the effect (effects.effect)
+        uploads: pictures of effects that are in memory
+        smooth: whether results are smoothed over time
+        tpu: as for a Session
+    """
+
+    effect: str
+    uploads: Uploads
+    smooth: bool
+    tpu: str
+
+
+class ShowProgram(ABC):
+    """An opened bundle with its effect; a context manager.
+
+    Attributes:
+        path: the bundle's
+        effect: its effect
+        shown: the newest frame; None before the first
+    """
+
+    def __init__(
+        self, bundle: Bundle, options: ProgramOptions, painter: Painter
+    ) -> None:
+        self.path = str(bundle.path)
+        self.shown: Optional[ShownFrame] = None
+        self._bundle = bundle
+        self._painter = painter
+        self._uploads = options.uploads
+        self._previews: Dict[str, Effect] = {}
+        self._smoother = Smoother() if options.smooth else None
+        self.effect = self._effect(options.effect)
+
+    @abstractmethod
+    def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
+        """Return the stream of frames; a shot's value is its result and its picture."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the session and the bundle."""
+
+    @abstractmethod
+    def _run(self, frame: CameraFrame) -> Result:
+        """Return the result of one frame, and forget that there was one."""
+
+    def _found(self, picture: Array) -> Result:
+        """Return the result of a picture that is no frame of the stream."""
+        return self._run(CameraFrame.of(picture))
+
+    def try_out(self) -> str:
+        """Return the kind of the results, after one gray frame.
+
+        Raises InputError where there is none, or one that the effect is not for.
+        """
+        # Small, since only the shapes and the task matter here, not what it shows.
+        gray = CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
+        self.effect(gray.rgb(), self._run(gray))
+        return kind_of(self._bundle)
+
+    def preview(self, how: str) -> Optional[Array]:
+        """Return the newest frame with another effect, small, uint8 [H, W, 3]; None
+        before the first frame.
+        """
+        if self.shown is None:
+            return None
+        # An effect of its own: the state of the shown one must not see a frame twice.
+        if how not in self._previews:
+            self._previews[how] = self._effect(how)
+        picture = self._previews[how](
+            self.shown.before, self.shown.result, self.shown.at
+        )
+        height, width = picture.shape[:2]
+        size = PREVIEW_WIDTH, max(1, round(height * PREVIEW_WIDTH / width))
+        return whole(picture, size, "area")
+
+    def _effect(self, how: str) -> Effect:
+        return effect(how, self._painter, self._found, self._uploads)
+
+    def _smoothed(self, result: Result, shot: Shot) -> Result:
+        if self._smoother is None:
+            return result
+        return self._smoother(result, shot.captured)
+
+    def _draw(self, shot: Shot) -> Tuple[Result, Array]:
+        picture = self.effect(shot.source.rgb(), shot.value, shot.captured)
+        return shot.value, picture
+
+    def __enter__(self) -> ShowProgram:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class _NetworkProgram(ShowProgram):
+    """The program of a bundle of one network."""
+
+    def __init__(self, bundle: Bundle, options: ProgramOptions) -> None:
+        self._vision = Vision(bundle)
+        self._session = Session(bundle, tpu=options.tpu)
+        super().__init__(bundle, options, Painter(self._vision.painting))
+
+    def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
+        """Return the stream of frames; a shot's value is its result and its picture."""
+        before = [("prepare", self._prepare)]
+        after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [
+            ("result", self._result),
+            ("picture", self._draw),
+        ]
+        return self._session.stream(frames, before=before, after=after, live=live)
+
+    def _prepare(self, shot: Shot) -> None:
+        self._vision.prepare(shot.source, shot.inputs)
+
+    def _result(self, shot: Shot) -> Result:
+        result = self._vision.result(shot.value, shot.source.size)
+        return self._smoothed(result, shot)
+
+    def _run(self, frame: CameraFrame) -> Result:
+        outputs = self._session.run(self._vision.prepare(frame))
+        self._session.reset()
+        return self._vision.result(outputs, frame.size)
+
+    def close(self) -> None:
+        """Close the session and the bundle."""
+        # In the reverse order of opening, since the session uses the bundle.
+        self._session.close()
+        self._bundle.close()
+
+
+class _CascadeProgram(ShowProgram):
+    """The program of a cascade."""
+
+    def __init__(self, bundle: Bundle, options: ProgramOptions) -> None:
+        self._session = CascadeSession(bundle, tpu=options.tpu)
+        super().__init__(bundle, options, Painter(self._session.painting))
+
+    def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
+        """Return the stream of frames; a shot's value is its result and its picture."""
+        after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [
+            ("result", self._result),
+            ("picture", self._draw),
+        ]
+        return self._session.stream(frames, after=after, live=live)
+
+    def _result(self, shot: Shot) -> Result:
+        return self._smoothed(shot.value, shot)
+
+    def _run(self, frame: CameraFrame) -> Result:
+        result = self._session.run(frame)
+        self._session.reset()
+        return result
+
+    def close(self) -> None:
+        """Close the session and the bundle."""
+        self._session.close()
+        self._bundle.close()
+
+
+def program_of(path: str, options: ProgramOptions) -> ShowProgram:
+    """Return a bundle, opened with an effect.
+
+    Raises BundleError for what is no bundle, InputError for an impossible effect.
+    """
+    bundle = Bundle.open(path)
+    try:
+        if bundle.manifest.cascade is not None:
+            return _CascadeProgram(bundle, options)
+        return _NetworkProgram(bundle, options)
+    except BaseException:
+        # The caller gets no object that it could close.
+        bundle.close()
+        raise
+
+
+def kind_of(bundle: Bundle) -> str:
+    """Return the kind of a bundle's results: its task, or "cascade"; "" without."""
+    if bundle.manifest.cascade is not None:
+        return CASCADE
+    task = bundle.manifest.task
+    return task.kind if task is not None else ""

@@ -1,0 +1,212 @@
+"""A cascade from its file to its results: objects whose places are known."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from edgec_runtime import (
+    Bundle,
+    BundleError,
+    CameraFrame,
+    CascadeResult,
+    CascadeSession,
+    InputError,
+    Session,
+    Smoother,
+)
+from edgec_runtime.cascade.runner import Network
+from edgec_runtime.vision.crop import Crop
+from edgec_runtime.vision.tasks.points import Points
+from numpy.typing import NDArray
+
+from tests.cascade.objects import Thing, bundle, found, scene
+
+pytestmark = pytest.mark.cc
+EVERY = 10
+NEAR = 0.1
+"""Pixels of the network's input by which a disc's measured middle may be off."""
+
+
+def moved(n: int) -> tuple[Thing, Thing]:
+    """Two objects that move, turn and grow, far enough from each other."""
+    first = Thing(45 + 0.4 * n, 50 + 0.2 * n, 0.08 * n, 20 + 0.05 * n)
+    second = Thing(145 - 0.3 * n, 100, 2.0 - 0.05 * n, 24)
+    return first, second
+
+
+def off(points: NDArray[np.float32], thing: Thing) -> float:
+    """Return how far points are from an object's, in pixels of the input."""
+    # Its crop has three lengths for 64 pixels.
+    distance = np.abs(points - thing.points).max()
+    return float(distance * 64 / (3 * thing.length))
+
+
+def by_place(result: CascadeResult, network: str) -> list[NDArray[np.float32]]:
+    """Return the points of the objects from left to right."""
+    return sorted(
+        found(result, network).values(), key=lambda points: float(points[:, 0].mean())
+    )
+
+
+def test_objects_are_followed_where_they_go() -> None:
+    with CascadeSession(bundle()) as session:
+        for n in range(60):
+            things = moved(n)
+            result = session.run(scene(*things))
+            assert [one.identity for one in result.objects] == [1, 2]
+            for network in ("discs", "mirror"):
+                for points, thing in zip(
+                    by_place(result, network), things, strict=True
+                ):
+                    assert off(points, thing) < NEAR, (n, network)
+        runs = {stage.name: stage.runs for stage in session.figures()}
+    assert runs == {"thing": 60 // EVERY, "discs": 120, "mirror": 120}
+
+
+def test_reuse_changes_little() -> None:
+    """Against a session that begins anew with each frame, by the sides of the box."""
+    with CascadeSession(bundle()) as followed, CascadeSession(bundle()) as fresh:
+        for n in range(40):
+            frame = scene(*moved(n))
+            fresh.reset()
+            ones = by_place(followed.run(frame), "discs")
+            others = by_place(fresh.run(frame), "discs")
+            for points, other in zip(ones, others, strict=True):
+                assert np.abs(points - other).max() < 0.005 * 3 * 20
+
+
+def test_a_lost_object_is_found_again_with_its_number() -> None:
+    with CascadeSession(bundle()) as session:
+        for n in range(5):
+            before = found(session.run(scene(*moved(n))), "discs")
+        left = min(before, key=lambda identity: before[identity][0, 0])
+        for n in range(5, 9):
+            result = session.run(scene(moved(n)[0]))
+            assert [one.identity for one in result.objects] == [left]
+        after = found(session.run(scene(*moved(9))), "discs")
+        assert after.keys() == before.keys()
+        assert left == min(after, key=lambda identity: after[identity][0, 0])
+
+
+def test_a_new_object_is_found_within_so_many_frames() -> None:
+    with CascadeSession(bundle()) as session:
+        first, second = moved(0)
+        session.run(scene(first))
+        seen = [len(session.run(scene(first, second)).objects) for _ in range(EVERY)]
+    assert seen[0] == 1
+    assert seen[-1] == 2
+
+
+def test_nothing_is_found_where_there_is_nothing() -> None:
+    with CascadeSession(bundle()) as session:
+        result = session.run(scene())
+        assert result.objects == ()
+        assert result.lines() == ["nothing"]
+        assert result.to_json() == {"objects": []}
+
+
+def test_threads_and_formats_change_no_bit() -> None:
+    frame = scene(*moved(3))
+    yuyv = np.random.default_rng(0).integers(0, 256, (144, 192, 2), np.uint8)
+    with CascadeSession(bundle(), threads=2) as two, CascadeSession(bundle()) as one:
+        for given in (frame, CameraFrame("yuyv", (yuyv,)), frame):
+            assert two.run(given).to_json() == one.run(given).to_json()
+
+
+def test_a_stream_has_the_results_of_runs() -> None:
+    frames = [scene(*moved(n)) for n in range(25)]
+    with CascadeSession(bundle()) as session:
+        expected = [session.run(frame).to_json() for frame in frames]
+    with CascadeSession(bundle()) as session, session.stream(frames) as stream:
+        shots = list(stream)
+        figures = stream.figures()
+    assert [shot.value.to_json() for shot in shots] == expected
+    names = [stage.name for stage in figures.stages]
+    assert names == ["capture", "cascade", "out", "thing", "discs", "mirror"]
+
+
+def test_smoothed_objects_keep_their_numbers() -> None:
+    smoother = Smoother()
+    with CascadeSession(bundle()) as session:
+        for n in range(6):
+            raw = session.run(scene(*moved(n)))
+            made = smoother(raw, n / 30)
+            assert isinstance(made, CascadeResult)
+            smooth = made
+            assert [one.identity for one in smooth.objects] == [1, 2]
+        gap = np.subtract(found(raw, "discs")[1], found(smooth, "discs")[1])
+        assert 0 < np.abs(gap).max() < 3
+
+
+def test_a_picture_shows_every_object() -> None:
+    frame = scene(*moved(0))
+    with CascadeSession(bundle()) as session:
+        picture = session.run(frame).draw(frame)
+    assert picture.shape == frame.shape
+    for thing in moved(0):
+        x, y = (int(n) for n in thing.points[0])
+        assert (
+            picture[y - 2 : y + 3, x - 2 : x + 3] != frame[y - 2 : y + 3, x - 2 : x + 3]
+        ).any()
+
+
+def test_depth_is_in_pixels_of_the_frame() -> None:
+    with CascadeSession(bundle()) as session:
+        network: Network = session._networks[1]
+        inner = network.vision.result_of_crop
+
+        def deep(*args: object) -> Points:
+            result = inner(*args)  # type: ignore[arg-type]
+            assert isinstance(result, Points)
+            return replace(result, depth=np.array([1.0, 2.0], np.float32))
+
+        network.vision.result_of_crop = deep  # type: ignore[method-assign,assignment]
+        result = network.of_crop(CameraFrame.of(scene()), Crop(90, 60, 128, 128))
+        assert isinstance(result, Points)
+        assert result.depth == pytest.approx([2.0, 4.0])
+
+
+def test_what_is_no_frame_is_refused() -> None:
+    session = CascadeSession(bundle())
+    with session, pytest.raises(InputError, match="the frame is empty"):
+        session.run(np.zeros((0, 10, 3), np.uint8))
+    with pytest.raises(InputError, match="closed"):
+        session.run(scene())
+
+
+def test_each_session_takes_its_own_kind(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a cascade of several networks"):
+        Session(bundle())
+    with Bundle.open(bundle()) as opened:
+        inner = tmp_path / "one.edgec"
+        inner.write_bytes(opened.read("networks/discs.edgec"))
+    with pytest.raises(BundleError, match="no cascade but one network"):
+        CascadeSession(inner)
+
+
+FORKED = """
+import os, sys
+from edgec_runtime import CascadeSession
+from tests.cascade.objects import Thing, scene
+with CascadeSession(sys.argv[1], threads=2) as session:
+    expected = session.run(scene(Thing(60, 60))).to_json()
+    child = os.fork()
+    if child == 0:
+        session.reset()
+        os._exit(session.run(scene(Thing(60, 60))).to_json()["objects"] == [])
+    session.reset()
+    assert len(session.run(scene(Thing(60, 60))).objects) == 1
+    sys.exit(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    command = [sys.executable, "-c", FORKED, str(bundle())]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run(command, env=env, timeout=60).returncode == 0
