@@ -40,10 +40,16 @@ _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but err
 def compile(model: Path, quiet: bool, **options: Any) -> None:
     """Turn MODEL (.onnx, .tflite, .pt2, cascade.toml) into one verified bundle."""
     # Imported here, as in all verbs: --help should not load the whole compiler.
-    from edgec.compiler.compile import compile_any
+    from edgec.compiler.cascade import CompiledCascade, compile_cascade, is_cascade
+    from edgec.compiler.compilation import Compiled
+    from edgec.compiler.compile import compile_model
 
+    done: Compiled | CompiledCascade
     with progress(quiet) as say:
-        done = compile_any(model, given(CompileOptions, options), say)
+        if is_cascade(model):
+            done = compile_cascade(model, given(CompileOptions, options), say)
+        else:
+            done = compile_model(model, given(CompileOptions, options), say)
     if not quiet:
         echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 

@@ -1,4 +1,4 @@
-"""`compile` and `finish`: from a model file, a module or a cascade to a bundle."""
+"""`compile` and `finish`: from a model file or a module to a bundle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from edgec.catalogue.fetching import local_file
-from edgec.compiler.cascade import CompiledCascade, compile_cascade, is_cascade
 from edgec.compiler.compilation import Compilation, Compiled
 from edgec.compiler.job import Job
 from edgec.compiler.options import CompileOptions
@@ -54,18 +53,6 @@ def compile_model(
         # Without the option, a missing edgetpu_compiler only costs speed.
         needed = where is not None
         return Compilation(job, say, runner, needed=needed, dump=options.dump).run()
-
-
-def compile_any(
-    model: str | Path | Callable[..., Any],
-    options: CompileOptions,
-    progress: Progress | None = None,
-    example_inputs: Sequence[Any] | None = None,
-) -> Compiled | CompiledCascade:
-    """Compile a cascade's file, or what `compile_model` compiles, into a bundle."""
-    if not callable(model) and is_cascade(Path(model)):
-        return compile_cascade(Path(model), options, progress)
-    return compile_model(model, options, progress, example_inputs)
 
 
 def finish(folder: Path, progress: Progress | None = None) -> Compiled:
