@@ -289,7 +289,7 @@ def models(
     from edgec.catalogue.fetching import fetch
     from edgec.catalogue.listing import listing
 
-    wanted = entries(tuple(get))
+    wanted = entries(get)
     fetch(wanted, progress or _silent)
     listed = listing()
     return tuple(one for one in listed if not get or one.entry in wanted)

@@ -30,11 +30,13 @@ def compile(file: str | Path, options: CompileCall) -> CompiledCascade:
     """Compile the networks of a cascade into one verified bundle.
 
     Args:
-        file: a cascade.toml.
+        file: a cascade.toml, or "models:NAME" of a ready one.
     """
+    from edgec.catalogue.fetching import local_file
     from edgec.compiler.cascade import compile_cascade
 
-    return compile_cascade(Path(file), options, options.progress or _silent)
+    say = options.progress or _silent
+    return compile_cascade(local_file(Path(file), say), options, say)
 
 
 @takes(Options)
@@ -42,11 +44,12 @@ def explain(file: str | Path, options: Options) -> ExplainedCascade:
     """Explain for each operation of each network where it runs, and why.
 
     Args:
-        file: a cascade.toml.
+        file: a cascade.toml, or "models:NAME" of a ready one.
     """
+    from edgec.catalogue.fetching import local_file
     from edgec.verbs.explain_cascade import explain_cascade
 
-    return explain_cascade(Path(file), options)
+    return explain_cascade(local_file(Path(file)), options)
 
 
 @checked

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -85,7 +86,7 @@ class Entry:
         kind: a network, or a photo.
         macs: multiply-accumulates of an inference.
         task: the task of a network, with the keys of a task file (docs/tasks.md).
-        license: the SPDX identifier, where the file's own differs from the wheel's.
+        license, license_text: those of the file, where they are not the wheel's.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Entry:
     macs: int = 0
     task: Mapping[str, Any] = field(default_factory=dict)
     license: str = ""
+    license_text: str = ""
 
     @property
     def file_name(self) -> str:
@@ -121,22 +123,61 @@ def catalogue() -> tuple[WheelEntries, ...]:
     return tuple(from_toml(path, WheelEntries) for path in paths)
 
 
-def entries(names: tuple[str, ...]) -> tuple[Entry, ...]:
+@dataclass(frozen=True)
+class ReadyCascade:
+    """A cascade of networks of the catalogue: a cascade.toml of the folder `cascades`.
+
+    Attributes:
+        name: the name in the catalogue, without the prefix.
+        file: the cascade.toml.
+        purpose: what it finds, in one line.
+        networks: the names of its networks in the catalogue, without the prefix.
+    """
+
+    name: str
+    file: Path
+    purpose: str
+    networks: tuple[str, ...]
+
+
+@cache
+def ready_cascades() -> dict[str, ReadyCascade]:
+    """Return the ready cascades by name."""
+    paths = sorted((FOLDER / "cascades").glob("*.toml"), key=lambda path: path.stem)
+    return {path.stem: _ready_cascade(path) for path in paths}
+
+
+def _ready_cascade(path: Path) -> ReadyCascade:
+    text = path.read_text()
+    # The first line, a comment, says the purpose.
+    purpose = text.partition("\n")[0].removeprefix("# ")
+    # A network on several crops names its model once.
+    rows = tomllib.loads(text)["networks"]
+    models = [row["model"] for row in rows if "model" in row]
+    networks = tuple(model.removeprefix(PREFIX) for model in models)
+    return ReadyCascade(path.stem, path, purpose, networks)
+
+
+def entries(names: Sequence[str]) -> tuple[Entry, ...]:
     """Return the entries of these names, with or without the prefix.
 
-    Raises InputError for an unknown name.
+    The name of a cascade stands for all of its networks. Raises InputError for an
+    unknown name.
     """
     known: dict[str, Entry] = {}
     for one in catalogue():
         for entry in one.entries:
             known[entry.name] = entry
+    cascades = ready_cascades()
 
-    chosen: list[Entry] = []
+    chosen: list[str] = []
     for name in names:
         # A person copies the name from the list, where it has the prefix.
         short = name.removeprefix(PREFIX)
-        if short not in known:
-            what = f'the catalogue has no "{short}"{did_you_mean(short, known)}'
+        if short not in known and short not in cascades:
+            guess = did_you_mean(short, (*known, *cascades))
+            what = f'the catalogue has no "{short}"{guess}'
             raise InputError(what, name, "see the names: edgec models")
-        chosen.append(known[short])
-    return tuple(chosen)
+        chosen += cascades[short].networks if short in cascades else (short,)
+    # Two cascades may share a network.
+    return tuple(known[name] for name in dict.fromkeys(chosen))

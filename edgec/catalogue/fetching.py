@@ -21,6 +21,7 @@ from edgec.catalogue.entries import (
     Entry,
     catalogue,
     entries,
+    ready_cascades,
 )
 from edgec.errors import EdgecError, ToolError
 from edgec.steps import Progress
@@ -47,12 +48,16 @@ _DAMAGES = (
 def local_file(path: Path, say: Progress = lambda text: None) -> Path:
     """Return the file of a path, which may also be `models:NAME`.
 
-    A file of the catalogue that is not in the cache is downloaded. Raises EdgecError.
+    A file of the catalogue that is not in the cache is downloaded; of a cascade the file
+    that describes it is returned. Raises EdgecError.
     """
     name = str(path)
     # A person may have a file with such a name.
     if not name.startswith(PREFIX) or path.exists():
         return path
+    cascade = ready_cascades().get(name.removeprefix(PREFIX))
+    if cascade is not None:
+        return cascade.file
     (file,) = fetch(entries((name,)), say)
     return file
 

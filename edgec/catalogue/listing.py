@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgec.catalogue.entries import PREFIX, CatalogueWheel, Entry, catalogue
+from edgec.catalogue.entries import (
+    PREFIX,
+    CatalogueWheel,
+    Entry,
+    ReadyCascade,
+    catalogue,
+    entries,
+    ready_cascades,
+)
 from edgec.catalogue.fetching import in_cache
 
 
@@ -34,6 +42,11 @@ class ListedModel:
         """The SPDX identifier of the file's licence."""
         return self.entry.license or self.wheel.license
 
+    @property
+    def license_text(self) -> str:
+        """The path of the licence's text in the wheel."""
+        return self.entry.license_text or self.wheel.license_text
+
     def to_json(self) -> dict[str, Any]:
         """Return the entry in JSON's types."""
         entry = self.entry
@@ -45,7 +58,7 @@ class ListedModel:
             "macs": entry.macs,
             "task": dict(entry.task),
             "license": self.license,
-            "license_text": wheel.license_text,
+            "license_text": self.license_text,
             "project": wheel.project,
             "version": wheel.version,
             "wheel": wheel.name,
@@ -55,6 +68,48 @@ class ListedModel:
             "sha256": entry.sha256,
             "path": None if self.path is None else str(self.path),
         }
+
+
+@dataclass(frozen=True)
+class ListedCascade:
+    """A ready cascade, as `edgec models` lists it.
+
+    Attributes:
+        cascade: the cascade.
+        macs: multiply-accumulates of one run of each of its networks.
+        here: whether all of its networks are in the cache.
+    """
+
+    cascade: ReadyCascade
+    macs: int
+    here: bool
+
+    @property
+    def name(self) -> str:
+        """The name where a path is expected: "models:faces"."""
+        return f"{PREFIX}{self.cascade.name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cascade in JSON's types."""
+        return {
+            "name": self.name,
+            "kind": "cascade",
+            "purpose": self.cascade.purpose,
+            "macs": self.macs,
+            "networks": [f"{PREFIX}{name}" for name in self.cascade.networks],
+            "path": str(self.cascade.file),
+        }
+
+
+def listed_cascades() -> tuple[ListedCascade, ...]:
+    """Return all ready cascades."""
+    listed: list[ListedCascade] = []
+    for one in ready_cascades().values():
+        networks = entries(one.networks)
+        macs = sum(entry.macs for entry in networks)
+        here = all(in_cache(entry) is not None for entry in networks)
+        listed.append(ListedCascade(one, macs, here))
+    return tuple(listed)
 
 
 def listing() -> tuple[ListedModel, ...]:

@@ -24,18 +24,28 @@ if TYPE_CHECKING:
     "--json", "as_json", is_flag=True, help="machine-readable, to standard output"
 )
 def models(as_json: bool) -> None:
-    """List ready networks and pictures of the package index (docs/models.md). A name
-    stands wherever a model is given: edgec compile models:face-mesh.
+    """List ready networks and pictures of the package index, and cascades of them
+    (docs/models.md). A name stands wherever a model is given: edgec compile models:faces.
     """
+    from edgec.catalogue.listing import listed_cascades
+
     listed = edgec.models()
+    cascades = listed_cascades()
     if as_json:
-        echo(json.dumps([one.to_json() for one in listed], indent=1))
+        everything = [one.to_json() for one in listed]
+        everything += [one.to_json() for one in cascades]
+        echo(json.dumps(everything, indent=1))
         return
     rows: list[tuple[str, ...]] = []
     for one in listed:
         here = "here" if one.path is not None else ""
         macs = count(one.entry.macs) if one.entry.macs else ""
         rows.append((one.name, here, macs, one.entry.purpose))
+    for cascade in cascades:
+        here = "here" if cascade.here else ""
+        what = cascade.cascade
+        purpose = f"{what.purpose} ({', '.join(what.networks)})"
+        rows.append((cascade.name, here, count(cascade.macs), purpose))
     echo(table(("name", "", "MACs", "what it is for"), rows, "llrl"), nl=False)
     echo(f"\n{_sources(listed)}")
 
@@ -69,7 +79,7 @@ def _sources(listed: Sequence[ListedModel]) -> str:
         wheel = one.wheel
         lines.append(
             f"{wheel.project} {wheel.version}: {one.license} "
-            f"(its text: {wheel.license_text} in the wheel)"
+            f"(its text: {one.license_text} in the wheel)"
         )
     # Most files of a wheel have the same licence.
     return "\n".join(dict.fromkeys(lines))

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from edgec.catalogue.fetching import local_file
+from edgec.compiler.cascade import is_cascade
 from edgec.compiler.compilation import Compilation, Compiled
 from edgec.compiler.job import Job
 from edgec.compiler.options import CompileOptions
+from edgec.errors import InputError
 from edgec.frontends.pt2 import saved
 from edgec.steps import Progress, Steps
 from edgec.toolchain.edgetpu.handoff import HandOff
@@ -42,6 +44,11 @@ def compile_model(
         opened = nullcontext(local_file(Path(model), say))
 
     with opened as file:
+        if is_cascade(file):
+            raise InputError(
+                f"{model} is a cascade of several networks",
+                hint="compile it with edgec.cascades.compile",
+            )
         job = Job(file, options)
         job.check()
 

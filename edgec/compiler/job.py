@@ -112,6 +112,11 @@ class Job:
             stated = stated_task(self.model)
             if stated.task is not None:
                 wanted = replace(stated, preprocess=wanted.preprocess)
+        elif wanted.labels is None:
+            # Labels in the model are of use to a task of the same kind.
+            stated = stated_task(self.model)
+            if isinstance(stated.task, type(wanted.task)):
+                wanted = replace(wanted, labels=stated.labels)
 
         labels = path_of(self.options.labels)
         if labels is None:

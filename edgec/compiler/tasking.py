@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgec_runtime import TensorInfo
 from edgec_runtime.vision.preprocess import ImageLayout
-from edgec_runtime.vision.tasks.base import Task
+from edgec_runtime.vision.tasks.base import DecoderSetting, Task
 
 from edgec.compiler.lower import Lowered
 from edgec.emit.vision import VISION_FILE, vision_source
@@ -22,7 +22,7 @@ def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
     if task is None:
         return None
     try:
-        return _bound(task, lowered)
+        return _bound(task, lowered, wanted)
     except InputError:
         # A task stated by the model file is no wish of the person: the model compiles
         # without it.
@@ -31,8 +31,11 @@ def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
         raise
 
 
-def _bound(task: Task, lowered: Lowered) -> Task:
-    """Bind a task to the size of the first image input, and to the outputs."""
+def _bound(task: Task, lowered: Lowered, wanted: TaskFile) -> Task:
+    """Bind a task to the size of the first image input, and to the outputs.
+
+    Raises InputError if these, the labels or the files do not suit the task.
+    """
     preprocess = lowered.read.preprocess
     outputs = {info.name: info for info in _outputs(lowered)}
     # Boxes are in pixels of an image, so the task needs its size.
@@ -41,7 +44,11 @@ def _bound(task: Task, lowered: Lowered) -> Task:
             continue
         layout = ImageLayout.of(info, preprocess[info.name].layout)
         if layout is not None:
-            return task.bind(outputs, (layout.width, layout.height))
+            size = (layout.width, layout.height)
+            found = task.bind(outputs, size)
+            # What a device would refuse is an error now, not there.
+            found.decoder(DecoderSetting(size, outputs, wanted.labels, wanted.files))
+            return found
     what = f"{lowered.graph.name} has no image input for a {task.kind}"
     raise InputError(what, "--task", "leave it out")
 

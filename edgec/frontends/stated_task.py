@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgec_runtime.vision.tasks import parse_task
+from edgec_runtime.vision.tasks.text_recognition import TextRecognition
 
 from edgec.frontends import MAX_MODEL_BYTES
 from edgec.frontends.stated import pixels, properties
@@ -23,6 +24,9 @@ from edgec.frontends.tflite_metadata import read_outputs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+_CHARACTERS = "character"
+"""The property with the characters of a recogniser's classes."""
 
 MAX_LABEL_BYTES = 1 << 20
 """The largest size of a file of labels."""
@@ -94,13 +98,27 @@ def _of_onnx(path: Path) -> TaskFile:
     model = onnx.load(str(path), format="protobuf", load_external_data=False)
     export = exported(model)
     if export is None:
-        return _of_images(model)
+        return _of_characters(model) or _of_images(model)
     task = _of_keys(export.task(), export.labels)
     head = head_of(model, export)
     if head is None:
         return task
     headless = parse_task(export.task_of_candidates(head))
     return replace(task, head=head, headless=headless)
+
+
+def _of_characters(model: ModelProto) -> TaskFile | None:
+    """Return the task of a recogniser of text; None for another model.
+
+    RapidOCR and PaddleOCR write a line for each character into the property
+    "character".
+    """
+    texts = [p.value for p in model.metadata_props if p.key == _CHARACTERS]
+    if not texts:
+        return None
+    # `splitlines` would also split at characters that are separators of lines.
+    labels = tuple(texts[0].removesuffix("\n").split("\n"))
+    return _of_keys({"task": TextRecognition.kind}, labels)
 
 
 def _of_images(model: ModelProto) -> TaskFile:

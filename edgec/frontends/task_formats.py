@@ -179,6 +179,16 @@ FORMATS: dict[str, dict[str, Any]] = {
         "names": BODY_POINTS,
         "lines": BODY_LINES,
     },
+    "ppocr-detection": {
+        "task": "text-detection",
+        "preprocess": "m1_1,bgr,letterbox=0",
+        "threshold": 0.5,
+        "unclip": 1.6,
+    },
+    "ppocr-recognition": {
+        "task": "text-recognition",
+        "preprocess": "m1_1,bgr,letterbox=127,topleft",
+    },
     "movenet": {"task": "pose", "preprocess": "letterbox=0"},
     "selfie": {"task": "segmentation", "preprocess": "0_1", "labels": ["person"]},
     "style": {"task": "image", "preprocess": "0_255", "range": "0_255"},

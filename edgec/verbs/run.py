@@ -24,6 +24,7 @@ from edgec_runtime.vision.tasks.image import levels
 from edgec_runtime.webcam.effects import OVERLAY, Painter, effect
 from PIL import Image
 
+from edgec.catalogue.fetching import local_file
 from edgec.errors import InputError
 from edgec.ir import Array
 from edgec.ir.tensors import tensor_type
@@ -111,6 +112,7 @@ def run_bundle(request: RunRequest) -> RunResult:
     """
     # A file that cannot be written is an error before the inference, not after it.
     suffix = _output_suffix(request.output)
+    request = replace(request, inputs=local_file(request.inputs))
     with Bundle.open(request.bundle) as bundle:
         manifest = bundle.manifest
         if manifest.cascade is not None:
@@ -126,7 +128,13 @@ def run_bundle(request: RunRequest) -> RunResult:
         if manifest.task is not None and not request.raw and suffix != ".npz":
             canvas = _canvas(given, manifest)
             vision = Vision(bundle)
-            draw = effect(request.effect, Painter(vision.painting))
+
+            def find(photo: Array) -> Result:
+                """Return the result of another picture, on the same device."""
+                seen = device.run(bundle, vision.prepare(photo), request.threads)
+                return vision.result(seen, (photo.shape[1], photo.shape[0]))
+
+            draw = effect(request.effect, Painter(vision.painting), find)
             result = vision.result(outputs, (canvas.shape[1], canvas.shape[0]))
             if suffix in IMAGE_SUFFIXES:
                 picture = draw(canvas, result)

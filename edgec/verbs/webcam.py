@@ -27,6 +27,8 @@ from edgec_runtime.webcam.show import Show, ShownFrame
 from edgec_runtime.webcam.sources import Source, clip, open_source
 from PIL import Image
 
+from edgec.catalogue.entries import PREFIX
+from edgec.catalogue.fetching import local_file
 from edgec.compiler.compile import compile_model
 from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError
@@ -250,7 +252,7 @@ def _source_and_bundles(
             # Two bundles of one name are told apart by their paths.
             name = path.stem if stems.count(path.stem) == 1 else str(path)
             named[name] = str(path)
-        yield open_source(request.source), named
+        yield open_source(_local_source(request.source)), named
         return
 
     with temporary_folder("webcam") as temporary:
@@ -261,3 +263,11 @@ def _source_and_bundles(
         compile_model(folder / "cartoon" / "cartoon.onnx", options)
         photos = sorted((folder / "photos").glob("*.jpg"))
         yield clip(photos), {"cartoon": str(bundle)}
+
+
+def _local_source(source: str | None) -> str | None:
+    """Return a source of this machine; a photo of the catalogue is its file."""
+    # Other sources are not always paths: a URL would lose one of its slashes.
+    if source is None or not source.startswith(PREFIX):
+        return source
+    return str(local_file(Path(source)))

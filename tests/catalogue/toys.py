@@ -88,6 +88,7 @@ purpose = "noise"
 license = "CC0-1.0"
 """)
         entries.catalogue.cache_clear()
+        entries.ready_cascades.cache_clear()
 
     def _wheel(self) -> bytes:
         info = "toy_nets-1.5.dist-info"
@@ -122,3 +123,4 @@ def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Toys]:
     made.write()
     yield made
     entries.catalogue.cache_clear()
+    entries.ready_cascades.cache_clear()

@@ -16,10 +16,21 @@ from .detection import Detection
 from .image import ImageOutput
 from .points import Landmarks, Pose
 from .segmentation import Segmentation
+from .text_detection import TextDetection
+from .text_recognition import TextRecognition
 
 SCHEMA = 1
 """The version of the parameters' format."""
-_ROWS = (Classification, Detection, Segmentation, Landmarks, Pose, ImageOutput)
+_ROWS = (
+    Classification,
+    Detection,
+    Segmentation,
+    Landmarks,
+    Pose,
+    ImageOutput,
+    TextDetection,
+    TextRecognition,
+)
 TASKS: Mapping[str, Type[Any]] = {row.kind: row for row in _ROWS}
 """The classes of tasks by their names in `--task`."""
 

@@ -208,10 +208,14 @@ class Landmarks:
         if self.units == "heatmaps":
             return peaks(array[0], image)
 
-        unit = image if self.units == "relative" else (1, 1)
-        read = table_points(array, self.columns, unit).first(self.count)
+        unit = (1, 1)
+        if self.units == "relative":
+            unit = image
+        table = table_points(array, self.columns, unit)
+        read = table.first(self.count)
         for refinement in self.refinements:
-            read = refinement.applied(read, outputs[refinement.output], unit)
+            more = outputs[refinement.output]
+            read = refinement.applied(read, more, unit)
         return read
 
     def _label(
@@ -220,10 +224,14 @@ class Landmarks:
         """Return the more probable of the two labels; None for a task without them."""
         if self.either is None:
             return None
-        first = float(outputs[self.either].reshape(-1)[0])
+        number = outputs[self.either].reshape(-1)
+        first = float(number[0])
         if first >= MIDDLE:
-            return PointsLabel(setting.label(0), first)
-        return PointsLabel(setting.label(1), 1 - first)
+            name = setting.label(0)
+            return PointsLabel(name, first)
+
+        name = setting.label(1)
+        return PointsLabel(name, 1 - first)
 
 
 @dataclass(frozen=True)

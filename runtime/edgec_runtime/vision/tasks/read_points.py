@@ -36,11 +36,13 @@ class ReadPoints:
 
     def first(self, count: Optional[int]) -> ReadPoints:
         """Return the first points; None: all of them."""
-        return ReadPoints(
-            xy=self.xy[:count],
-            scores=None if self.scores is None else self.scores[:count],
-            depth=None if self.depth is None else self.depth[:count],
-        )
+        scores = self.scores
+        depth = self.depth
+        if scores is not None:
+            scores = scores[:count]
+        if depth is not None:
+            depth = depth[:count]
+        return ReadPoints(self.xy[:count], scores, depth)
 
     def grown(self, count: int) -> ReadPoints:
         """Return at least so many points; new ones are at 0, with the score 1."""
@@ -48,10 +50,13 @@ class ReadPoints:
         if not more:
             return self
         # What an output does not say of a further point is certain, and at depth 0.
+        places = np.zeros((more, 2))
+        ones = np.ones(more, np.float32)
+        zeros = np.zeros(more)
         return ReadPoints(
-            xy=np.concatenate([self.xy, np.zeros((more, 2))]),
-            scores=_appended(self.scores, np.ones(more, np.float32)),
-            depth=_appended(self.depth, np.zeros(more)),
+            xy=np.concatenate([self.xy, places]),
+            scores=_appended(self.scores, ones),
+            depth=_appended(self.depth, zeros),
         )
 
 

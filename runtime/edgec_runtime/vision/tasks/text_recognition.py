@@ -1,0 +1,207 @@
+"""Text recognition: the characters of a picture of one line of text.
+
+The network gives, for each of many steps from left to right, the probability of each
+character and of a blank. The most probable class of each step is taken; equal
+neighbours are one character, and blanks are left out (Connectionist Temporal
+Classification: Graves et al., 2006, section 3.2, best path decoding).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from ...errors import InputError
+from ...rows import parameter
+from ...tensors import TensorInfo
+from ..drawing import caption
+from .base import (
+    ACTIVATIONS,
+    Array,
+    Decode,
+    DecoderSetting,
+    Outputs,
+    Size,
+    View,
+    activated,
+    output_for,
+)
+
+SPACE = " "
+"""The character of a class after the last label: files of characters have no line for
+it.
+"""
+
+
+@dataclass(frozen=True)
+class TextRecognition:
+    """The parameters of the task; the texts of the fields describe them."""
+
+    kind: ClassVar[str] = "text-recognition"
+    output: Optional[str] = parameter(
+        "the output [1, steps, classes]; default: the only one that can be", None
+    )
+    activation: str = parameter(
+        "what makes probabilities of it", "none", choices=ACTIVATIONS
+    )
+    blank: int = parameter("the class that is no character", 0, low=0, high=1 << 20)
+    threshold: float = parameter(
+        "text whose characters have a smaller mean probability is left out",
+        0.5,
+        low=0,
+        high=1,
+    )
+
+    def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> TextRecognition:
+        """Return the task for a model, with everything that was left open."""
+        output = output_for(self.output, "characters", outputs, _is_sequence)
+        classes = outputs[output].shape[2]
+        if self.blank >= classes:
+            raise InputError(
+                f"class {self.blank} cannot be the blank of {classes} classes",
+                "blank",
+                "the usual one is 0",
+            )
+        return replace(self, output=output)
+
+    def files(self) -> Tuple[str, ...]:
+        """Return no paths: the task has no files."""
+        return ()
+
+    def decoder(self, setting: DecoderSetting) -> Decode:
+        """Return the function that decodes the outputs, for a bound task."""
+        if not setting.labels:
+            raise InputError(
+                "the characters of the classes are not known",
+                "labels",
+                "compile with --labels: a text file, one character a line",
+            )
+        info = setting.outputs[str(self.output)]
+        classes = info.shape[2]
+        characters = _characters(setting.labels, self.blank, classes)
+
+        def decode(outputs: Outputs, view: View) -> TextLine:
+            array = outputs[str(self.output)]
+            scores = activated(array[0], self.activation)
+            best = scores.argmax(axis=1)
+            steps = self._beginnings(best)
+
+            classes = best[steps]
+            found = [characters[k] for k in classes]
+            each = scores[steps, classes]
+            score = 0.0
+            if len(each):
+                score = float(each.mean())
+
+            text = "".join(found)
+            if score < self.threshold:
+                text = ""
+            return TextLine(
+                text=text,
+                score=score,
+                scores=tuple(map(float, each)),
+                columns=_columns(steps, len(best), view),
+            )
+
+        return decode
+
+    def _beginnings(self, best: Array) -> Array:
+        """Return the steps at which a character begins.
+
+        Args:
+            best: the most probable class of each step
+        """
+        # A character begins where another class is the best than before.
+        before = np.roll(best, 1)
+        before[:1] = self.blank
+        is_other = best != before
+        is_character = best != self.blank
+        return np.flatnonzero(is_other & is_character)
+
+
+def _columns(steps: Array, count: int, view: View) -> Tuple[float, ...]:
+    """Return x of the middle of steps in the frame.
+
+    Args:
+        steps: numbers of the steps
+        count: steps of the whole input
+        view: where the frame is in the input
+    """
+    pixels_per_step = view.image[0] / count
+    x = (steps + 0.5) * pixels_per_step
+    y = np.zeros(len(x))
+
+    in_input = np.stack([x, y], -1)
+    in_frame = view.to_frame(in_input)
+    return tuple(map(float, in_frame[:, 0]))
+
+
+def _is_sequence(shape: Tuple[int, ...]) -> bool:
+    """Return whether an output can be [1, steps, classes]."""
+    return len(shape) == 3 and shape[0] == 1 and shape[2] > 1
+
+
+def _characters(labels: Tuple[str, ...], blank: int, classes: int) -> Tuple[str, ...]:
+    """Return the character of each class; that of the blank is empty.
+
+    Args:
+        labels: characters of the classes, without the blank's
+        blank: class of the blank
+        classes: classes of the output
+
+    Raises:
+        InputError: there are more or fewer labels than classes
+    """
+    listed = list(labels)
+    # One class more than characters and blank: the space.
+    if len(listed) + 2 == classes:
+        listed.append(SPACE)
+    if len(listed) + 1 != classes:
+        raise InputError(
+            f"{len(labels)} characters are not for {classes} classes",
+            "labels",
+            "give a character for each class but the blank, and perhaps the space",
+        )
+    listed.insert(blank, "")
+    return tuple(listed)
+
+
+@dataclass(frozen=True)
+class TextLine:
+    """A line of text in a frame.
+
+    Attributes:
+        text: its characters; empty where there are none, or too doubtful ones
+        score: mean probability of the characters; 0 where there are none
+        scores: probability of each character that was read
+        columns: x of each in the frame
+    """
+
+    text: str
+    score: float
+    scores: Tuple[float, ...]
+    columns: Tuple[float, ...]
+
+    def to_json(self) -> Dict[str, Any]:
+        """Return the result in JSON's types."""
+        return {
+            "text": self.text,
+            "score": round(self.score, 4),
+            "scores": [round(score, 4) for score in self.scores],
+            "x": [round(x, 2) for x in self.columns],
+        }
+
+    def lines(self) -> List[str]:
+        """Return the lines of a table for a terminal."""
+        if not self.text:
+            return ["nothing"]
+        return [f"{self.score:7.1%}  {self.text}"]
+
+    def draw(self, frame: Array) -> Array:
+        """Return the frame with the text at the top left.
+
+        The letters of pictures are Latin capitals; others are shown as "?".
+        """
+        return caption(frame, self.lines())
