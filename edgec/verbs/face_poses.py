@@ -43,7 +43,7 @@ UPPER_ROWS = (
 
 
 @dataclass(frozen=True)
-class Pose:
+class FacePose:
     """A pose of head and face, in parts of what a face does.
 
     Attributes:
@@ -63,9 +63,9 @@ class Pose:
     shift: tuple[float, float] = (0.0, 0.0)
     growth: float = 0.0
 
-    def part(self, share: float) -> Pose:
+    def part(self, share: float) -> FacePose:
         """Return a share of the pose: 1 is all of it, 0 none."""
-        return Pose(
+        return FacePose(
             (self.turn[0] * share, self.turn[1] * share, self.turn[2] * share),
             self.jaw * share,
             self.left_lid * share,
@@ -76,7 +76,7 @@ class Pose:
         )
 
 
-def motion_of(pose: Pose, shape: Array) -> FaceMotion:
+def motion_of(pose: FacePose, shape: Array) -> FaceMotion:
     """Return the motion of a face into a pose.
 
     Args:
@@ -84,6 +84,7 @@ def motion_of(pose: Pose, shape: Array) -> FaceMotion:
         shape: the neutral face in the layout's frame [468, 3]
     """
     turn = np.array(pose.turn)
+    # A head turns about its neck, so its middle moves as well.
     pivot = (NECK - rotation_of(turn) @ NECK) * [1, 1, 0]
     expression = _jaw(pose.jaw, shape) + _brows(pose.brows, shape)
     for closed, (upper, lower) in zip(
@@ -101,9 +102,11 @@ def _jaw(down: float, shape: Array) -> Array:
     lips = shape[UPPER_MOUTH[5], 1]
     # Below the lips all goes down, at the sides of the face less.
     moved[:, 1] = down * np.clip((y - lips) / 0.15, 0, 1) * np.exp(-((x / 0.75) ** 4))
+    # In the middle a lip goes down most, at the corners of the mouth not at all.
     for row in LOWER_ROWS:
         share = np.sin(np.pi * np.arange(len(row)) / (len(row) - 1)) ** 0.7
         moved[list(row), 1] = down * share
+    # The upper jaw stays; the corners of the mouth come a little down and together.
     for row in UPPER_ROWS:
         moved[list(row[1:-1]), 1] = 0
         moved[[row[0], row[-1]], 1] = 0.25 * down
@@ -130,6 +133,7 @@ def _lids(
 ) -> Array:
     """Return the motion of closing lids [468, 3]."""
     moved = np.zeros_like(shape)
+    # The upper lid does most of the way.
     gap = shape[list(lower), 1] - shape[list(upper), 1]
     moved[list(upper), 1] = 0.85 * closed * gap
     moved[list(lower), 1] = -0.15 * closed * gap
