@@ -173,7 +173,7 @@ class _Checked(Effect):
         task = self._row.tasks[0]
         wanted = "face points" if task == "landmarks" else task
         article = "" if wanted.endswith("s") else "an " if task == "image" else "a "
-        other = type(result).__name__.lower()
+        other = type(result).__name__.lower().removesuffix("result")
         hint = f"use overlay, or a bundle that was compiled with --task {task}"
         if task == "landmarks":
             hint = "use overlay, or a bundle of a face mesh: --task facemesh"
