@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,22 @@ def test_regions_that_are_no_text() -> None:
     assert len(boxes(line_of_text(0, height=2), least=1.0).boxes) == 1
     assert boxes(line_of_text(0), threshold=0.95).boxes == ()
     assert boxes(line_of_text(0), binary=0.95).boxes == ()
+
+
+def test_numbers_that_are_none() -> None:
+    """Outputs of a network that failed: no result, and JSON all the same."""
+    values = line_of_text(0)
+    values[28:30] = np.nan
+    values[31, 40] = np.inf
+    for got in (boxes(values), boxes(np.full(MAP, np.nan))):
+        json.dumps(got.to_json(), allow_nan=False)
+    array = np.full((1, 3, 4), np.nan, np.float32)
+    info = {"y": TensorInfo("y", array.shape, "<f4", None)}
+    task = parse_task({"task": "text-recognition"}).bind(info, (100, 10))
+    decode = task.decoder(DecoderSetting((100, 10), info, ABC))
+    got = decode({"y": array}, View.of((200, 20), (100, 10), Fit()))
+    assert got.lines() == ["nothing"]
+    json.dumps(got.to_json(), allow_nan=False)
 
 
 def test_the_best_come_first_and_not_too_many() -> None:

@@ -84,7 +84,8 @@ class TextRecognition:
 
         def decode(outputs: Outputs, view: View) -> TextLine:
             array = outputs[str(self.output)]
-            scores = activated(array[0], self.activation)
+            # Not a number would be the most probable class.
+            scores = np.nan_to_num(activated(array[0], self.activation))
             best = scores.argmax(axis=1)
             steps = self._beginnings(best)
 
