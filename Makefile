@@ -257,6 +257,11 @@ task-table: setup
 webcam-check: setup
 	$(BIN)/python -m benchmarks.webcam_check $(ARGS)
 
+# Whether avatars mirror 12 known motions of a face in 3 portraits, with float and int8 networks: a table and a sheet of
+# pictures in build/mirror-check (reads ../shared; four minutes): make mirror-check ARGS='--clips blink,wink --float'
+mirror-check: setup
+	$(BIN)/python -m benchmarks.mirror_check $(ARGS)
+
 # Frames into inputs and outputs into boxes by generated C, beside numpy and Pillow, with ratios
 prepost-table: setup
 	$(BIN)/python -m benchmarks.prepost_table

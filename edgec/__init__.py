@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from edgec.compiler.cascade import CompiledCascade
     from edgec.compiler.compilation import Compiled
     from edgec.ir import Array
+    from edgec.verbs.bench_cascade import CascadeBench
+    from edgec.verbs.explain_cascade import ExplainedCascade
 
 __all__ = [
     "__version__",
@@ -101,14 +103,19 @@ def finish(
 
 
 @_takes(_Options)
-def explain(model: str | Path, options: _Options) -> ExplainReport:
+def explain(model: str | Path, options: _Options) -> ExplainReport | ExplainedCascade:
     """Explain for each operation of a model where it runs, and why.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file, or "models:NAME" (`models`).
+        model: a .onnx, .tflite or .pt2 file, or "models:NAME" (`models`); or a
+            cascade.toml, whose networks have a report each.
     """
+    from edgec.compiler.cascade import is_cascade
     from edgec.verbs.explain import explain_model
+    from edgec.verbs.explain_cascade import explain_cascade
 
+    if is_cascade(Path(model)):
+        return explain_cascade(Path(model), options)
     return explain_model(Path(model), options)
 
 
@@ -160,9 +167,9 @@ def bench(
     html: str | Path | None = None,
     frames: int | None = None,
     source: str | None = None,
-) -> BenchReport:
+) -> BenchReport | CascadeBench:
     """Latencies of a bundle on a device, and whether its budgets hold; estimates are
-    marked as such.
+    marked as such. Of a cascade, those of each network.
 
     Args:
         bundle: the .edgec file.
@@ -180,7 +187,7 @@ def bench(
         frames: also so many as a stream; of `source`, as in `webcam`, or made ones.
     """
     from edgec.benching.request import Bench
-    from edgec.verbs.bench import run_bench
+    from edgec.verbs.bench_cascade import bench_any
 
     # The command line fills a request from edgec.toml too; Python gives all of it here.
     request = Bench(
@@ -203,7 +210,7 @@ def bench(
         frames=frames,
         source=source,
     )
-    return run_bench(request)
+    return bench_any(request)
 
 
 @_checked

@@ -114,7 +114,7 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
     """
     from edgec.benching.verdicts import passed, verdicts
     from edgec.report.bench.text import to_markdown
-    from edgec.verbs.bench import run_bench
+    from edgec.verbs.bench_cascade import CascadeBench, bench_any
 
     # An option that is not given leaves the value of edgec.toml.
     given = {k: v for k, v in options.items() if v not in (None, ())}
@@ -125,7 +125,7 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
         if i:
             echo()
         try:
-            report = run_bench(request, say)
+            report = bench_any(request, say)
         except EdgecError as e:
             if len(requests) == 1:
                 raise
@@ -136,6 +136,11 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
         finally:
             # The line of progress must not stay before the report or the error.
             say("")
+        if isinstance(report, CascadeBench):
+            # It has no verdicts.
+            echo("" if quiet else report.text(), nl=not quiet)
+            codes.append(0)
+            continue
         if quiet:
             text = "".join(f"{v.line()}\n" for v in verdicts(report))
         else:

@@ -17,6 +17,7 @@ from edgec.cli.reach import TIMEOUT, on_one, resolved
 from edgec.cli.sections import SectionedCommand, option
 from edgec.compiler.options import CompileOptions, Options
 from edgec.declared import Section
+from edgec.errors import InputError
 from edgec.report.terminal import progress, where_the_time_went
 
 _MODEL = click.argument("model", type=click.Path(path_type=Path))
@@ -103,11 +104,15 @@ def explain(
     """Show for every operation where it runs, and why, next to what the stock compiler
     would do.
     """
+    from edgec.compiler.cascade import is_cascade
     from edgec.report.explain.page import page
     from edgec.report.explain.text import to_text
     from edgec.report.files import check_place, write_whole
     from edgec.verbs.explain import explain_model
     from edgec.verbs.requirements import check, requirements
+
+    if is_cascade(model):
+        return _explain_cascade(model, brief, as_json, bool(html or require), options)
 
     # Typing errors in requirements and paths end before the work, not after it.
     wanted = requirements(require)
@@ -128,6 +133,27 @@ def explain(
     for outcome in outcomes:
         echo(outcome.line(), err=as_json)
     return 0 if all(outcome.holds for outcome in outcomes) else 1
+
+
+def _explain_cascade(
+    file: Path, brief: bool, as_json: bool, of_one: bool, options: dict[str, Any]
+) -> int:
+    """Explain the networks of a cascade; of_one: whether options are for one network."""
+    from edgec.verbs.explain_cascade import explain_cascade
+
+    if of_one:
+        raise InputError(
+            "--html and --require are for one network, and a cascade has several",
+            at=str(file),
+            hint="explain a network alone with them",
+        )
+    with progress(lines=False) as say:
+        report = explain_cascade(file, given(Options, options), say)
+    if as_json:
+        echo(json.dumps(report.to_json(), indent=1))
+    else:
+        echo(report.text(not brief))
+    return 0
 
 
 @click.command()

@@ -15,9 +15,11 @@ from edgec_runtime.cascade.parameters import NETWORKS
 
 from edgec.catalogue.entries import PREFIX
 from edgec.catalogue.fetching import local_file
+from edgec.compiler.cascade_samples import write_samples
 from edgec.compiler.compilation import Compilation, Compiled, PlacedNetwork
+from edgec.compiler.edgetpu_together import compile_together
 from edgec.compiler.job import Job
-from edgec.compiler.options import CompileOptions
+from edgec.compiler.options import CompileOptions, path_of
 from edgec.errors import EdgecError, InputError
 from edgec.frontends.cascade_file import CascadeSource, NetworkSource, read_cascade
 from edgec.steps import Progress, Step, Steps
@@ -44,11 +46,14 @@ class CompiledCascade:
     Attributes:
         path: the bundle.
         networks: the summary of each network with a model of its own, by name.
+        shared: whether they share the memory of the Edge TPU, in words; "" where
+            there is nothing to share.
         steps: the steps of all networks with their times.
     """
 
     path: Path
     networks: Mapping[str, str]
+    shared: str = ""
     steps: tuple[Step, ...] = ()
 
     def summary(self) -> str:
@@ -56,7 +61,10 @@ class CompiledCascade:
         megabytes = self.path.stat().st_size / 1e6
         names = ", ".join(self.networks)
         head = f"{self.path}: a cascade of {names}, {megabytes:.1f} MB"
-        return "\n\n".join([head, *self.networks.values()])
+        texts = [head, *self.networks.values()]
+        if self.shared:
+            texts.append(self.shared)
+        return "\n\n".join(texts)
 
 
 def is_cascade(model: Path) -> bool:
@@ -72,7 +80,7 @@ def compile_cascade(
     Raises EdgecError; no bundle is left then.
     """
     source = read_cascade(file)
-    _check_options(options)
+    check_options(options)
     job = Job(file, options)
     job.check()
     with temporary_folder("cascade") as folder:
@@ -80,7 +88,7 @@ def compile_cascade(
         return _CascadeCompile(job, source, folder, Steps(progress)).run()
 
 
-def _check_options(options: CompileOptions) -> None:
+def check_options(options: CompileOptions) -> None:
     """Raise InputError for options that are for one network."""
     usual = CompileOptions()
     for name in OF_ONE_NETWORK:
@@ -96,6 +104,30 @@ def _check_options(options: CompileOptions) -> None:
             at="--edgetpu-compiler",
             hint="give a path, ssh:// or none",
         )
+
+
+def network_job(
+    file: Path, network: NetworkSource, options: CompileOptions, say: Progress
+) -> Job:
+    """Return the job of a network with a model of its own.
+
+    Args:
+        file: the file of the cascade, beside which the network's files are.
+        network: the network.
+        options: the options of the cascade.
+        say: is called with the progress of a download.
+    """
+    assert network.model is not None, "read_cascade has seen it"
+    model = Path(network.model)
+    if not network.model.startswith(PREFIX):
+        model = file.parent / model
+    task = network.task
+    # A file is relative to the cascade's, a name of a task is not.
+    if task is not None and task.endswith((".json", ".toml")):
+        task = str(file.parent / task)
+    labels = None if network.labels is None else file.parent / network.labels
+    own = replace(options, task=task, labels=labels, preprocess=network.preprocess)
+    return Job(local_file(model, say), own)
 
 
 @dataclass(frozen=True)
@@ -116,12 +148,15 @@ class _CascadeCompile:
 
     def run(self) -> CompiledCascade:
         """Compile all networks, and write the bundle."""
-        compiles = {n.name: self._compile(n) for n in self.source.models()}
+        samples = self._samples()
+        compiles = {n.name: self._compile(n, samples) for n in self.source.models()}
         placed: dict[str, PlacedNetwork] = {}
         for name, one in compiles.items():
             with _named(name):
                 placed[name] = one.place()
 
+        runner = runner_for(self.job.options.edgetpu_compiler, {})
+        placed, shared = compile_together(placed, self._order(), runner, self.say)
         made: dict[str, Compiled] = {}
         for name, one in compiles.items():
             with _named(name):
@@ -131,28 +166,47 @@ class _CascadeCompile:
         for name, compiled in made.items():
             # As paths within the bundle, since the folder is temporary.
             summaries[name] = compiled.summary().replace(f"{self.folder}/", "")
-        return CompiledCascade(self.job.output, summaries, self.say.done())
+        return CompiledCascade(self.job.output, summaries, shared, self.say.done())
 
-    def _compile(self, network: NetworkSource) -> Compilation:
-        """Return the compile of a network with a model of its own."""
-        assert network.model is not None, "read_cascade has seen it"
-        beside = self.job.model.parent
-        task = network.task
-        # A file is relative to the cascade's, a name of a task is not.
-        if task is not None and task.endswith((".json", ".toml")):
-            task = str(beside / task)
-        labels = None if network.labels is None else beside / network.labels
-        options = replace(
-            self.job.options,
-            output=self.folder / network.path,
-            task=task,
-            labels=labels,
-            preprocess=network.preprocess,
+    def _order(self) -> list[str]:
+        """Return the networks with a model of their own, the most frequent first."""
+        names = [network.name for network in self.source.models()]
+        # A detector rests while its objects are followed.
+        if self.source.followed is not None:
+            return [*names[1:], names[0]]
+        return names
+
+    def _samples(self) -> Mapping[str, Path]:
+        """Return the calibration data of networks that see crops; {} without photos."""
+        photos = path_of(self.job.options.calibrate)
+        behind = [n.name for n in self.source.models()[1:]]
+        if photos is None or not behind:
+            return {}
+        # Crops are those of the float networks, which know best where objects are.
+        bundle = self.folder / "float.edgec"
+        options = CompileOptions(
+            "host", bundle, allow_float=True, cc=self.job.options.cc
         )
-        model = Path(network.model)
-        if not network.model.startswith(PREFIX):
-            model = beside / model
-        job = Job(local_file(model, self.say), options)
+        aside = self.folder / "float"
+        (aside / NETWORKS).mkdir(parents=True)
+        job = Job(self.job.model, options)
+        _CascadeCompile(job, self.source, aside, self.say).run()
+        write_samples(bundle, photos, self.folder, self.say)
+        return {name: self.folder / f"{name}.npz" for name in behind}
+
+    def _compile(
+        self, network: NetworkSource, samples: Mapping[str, Path]
+    ) -> Compilation:
+        """Return the compile of a network with a model of its own.
+
+        samples: calibration data by network, in place of photos.
+        """
+        job = network_job(self.job.model, network, self.job.options, self.say)
+        calibrate = samples.get(network.name, job.options.calibrate)
+        options = replace(
+            job.options, output=self.folder / network.path, calibrate=calibrate
+        )
+        job = replace(job, options=options)
         job.check()
         where = options.edgetpu_compiler
         runner = runner_for(where, {})

@@ -128,7 +128,13 @@ def run_bundle(request: RunRequest) -> RunResult:
         if manifest.task is not None and not request.raw and suffix != ".npz":
             canvas = _canvas(given, manifest)
             vision = Vision(bundle)
-            draw = effect(request.effect, Painter(vision.painting))
+
+            def find(photo: Array) -> Result:
+                """Return the result of another picture, on the same device."""
+                seen = device.run(bundle, vision.prepare(photo), request.threads)
+                return vision.result(seen, (photo.shape[1], photo.shape[0]))
+
+            draw = effect(request.effect, Painter(vision.painting), find)
             result = vision.result(outputs, (canvas.shape[1], canvas.shape[0]))
             if suffix in IMAGE_SUFFIXES:
                 picture = draw(canvas, result)

@@ -56,7 +56,7 @@ def found_boxes(
             [info], {info.name: bind(info)}, task, list(outputs.values())
         )
         text += re.sub(
-            r"(edgec_boxes|edgec_frame|edgec_vision_for|table)(_0)?\b",
+            r"(edgec_boxes|edgec_frame|edgec_crop|edgec_vision_for|table)(_0)?\b",
             rf"\g<1>\g<2>_{i}",
             own,
         )

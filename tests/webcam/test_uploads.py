@@ -121,4 +121,4 @@ def test_a_page_names_no_files(bright: Show, file: str) -> None:
 def test_an_effect_finds_it_by_its_name() -> None:
     with pytest.raises(InputError, match="yours cannot be read"):
         effect("replace=yours", Painter())
-    effect("replace=yours", Painter(), {"yours": gradient()})
+    effect("replace=yours", Painter(), uploads={"yours": gradient()})

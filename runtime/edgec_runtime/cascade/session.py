@@ -26,6 +26,7 @@ from ..bundle.archive import Bundle, PathLike
 from ..errors import InputError
 from ..model.inference import Inference
 from ..model.interpreters import InterpreterFactory, load_edgetpu
+from ..model.native import Painting
 from ..session.edgetpu import EdgeTpuOptions, open_stick
 from ..session.lanes import closed
 from ..session.meters import Meter, StageFigures
@@ -137,6 +138,12 @@ class CascadeSession:
         """How the stick fares; None where the session started without one."""
         stick = self._running.stick
         return stick.facts if stick is not None else None
+
+    @property
+    def painting(self) -> Optional[Painting]:
+        """The C for effects of a network that has landmarks; None where none has it."""
+        found = (network.vision.painting for network in self._networks)
+        return next((one for one in found if one is not None), None)
 
     def figures(self) -> Tuple[StageFigures, ...]:
         """Return the times of each network so far, from any thread."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..bundle.archive import Bundle
 from ..device_end.bundles import machine_target
 from ..errors import BundleError, DeviceError
+from ..face.warping import Warp, warp_into
 from ..tensors import TensorInfo
 from ..vision.camera import FORMATS, CameraFrame
 from ..vision.crop import Crop, CropGrid
@@ -47,6 +48,26 @@ class _Taps(ctypes.Structure):
         ("most", ctypes.c_int),
         ("first", ctypes.c_void_p),
         ("weights", ctypes.c_void_p),
+    ]
+
+
+class _WarpArguments(ctypes.Structure):
+    """The parameters of csrc/ek_warp.h, in its order."""
+
+    _fields_ = [
+        ("source", ctypes.c_void_p),
+        ("source_width", ctypes.c_int),
+        ("source_height", ctypes.c_int),
+        ("begin", ctypes.c_void_p),
+        ("end", ctypes.c_void_p),
+        ("gain", ctypes.c_void_p),
+        ("triangles", ctypes.c_void_p),
+        ("corners", ctypes.c_int),
+        ("count", ctypes.c_int),
+        ("blend", ctypes.c_int),
+        ("out", ctypes.c_void_p),
+        ("width", ctypes.c_int),
+        ("height", ctypes.c_int),
     ]
 
 
@@ -229,12 +250,13 @@ def _crop_scratch(grid: CropGrid, image: Tuple[int, int]) -> int:
 
 
 class Painting:
-    """Resizes, mattes and blends pictures with the bundle's C (see effects.py)."""
+    """Resizes, mattes, blends and warps pictures with the bundle's C (see painter.py)."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._resize = library.edgec_resize
         self._matte = library.edgec_matte
         self._blend = library.edgec_blend
+        self._warp = function(library, "edgec_warp")
 
     @classmethod
     def of(cls, library: Optional[ctypes.CDLL]) -> Optional["Painting"]:
@@ -299,6 +321,40 @@ class Painting:
         out = np.empty_like(arrays[0])
         self._blend(*map(_at, arrays), arrays[2].size, _at(out))
         return out
+
+    def warp_into(self, warp: Warp, out: Array) -> None:
+        """Draw a warped picture into a result, uint8 [H, W, 3], C-contiguous.
+
+        Only bundles for landmarks have C for it: numpy computes the same for others.
+        """
+        if self._warp is None:
+            warp_into(warp, out)
+            return
+        source = np.ascontiguousarray(warp.source, np.uint8)
+        begin = np.ascontiguousarray(warp.begin, np.float32)
+        end = np.ascontiguousarray(warp.end, np.float32)
+        triangles = np.ascontiguousarray(warp.triangles, np.int32)
+        gain = None
+        if warp.gain is not None:
+            gain = np.ascontiguousarray(warp.gain, np.float32)
+        arguments = _WarpArguments(
+            source=_at(source),
+            source_width=source.shape[1],
+            source_height=source.shape[0],
+            begin=_at(begin),
+            end=_at(end),
+            gain=None if gain is None else _at(gain),
+            triangles=_at(triangles),
+            corners=len(end),
+            count=len(triangles),
+            blend=int(warp.blended),
+            out=_at(out),
+            width=out.shape[1],
+            height=out.shape[0],
+        )
+        code = self._warp(ctypes.byref(arguments))
+        if code != 0:
+            raise ValueError("the mesh does not fit its pictures")
 
 
 def _at(array: Any) -> ctypes.c_void_p:

@@ -39,12 +39,14 @@ class ShownFrame:
         before: the frame, uint8 [H, W, 3]
         after: the picture with the effect, uint8 [H, W, 3]
         result: the decoded outputs
+        at: when it was captured, in seconds of a clock that only runs forward
     """
 
     number: int
     before: Array
     after: Array
     result: Result
+    at: float
 
 
 class ProgramOptions(NamedTuple):
@@ -96,6 +98,10 @@ class ShowProgram(ABC):
     def _run(self, frame: CameraFrame) -> Result:
         """Return the result of one frame, and forget that there was one."""
 
+    def _found(self, picture: Array) -> Result:
+        """Return the result of a picture that is no frame of the stream."""
+        return self._run(CameraFrame.of(picture))
+
     def try_out(self) -> str:
         """Return the kind of the results, after one gray frame.
 
@@ -115,13 +121,15 @@ class ShowProgram(ABC):
         # An effect of its own: the state of the shown one must not see a frame twice.
         if how not in self._previews:
             self._previews[how] = self._effect(how)
-        picture = self._previews[how](self.shown.before, self.shown.result)
+        picture = self._previews[how](
+            self.shown.before, self.shown.result, self.shown.at
+        )
         height, width = picture.shape[:2]
         size = PREVIEW_WIDTH, max(1, round(height * PREVIEW_WIDTH / width))
         return whole(picture, size, "area")
 
     def _effect(self, how: str) -> Effect:
-        return effect(how, self._painter, self._uploads)
+        return effect(how, self._painter, self._found, self._uploads)
 
     def _smoothed(self, result: Result, shot: Shot) -> Result:
         if self._smoother is None:
@@ -129,7 +137,8 @@ class ShowProgram(ABC):
         return self._smoother(result, shot.captured)
 
     def _draw(self, shot: Shot) -> Tuple[Result, Array]:
-        return shot.value, self.effect(shot.source.rgb(), shot.value)
+        picture = self.effect(shot.source.rgb(), shot.value, shot.captured)
+        return shot.value, picture
 
     def __enter__(self) -> ShowProgram:
         return self
@@ -179,7 +188,7 @@ class _CascadeProgram(ShowProgram):
 
     def __init__(self, bundle: Bundle, options: ProgramOptions) -> None:
         self._session = CascadeSession(bundle, tpu=options.tpu)
-        super().__init__(bundle, options, Painter())
+        super().__init__(bundle, options, Painter(self._session.painting))
 
     def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
         """Return the stream of frames; a shot's value is its result and its picture."""

@@ -102,7 +102,8 @@ class Show:
 
         result, after = shot.value
         with self._lock:
-            shown = ShownFrame(self._count, shot.source.rgb(), after, result)
+            before = shot.source.rgb()
+            shown = ShownFrame(self._count, before, after, result, shot.captured)
             self._picture = shown
             assert self._program is not None, "its stream gave the shot"
             self._program.shown = shown

@@ -9,34 +9,19 @@ ek_frame.h) the same is computed within a level.
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import MappingProxyType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Protocol,
-    Tuple,
-    Type,
-)
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, did_you_mean
-from ..vision.photo import read_photo
-from ..vision.resample import resize, sample, whole
-from ..vision.tasks.base import Result
-from ..vision.tasks.image import Picture
-from ..vision.tasks.segmentation import Segments
+from ...errors import InputError
+from ...face.warping import Warp, warp_into
+from ...vision.resample import resize, sample, whole
+from ...vision.tasks.image import Picture
+from ...vision.tasks.segmentation import Segments
 
 if TYPE_CHECKING:
-    from ..model.native import Painting
+    from ...model.native import Painting
 
 Array = NDArray[Any]
 
@@ -222,6 +207,13 @@ class Painter:
         v: Array = front * a + back * (255 - a) + 128
         return np.asarray((v + (v >> 8)) >> 8, np.uint8)
 
+    def warp_into(self, warp: Warp, out: Array) -> None:
+        """Draw a picture warped by a mesh into a result, uint8 [H, W, 3]."""
+        if self._painting is not None:
+            self._painting.warp_into(warp, out)
+        else:
+            warp_into(warp, out)
+
     def resized(self, frame: Array, size: Tuple[int, int], how: str) -> Array:
         """The whole picture at another width and height."""
         if self._painting is not None:
@@ -239,151 +231,6 @@ def _softer(x: Array) -> Array:
             / 4
         )
     return x
-
-
-class Effect(Protocol):
-    """Draws a frame with its result.
-
-    Attributes:
-        renewable: whether it compares a face with the neutral one of the beginning
-    """
-
-    renewable: bool
-
-    def __call__(self, frame: Array, result: Result) -> Array:
-        """Return the picture, uint8 [H, W, 3], of a frame, uint8 [H, W, 3].
-
-        Raises InputError for the result of a task that the effect is not for.
-        """
-        ...
-
-    def renew(self) -> None:
-        """Take the neutral face anew, from the next frames on."""
-        ...
-
-
-class EffectRow(NamedTuple):
-    """An effect's line in the table.
-
-    Attributes:
-        task: the task it is for; None: all
-        result: the class of its results; None: all
-        does: a description
-        picture: whether it wants a picture, NAME=FILE
-    """
-
-    task: Optional[str]
-    result: Optional[Type[Any]]
-    does: str
-    picture: bool = False
-
-
-OVERLAY = "overlay"
-EFFECTS: Mapping[str, EffectRow] = {
-    OVERLAY: EffectRow(
-        None, None, "draws what was found; an image network's picture as it is"
-    ),
-    "blur": EffectRow(
-        "segmentation", Segments, "what is behind a person, out of focus"
-    ),
-    "replace": EffectRow(
-        "segmentation",
-        Segments,
-        "another picture behind a person: replace=FILE",
-        picture=True,
-    ),
-    "cartoon": EffectRow(
-        "image", Picture, "an image network's picture, with the frame's own lines"
-    ),
-}
-
-Uploads = Mapping[str, Array]
-"""Pictures in memory, uint8 [H, W, 3], by names that stand in the place of files."""
-
-
-def effects_for(task: str) -> List[str]:
-    """Return the names of the effects for a task."""
-    return [name for name, row in EFFECTS.items() if row.task in (None, task)]
-
-
-def effect(
-    text: str, painter: Painter, uploads: Uploads = MappingProxyType({})
-) -> Effect:
-    """Return an effect by its name in EFFECTS, with the file of its picture.
-
-    Raises InputError for other names, and for pictures that cannot be read.
-    """
-    name, _, path = text.partition("=")
-    if name not in EFFECTS or (path and not EFFECTS[name].picture):
-        raise InputError(
-            f'there is no effect "{text}"{did_you_mean(name, EFFECTS)}',
-            hint="use " + ", ".join(EFFECTS),
-        )
-    if name == "replace":
-        paint = _replaced(_given_picture(path, uploads), painter)
-    else:
-        paint = _paint(name, painter)
-    return _StatelessEffect(name, paint)
-
-
-class _StatelessEffect:
-    """An effect on a frame alone, by one function."""
-
-    renewable = False
-
-    def __init__(self, name: str, paint: Callable[[Array, Any], Array]) -> None:
-        self._name = name
-        self._paint = paint
-
-    def __call__(self, frame: Array, result: Result) -> Array:
-        # The effect is made before a bundle's results are known, so each is checked.
-        row = EFFECTS[self._name]
-        if row.result is not None and not isinstance(result, row.result):
-            article = "an" if row.task == "image" else "a"
-            what = (
-                f"{self._name} is for {article} {row.task}, not for "
-                f"{type(result).__name__.lower()}"
-            )
-            hint = f"use overlay, or a bundle that was compiled with --task {row.task}"
-            raise InputError(what, hint=hint)
-        return self._paint(frame, result)
-
-    def renew(self) -> None:
-        """Do nothing: there is no neutral face."""
-
-
-def _paint(name: str, painter: Painter) -> Callable[[Array, Any], Array]:
-    if name == "blur":
-        return painter.blur
-    if name == "cartoon":
-        return painter.cartoon
-    return lambda frame, result: (
-        result.of_frame(painter.resized)
-        if isinstance(result, Picture)
-        else result.draw(frame)
-    )
-
-
-def _given_picture(path: str, uploads: Uploads) -> Array:
-    """Return the picture of an effect.  Raises InputError."""
-    if not path:
-        raise InputError("replace wants a picture", hint="replace=beach.jpg")
-    return uploads[path] if path in uploads else read_photo(Path(path))
-
-
-def _replaced(picture: Array, painter: Painter) -> Callable[[Array, Any], Array]:
-    """Return the function that puts a picture in the place of the background."""
-    kept: Dict[Tuple[int, int], Array] = {}
-
-    def replaced(frame: Array, segments: Segments) -> Array:
-        size = frame.shape[1], frame.shape[0]
-        if size not in kept:
-            # A picture as large as a frame: only the present size is worth its memory.
-            kept.clear()
-            kept[size] = painter.filling(picture, size)
-        return painter.blend(frame, kept[size], painter.matte(frame, segments))
-
-    return replaced
 
 
 def _certain(segments: Segments) -> Array:

@@ -1,0 +1,106 @@
+"""`explain` of a cascade: each network as any other, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgec_partitioner.cost import LINKS, PARAMETER_CACHE
+from edgec_partitioner.explain import ExplainReport
+
+from edgec.compiler.cascade import check_options, network_job
+from edgec.compiler.options import CompileOptions, Options
+from edgec.frontends.cascade_file import read_cascade
+from edgec.report.explain.text import to_text
+from edgec.steps import Progress
+from edgec.verbs.explain import explain_model
+
+_MB = 1e6
+
+
+@dataclass(frozen=True)
+class ExplainedCascade:
+    """The reports on the networks of a cascade.
+
+    Attributes:
+        model: the name of the cascade.
+        networks: the report on each network with a model of its own, by name.
+    """
+
+    model: str
+    networks: Mapping[str, ExplainReport]
+
+    def parameter_bytes(self) -> dict[str, int]:
+        """Return the bytes of parameters on the Edge TPU, by network."""
+        found: dict[str, int] = {}
+        for name, report in self.networks.items():
+            size = int(report.totals()["tpu_parameter_bytes"])
+            if size:
+                found[name] = size
+        return found
+
+    def swap_ms(self) -> dict[str, float]:
+        """Return the estimated time to send a network's parameters anew, by network.
+
+        It is paid at each change of networks unless they share the on-chip memory.
+        """
+        found: dict[str, float] = {}
+        for name, size in self.parameter_bytes().items():
+            link = self.networks[name].link
+            assert link is not None, "there are segments on the Edge TPU"
+            found[name] = LINKS[link].per_mb_sent * size / _MB
+        return found
+
+    def sharing(self) -> str:
+        """Return what the networks' parameters on the Edge TPU cost; "" without any."""
+        sizes = self.parameter_bytes()
+        if not sizes:
+            return ""
+        total = sum(sizes.values())
+        swaps = [f"{name} est. {ms:.2f} ms" for name, ms in self.swap_ms().items()]
+        head = f"on the Edge TPU: {total / _MB:.2f} MB of parameters of all networks"
+        swap = f"a swap costs {', '.join(swaps)}"
+        if total <= PARAMETER_CACHE:
+            return (
+                f"{head}, which stay on the chip together ({PARAMETER_CACHE / _MB:.1f} "
+                f"MB): no swaps; without that {swap}"
+            )
+        beyond = (total - PARAMETER_CACHE) / _MB
+        return (
+            f"{head}, {beyond:.2f} MB more than stay on the chip "
+            f"({PARAMETER_CACHE / _MB:.1f} MB) and are sent each time; {swap}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the reports in JSON's types."""
+        networks = {name: report.to_json() for name, report in self.networks.items()}
+        return {"cascade": self.model, "swap_ms": self.swap_ms(), "networks": networks}
+
+    def text(self, ops: bool) -> str:
+        """Return the reports for a terminal; ops: with a line for each operation."""
+        parts: list[str] = []
+        for name, report in self.networks.items():
+            parts.append(f"network {name}\n{to_text(report, ops)}")
+        shared = self.sharing()
+        if shared:
+            parts.append(shared)
+        return "\n\n".join(parts)
+
+
+def explain_cascade(
+    file: Path, options: Options, progress: Progress = lambda text: None
+) -> ExplainedCascade:
+    """Return the reports on the networks of a cascade.toml. Raises EdgecError."""
+    source = read_cascade(file)
+    whole = CompileOptions(**vars(options))
+    check_options(whole)
+    reports: dict[str, ExplainReport] = {}
+    for network in source.models():
+        job = network_job(file, network, whole, progress)
+        kept = {name: getattr(job.options, name) for name in vars(options)}
+        reports[network.name] = explain_model(
+            job.model, type(options)(**kept), progress
+        )
+    return ExplainedCascade(file.stem, reports)

@@ -1,0 +1,223 @@
+"""A portrait that moves: its picture, the mesh of its face, and the mesh around it.
+
+Around the face rings of points go out to the border of the picture. Near the head they
+follow its pose, as hair does, further out less, at the border not at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .alignment import HeadPose, align
+from .around import AroundFace
+from .driving import FaceMotion, turned_by
+from .geometry import lengths, limited
+from .landmarks import STABLE, face_layout
+from .mouth import FINE, mouth_picture
+from .openings import (
+    Triangle,
+    copied,
+    copied_openings,
+    keep_apart,
+    lash_count,
+    lashes,
+    with_lashes,
+    within_lids,
+)
+from .proportions import proportions
+from .warping import Warp
+
+Array = NDArray[Any]
+
+MOST_TURN = 0.6
+"""Radians by which a portrait's head turns at most: beyond, too much is unseen."""
+MOST_SHIFT = 0.4
+"""Distances of the eyes by which it moves at most."""
+MOST_GROWTH = 0.25
+"""The logarithm of its largest growth."""
+DEEPEST = 0.3
+"""Depth behind the stable points' mean that points of a face come near to, in distances
+of the eyes. Cheeks that were seen from the side have no pixels to be turned to the
+front, so they turn like the part before them.
+"""
+GAP = 2
+"""Rows between the portrait and the inside of its mouth in one picture: what is between
+two pixels must not mix them.
+"""
+WIDER = 0.5
+"""Pixels by which lips have to be wider apart than in the portrait, to show more."""
+BEHIND = 10.0
+"""How far behind the face the rest is drawn, in distances of the eyes."""
+
+
+class Portrait:
+    """A picture of a face, drawn as a motion says."""
+
+    def __init__(self, picture: Array, points: Array) -> None:
+        """Make the meshes.
+
+        Args:
+            picture: uint8 [H, W, 3]
+            points: the mesh of its face, with depth in pixels [468, 3]
+        """
+        self.picture = picture
+        self.size = picture.shape[1], picture.shape[0]
+        stable = list(STABLE)
+        self._pose = align(face_layout().points[stable], points[stable])
+        self.shape = _flattened(self._pose.undo(points))
+        keep_apart(self.shape)
+        self.points = self._pose.apply(self.shape)
+
+        self._around = AroundFace(self.points, self.size)
+        self._openings = copied_openings(len(points))
+        self._triangles = self._all_triangles()
+        self._mouth = mouth_picture(picture, self.points)
+        self._source = self._with_mouth(picture)
+        corners = self._corners(self.points)
+        flat = np.concatenate([corners[:, :2], self._around.points])
+        self._begin = flat + self._around.margin
+
+    def moved(self, motion: FaceMotion) -> Array:
+        """Return the points of the face after a motion [468, 3]."""
+        pose = self._posed(motion)
+        return pose.apply(self._expressed(motion))
+
+    def warp(self, motion: FaceMotion) -> Warp:
+        """Return the warp that draws the portrait after a motion."""
+        pose = self._posed(motion)
+        shape = self._expressed(motion)
+        face = pose.apply(shape)
+        corners = self._corners(face)
+        around = self._around.moved(self._pose, pose, face)
+        end = np.concatenate([corners[:, :2], around])
+
+        begin = self._begin.copy()
+        self._open(begin, self._pose.apply(shape))
+
+        # From behind to the front: where the face folds, the nearer part is seen.
+        depth = np.concatenate([corners[:, 2], self._around.depth])
+        behind = depth[self._triangles].mean(axis=1)
+        behind[self._skin :] += BEHIND * self._pose.scale
+        order = np.argsort(-behind, kind="stable")
+        return Warp(
+            self._source,
+            begin.astype(np.float32),
+            end.astype(np.float32),
+            self._triangles[order].astype(np.int32),
+        )
+
+    def _posed(self, motion: FaceMotion) -> HeadPose:
+        """Return the pose of the head after a motion."""
+        turn = turned_by(motion, MOST_TURN)
+        growth = np.exp(limited(motion.growth, MOST_GROWTH))
+        scale = self._pose.scale * float(growth)
+        shift = limited(motion.shift, MOST_SHIFT) * self._pose.scale
+        rotation = turn @ self._pose.rotation
+        return HeadPose(scale, rotation, self._pose.shift + shift)
+
+    def _expressed(self, motion: FaceMotion) -> Array:
+        """Return the face in the layout's frame with the motion's expression, in its
+        own proportions [468, 3].
+        """
+        # What the driver does is carried over in parts of the own eyes and mouth.
+        factors = proportions(self.shape, motion.shape)
+        shape = self.shape + motion.expression * factors
+        keep_apart(shape)
+        return np.asarray(shape)
+
+    def _corners(self, face: Array) -> Array:
+        """Return the corners of the face: its points, copies of edges, and lashes.
+
+        Args:
+            face: its points [468, 3]
+        """
+        # Copies are where the edges are, and differ in the source alone.
+        copies = copied(face, self._openings)
+        return np.concatenate([face, copies, lashes(face)])
+
+    def _open(self, begin: Array, rest: Array) -> None:
+        """Set the corners in the source of what is in the openings.
+
+        Args:
+            begin: the corners
+            rest: the face with its expression, in the pose of the portrait [468, 3]
+        """
+        flat = rest[:, :2]
+        *eyes, mouth = self._openings
+        for eye in eyes:
+            # What the lids leave free is seen where it is, neither squeezed nor moved.
+            begin[eye.upper_copy] = flat[list(eye.upper)] + self._around.margin
+            begin[eye.lower_copy] = flat[list(eye.lower)] + self._around.margin
+            within_lids(begin, eye)
+
+        # As long as the mouth is no wider than in the portrait, the portrait shows it.
+        opened = self._opened(flat)
+        begin[mouth.upper_copy] = flat[list(mouth.upper)] + self._around.margin
+        begin[mouth.lower_copy] = flat[list(mouth.lower)] + self._around.margin
+        if np.all(opened < self._opened(self.points) + WIDER):
+            return
+        # In the mouth's own picture the upper lip is the first row.
+        below = np.minimum(opened * FINE, self._mouth.deepest)
+        begin[mouth.upper_copy, 0] = self._mouth.columns
+        begin[mouth.lower_copy, 0] = self._mouth.columns
+        begin[mouth.upper_copy, 1] = self._mouth_top
+        begin[mouth.lower_copy, 1] = self._mouth_top + below
+
+    def _opened(self, face: Array) -> Array:
+        """Return how far the lips are apart, from corner to corner, in pixels [11].
+
+        Args:
+            face: its points [468, …]
+        """
+        mouth = self._openings[-1]
+        apart = face[list(mouth.lower), :2] - face[list(mouth.upper), :2]
+        return lengths(apart)
+
+    def _all_triangles(self) -> Array:
+        """Return the triangles of skin, openings and surroundings [M, 3]."""
+        inside: List[Triangle] = []
+        for opening in self._openings:
+            inside += opening.triangles
+        first = self._openings[-1].lower_copy[-1] + 1
+        skin = with_lashes(face_layout().triangles, first)
+        self._skin = len(skin)
+        around = self._around.triangles(first + lash_count())
+        return np.concatenate([skin, np.array(inside), around])
+
+    def _with_mouth(self, picture: Array) -> Array:
+        """Return the portrait above the inside of its mouth, uint8 [H, W, 4]."""
+        margin = self._around.margin
+        rows = (margin, margin + GAP)
+        padded = np.pad(picture, (rows, (margin, margin), (0, 0)), "edge")
+        self._mouth_top = float(len(padded))
+
+        # One is as wide as the other: the border of the narrower one goes on.
+        inside = self._mouth.pixels
+        wide = max(inside.shape[1] + 1, padded.shape[1])
+        height = len(padded) + len(inside)
+        source = np.full((height, wide, 4), 255, np.uint8)
+        source[: len(padded), :, :3] = _widened(padded, wide)
+        source[len(padded) :, :, :3] = _widened(inside, wide)
+        return source
+
+
+def _widened(picture: Array, width: int) -> Array:
+    """Return a picture whose last column is repeated up to a width."""
+    more = width - picture.shape[1]
+    return np.pad(picture, ((0, 0), (0, more), (0, 0)), "edge")
+
+
+def _flattened(shape: Array) -> Array:
+    """Return a face in the layout's frame that is nowhere deeper than DEEPEST.
+
+    Args:
+        shape: [468, 3]
+    """
+    flattened = shape.copy()
+    depth = shape[:, 2]
+    is_behind = depth > 0
+    flattened[is_behind, 2] = limited(depth[is_behind], DEEPEST)
+    return flattened

@@ -1,0 +1,174 @@
+"""The effects: each is a row of EFFECTS, and a function that makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Callable, List, Mapping, Optional, Tuple
+
+from numpy.typing import NDArray
+
+from ...errors import InputError, did_you_mean
+from ...vision.tasks.base import Result
+from ...vision.tasks.image import Picture
+from ...vision.tasks.segmentation import Segments
+from . import pictures
+from .avatar import avatar
+from .base import Effect, EffectSetting, Finder, Uploads
+from .faces import has_face_points
+from .painter import Painter
+
+Array = NDArray[Any]
+
+__all__ = [
+    "EFFECTS",
+    "OVERLAY",
+    "Effect",
+    "Painter",
+    "Uploads",
+    "effect",
+    "effects_for",
+    "wants_value",
+]
+
+FACES = ("landmarks", "cascade")
+"""Tasks whose results can have the points of a face."""
+
+
+@dataclass(frozen=True)
+class EffectRow:
+    """An effect.
+
+    Attributes:
+        does: a description
+        make: makes it
+        tasks: the tasks that it is for; none: all
+        suits: whether it can draw a result
+        value: an example of what stands behind its name; "": nothing does
+        picture: whether that may be a picture alone, in place of a file's name
+    """
+
+    does: str
+    make: Callable[[EffectSetting], Effect]
+    tasks: Tuple[str, ...] = ()
+    suits: Callable[[Result], bool] = lambda result: True
+    value: str = ""
+    picture: bool = False
+
+
+def _is_mask(result: Result) -> bool:
+    """Return whether a result has a mask."""
+    return isinstance(result, Segments)
+
+
+def _is_picture(result: Result) -> bool:
+    """Return whether a result is an image network's picture."""
+    return isinstance(result, Picture)
+
+
+OVERLAY = "overlay"
+EFFECTS: Mapping[str, EffectRow] = {
+    OVERLAY: EffectRow(
+        "draws what was found; an image network's picture as it is", pictures.overlay
+    ),
+    "blur": EffectRow(
+        "what is behind a person, out of focus",
+        pictures.blur,
+        ("segmentation",),
+        _is_mask,
+    ),
+    "replace": EffectRow(
+        "another picture behind a person: replace=FILE",
+        pictures.replace,
+        ("segmentation",),
+        _is_mask,
+        "beach.jpg",
+        picture=True,
+    ),
+    "cartoon": EffectRow(
+        "an image network's picture, with the frame's own lines",
+        pictures.cartoon,
+        ("image",),
+        _is_picture,
+    ),
+    "avatar": EffectRow(
+        "a portrait that moves as the face does: avatar=FILE",
+        avatar,
+        FACES,
+        has_face_points,
+        "portrait.jpg",
+        picture=True,
+    ),
+}
+
+
+def effects_for(task: str) -> List[str]:
+    """Return the names of the effects for a task."""
+    return [name for name, it in EFFECTS.items() if not it.tasks or task in it.tasks]
+
+
+def wants_value(name: str) -> bool:
+    """Return whether a file or other text stands behind the name of an effect."""
+    return EFFECTS[name].value != ""
+
+
+def effect(
+    text: str,
+    painter: Painter,
+    find: Optional[Finder] = None,
+    uploads: Uploads = MappingProxyType({}),
+) -> Effect:
+    """Return an effect by its name in EFFECTS, and what stands behind a "=".
+
+    Args:
+        text: for example "blur" or "avatar=portrait.jpg"
+        painter: draws
+        find: runs the bundle on a picture that the effect is given
+        uploads: pictures in memory, whose names may stand in place of a file's
+
+    Raises:
+        InputError: there is no such effect, or what it is given does not suit it; and
+            when it gets a result of a task that it is not for
+    """
+    name, is_given, value = text.partition("=")
+    if name not in EFFECTS or (is_given and not wants_value(name)):
+        raise InputError(
+            f'there is no effect "{text}"{did_you_mean(name, EFFECTS)}',
+            hint="use " + ", ".join(EFFECTS),
+        )
+    row = EFFECTS[name]
+    return _Checked(name, row, row.make(EffectSetting(value, painter, find, uploads)))
+
+
+class _Checked(Effect):
+    """An effect that refuses results of other tasks.
+
+    It is made before a bundle's results are known, so each is checked.
+    """
+
+    def __init__(self, name: str, row: EffectRow, inner: Effect) -> None:
+        """Take an effect."""
+        self._name = name
+        self._row = row
+        self._inner = inner
+        self.renewable = inner.renewable
+
+    def __call__(self, frame: Array, result: Result, at: float = 0.0) -> Array:
+        """Return the picture of a frame."""
+        if self._row.suits(result):
+            return self._inner(frame, result, at)
+
+        task = self._row.tasks[0]
+        wanted = "face points" if task == "landmarks" else task
+        article = "" if wanted.endswith("s") else "an " if task == "image" else "a "
+        other = type(result).__name__.lower()
+        hint = f"use overlay, or a bundle that was compiled with --task {task}"
+        if task == "landmarks":
+            hint = "use overlay, or a bundle of a face mesh: --task facemesh"
+        raise InputError(
+            f"{self._name} is for {article}{wanted}, not for {other}", hint=hint
+        )
+
+    def renew(self) -> None:
+        """Take the neutral pose anew."""
+        self._inner.renew()
