@@ -283,7 +283,7 @@ def test_equal_neighbours_are_one_and_blanks_none(steps: list[int], text: str) -
     assert len(got.columns) == len(got.scores) == len(text)
     assert got.lines() == ([f"  80.0%  {text}"] if text else ["nothing"])
     assert got.to_json()["text"] == text
-    assert got.draw(np.zeros((40, 200, 3), np.uint8)).any()
+    assert got.draw(np.zeros((40, 200, 3), np.uint8)).any() == bool(text)
 
 
 def test_where_a_character_begins() -> None:
