@@ -31,7 +31,7 @@ from edgec_runtime.session.vision import Vision
 from edgec_runtime.vision.photo import read_photo
 from edgec_runtime.vision.tasks.points import Points
 from edgec_runtime.webcam.effects import Painter
-from edgec_runtime.webcam.effects.avatar import Avatar, framed
+from edgec_runtime.webcam.effects.avatar import SAMPLES, Avatar, drawn, framed
 from edgec_runtime.webcam.effects.base import EffectSetting
 from edgec_runtime.webcam.effects.faces import SteadyFace
 from numpy.typing import NDArray
@@ -178,9 +178,7 @@ def clip_of(name: str, person: Portrait, painter: Painter) -> Clip:
     frames: list[Array] = []
     for share in shares:
         motion = motion_of(pose.part(share), person.shape)
-        frame = np.zeros((SIZE[1], SIZE[0], 3), np.uint8)
-        painter.warp_into(person.warp(motion), frame)
-        frames.append(frame)
+        frames.append(drawn(person, motion, painter))
     return Clip(name, pose, frames, person.shape)
 
 
@@ -224,7 +222,7 @@ def mirrored(
             apart = np.hypot(*(again.points - wanted).T)
             off.append(apart / eyes_apart(wanted))
     distances = np.concatenate(off)
-    drawn = framed(picture, points, SIZE)
+    own = framed(picture, points, SIZE)
     figures = Mirrored(
         stage.networks,
         clip.name,
@@ -232,8 +230,8 @@ def mirrored(
         name,
         round(float(np.median(distances)), 4),
         round(float(np.percentile(distances, 95)), 4),
-        unmoved_levels(drawn, motion, stage.painter),
-        holes(drawn, motion, stage.painter),
+        unmoved_levels(own, motion, stage.painter),
+        holes(own, motion, stage.painter),
     )
     return figures, distances, out
 
@@ -247,15 +245,20 @@ def unmoved_levels(portrait: Portrait, motion: FaceMotion, painter: Painter) -> 
     rest = portrait.warp(motion.eased(0))
     corner_moved = np.abs(warp.end - rest.end).max(axis=1) > UNMOVED
     kept = ~corner_moved[warp.triangles].any(axis=1)
-    white = np.full_like(warp.source, 255)
-    inside = np.zeros((SIZE[1], SIZE[0], 3), np.uint8)
-    painter.warp_into(
-        replace(warp, source=white, triangles=warp.triangles[kept]), inside
+    # A pixel at an edge is partly another triangle's: all its samples must be kept.
+    large = np.zeros((SIZE[1] * SAMPLES, SIZE[0] * SAMPLES, 3), np.uint8)
+    white = np.full((2, 2, 4), 255, np.uint8)
+    inside = replace(
+        warp,
+        source=white,
+        end=warp.end * np.float32(SAMPLES),
+        triangles=warp.triangles[kept],
     )
-    is_kept = inside[..., 0] > 0
-    moved = drawn_by(portrait, motion, painter)
-    still = portrait.picture
-    difference = np.abs(moved.astype(int) - still)[is_kept]
+    painter.warp_into(inside, large)
+    samples = large[..., 0].reshape(SIZE[1], SAMPLES, SIZE[0], SAMPLES)
+    is_kept = (samples > 0).all(axis=(1, 3))
+    moved = drawn(portrait, motion, painter)
+    difference = np.abs(moved.astype(int) - portrait.picture)[is_kept]
     return int(difference.max(initial=0))
 
 
@@ -266,13 +269,6 @@ def holes(portrait: Portrait, motion: FaceMotion, painter: Painter) -> int:
     out = np.zeros((SIZE[1], SIZE[0], 3), np.uint8)
     painter.warp_into(replace(warp, source=white), out)
     return int((out != 255).any(axis=2).sum())
-
-
-def drawn_by(portrait: Portrait, motion: FaceMotion, painter: Painter) -> Array:
-    """Return a portrait after a motion, uint8 [H, W, 3]."""
-    out = np.zeros((SIZE[1], SIZE[0], 3), np.uint8)
-    painter.warp_into(portrait.warp(motion), out)
-    return out
 
 
 def still_pixels(person: Array, picture: Array, stage: Stage) -> float:
@@ -361,13 +357,13 @@ def check(stage: Stage, clips: Sequence[str], out: Path) -> tuple[list[Mirrored]
         clip = clip_of(name, person, stage.painter)
         cells = [clip.frames[-1]]
         for portrait in PORTRAITS:
-            figures, off, drawn = mirrored(
+            figures, off, shown = mirrored(
                 clip, driver, portrait, people[portrait], stage
             )
             print(_row(figures), flush=True)
             rows.append(figures)
             every.append(off)
-            cells.append(drawn)
+            cells.append(shown)
         sheet.append(np.concatenate([head(c, stage.judge) for c in cells], axis=1))
     still = still_pixels(people["man"], people["officer"], stage)
     # A row a motion: the driver, and what the portraits made of it.

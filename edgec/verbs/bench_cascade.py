@@ -10,6 +10,7 @@ from typing import Any
 
 from edgec_devices.device import Progress
 from edgec_runtime import Bundle
+from edgec_runtime.cascade.opened import cascade_of
 from edgec_runtime.cascade.parameters import Cascade
 from edgec_runtime.session.meters import StreamFigures
 from edgec_runtime.webcam.streamed import streamed
@@ -132,20 +133,21 @@ def _how(report: BenchReport) -> str:
     return report.latency.how
 
 
-def bench_any(
+def run_cascade_bench(
     request: Bench, say: Progress = lambda text: None
-) -> BenchReport | CascadeBench:
-    """Measure a bundle of one network, or of a cascade. Raises EdgecError."""
+) -> CascadeBench:
+    """Measure the bundle of a cascade, and write the file of the request.
+
+    Raises EdgecError.
+    """
     with Bundle.open(request.bundle) as bundle:
-        if bundle.manifest.cascade is not None:
-            return _bench_cascade(request, bundle, bundle.manifest.cascade, say)
-    return run_bench(request, say)
+        return _bench_cascade(request, bundle, cascade_of(bundle), say)
 
 
 def _bench_cascade(
     request: Bench, bundle: Bundle, cascade: Cascade, say: Progress
 ) -> CascadeBench:
-    """Measure the networks of a cascade, and write the file of the request."""
+    """Measure the networks of an opened cascade."""
     _check(request)
     reports: dict[str, BenchReport] = {}
     with networks_as_files(bundle) as networks:

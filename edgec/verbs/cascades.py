@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from edgec_devices.device import Device
 from edgec_devices.temporary import temporary_folder
@@ -15,6 +16,12 @@ from edgec_runtime.session.meters import Meter
 from edgec_runtime.vision.camera import CameraFrame
 
 from edgec.ir import Array
+
+
+def is_cascade_bundle(path: Path) -> bool:
+    """Return whether a bundle is a cascade's; raises BundleError for a damaged one."""
+    with Bundle.open(path) as bundle:
+        return bundle.manifest.cascade is not None
 
 
 @contextmanager

@@ -163,8 +163,13 @@ def _run_cascade(request: RunRequest, bundle: Bundle, suffix: str | None) -> Run
             hint="give a .json or .png file, or run one of its networks",
         )
     photo = _photo(request.inputs)
-    draw = effect(request.effect, Painter())
     device = device_for(request.device, request.timeout)
+
+    def find(picture: Array) -> Result:
+        """Return the result of another picture, on the same device."""
+        return run_on(device, bundle, picture, request.threads)
+
+    draw = effect(request.effect, Painter(), find)
     result = run_on(device, bundle, photo, request.threads)
     done = RunResult({}, result, ())
     if request.output is None:

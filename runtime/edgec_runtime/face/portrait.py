@@ -16,6 +16,7 @@ from .around import AroundFace
 from .driving import FaceMotion, turned_by
 from .geometry import lengths, limited
 from .landmarks import STABLE, face_layout
+from .lids import close_eyes, closed_eyes, lid_pictures, lid_warps
 from .mouth import FINE, mouth_picture
 from .openings import (
     Triangle,
@@ -75,6 +76,7 @@ class Portrait:
         self._openings = copied_openings(len(points))
         self._triangles = self._all_triangles()
         self._mouth = mouth_picture(picture, self.points)
+        self._lids = lid_pictures(picture, self.points)
         self._source = self._with_mouth(picture)
         corners = self._corners(self.points)
         flat = np.concatenate([corners[:, :2], self._around.points])
@@ -84,6 +86,20 @@ class Portrait:
         """Return the points of the face after a motion [468, 3]."""
         pose = self._posed(motion)
         return pose.apply(self._expressed(motion))
+
+    def shows_mouth(self, motion: FaceMotion) -> bool:
+        """Return whether the picture of the mouth's inside is seen."""
+        rest = self._pose.apply(self._expressed(motion))
+        return self._is_wider(self._opened(rest))
+
+    @property
+    def mouth_triangles(self) -> Array:
+        """The triangles of the mouth's opening, int32 [M, 3]."""
+        return np.array(self._openings[-1].triangles, np.int32)
+
+    def lids(self, motion: FaceMotion) -> List[Warp]:
+        """Return the warps that draw closed lids over the portrait."""
+        return lid_warps(self._lids, self.moved(motion), closed_eyes(motion))
 
     def warp(self, motion: FaceMotion) -> Warp:
         """Return the warp that draws the portrait after a motion."""
@@ -125,6 +141,7 @@ class Portrait:
         # What the driver does is carried over in parts of the own eyes and mouth.
         factors = proportions(self.shape, motion.shape)
         shape = self.shape + motion.expression * factors
+        close_eyes(shape, self.shape, closed_eyes(motion))
         keep_apart(shape)
         return np.asarray(shape)
 
@@ -157,7 +174,7 @@ class Portrait:
         opened = self._opened(flat)
         begin[mouth.upper_copy] = flat[list(mouth.upper)] + self._around.margin
         begin[mouth.lower_copy] = flat[list(mouth.lower)] + self._around.margin
-        if np.all(opened < self._opened(self.points) + WIDER):
+        if not self._is_wider(opened):
             return
         # In the mouth's own picture the upper lip is the first row.
         below = np.minimum(opened * FINE, self._mouth.deepest)
@@ -165,6 +182,11 @@ class Portrait:
         begin[mouth.lower_copy, 0] = self._mouth.columns
         begin[mouth.upper_copy, 1] = self._mouth_top
         begin[mouth.lower_copy, 1] = self._mouth_top + below
+
+    def _is_wider(self, opened: Array) -> bool:
+        """Return whether lips are wider apart than in the portrait."""
+        own = self._opened(self.points)
+        return bool(np.any(opened >= own + WIDER))
 
     def _opened(self, face: Array) -> Array:
         """Return how far the lips are apart, from corner to corner, in pixels [11].

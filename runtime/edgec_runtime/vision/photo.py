@@ -265,10 +265,14 @@ def saturated(rounded: Array, zero_point: int, dtype: Any) -> Array:
     return clipped
 
 
-def read_photo(path: Path) -> Array:
+def read_photo(path: Path, alpha: bool = False) -> Array:
     """Return the pixels of a file, turned upright by its EXIF, uint8 [H, W, 3].
 
     Red comes first. Needs Pillow, which a device may lack.
+
+    Args:
+        path: the file
+        alpha: whether a fourth channel, 255 where the picture is opaque, is wanted
 
     Raises:
         InputError: the file is no photo that can be read, or Pillow is not there
@@ -301,6 +305,8 @@ def read_photo(path: Path) -> Array:
             file = Image.open(path)
         with file:
             upright = ImageOps.exif_transpose(file) or file
+            if alpha:
+                return np.asarray(upright.convert("RGBA"), np.uint8)
             # 16 bits of grey, which Pillow would cut off at 255.
             if upright.mode.startswith("I"):
                 high_bytes = np.asarray(upright, np.int64) // 256

@@ -16,6 +16,7 @@ from . import pictures
 from .avatar import avatar
 from .base import Effect, EffectSetting, Finder, Uploads
 from .faces import has_face_points
+from .mask import mask
 from .painter import Painter
 
 Array = NDArray[Any]
@@ -98,6 +99,13 @@ EFFECTS: Mapping[str, EffectRow] = {
         has_face_points,
         "portrait.jpg",
         picture=True,
+    ),
+    "mask": EffectRow(
+        "a picture over the face: mask=glasses, mask=FILE",
+        mask,
+        FACES,
+        has_face_points,
+        "glasses",
     ),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional, Tuple
 
@@ -11,15 +12,20 @@ from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...face.driving import Driver, FaceMotion, at_rest
+from ...face.placed import portrait_points
 from ...face.points import depth_scale, face_points, solid
 from ...face.portrait import Portrait
+from ...face.warping import Warp
 from ...vision.resample import resize
 from ...vision.tasks.base import Result
 from .base import Effect, EffectSetting
 from .faces import SteadyFace
+from .painter import Painter
 
 Array = NDArray[Any]
 
+SAMPLES = 3
+"""Samples of a pixel in a row and a column, where edges are made smooth."""
 HELD_S = 0.4
 """Seconds for which a pose stays after the face was lost."""
 EASE_S = 0.5
@@ -42,6 +48,11 @@ def avatar(setting: EffectSetting) -> Effect:
 
 def _found(setting: EffectSetting, picture: Array, path: Path) -> Array:
     """Return the points of the face in a portrait, with depth in pixels [468, 3]."""
+    # A picture that was uploaded has a name, but no file that could be beside it.
+    if setting.value not in setting.uploads:
+        placed = portrait_points(path.with_suffix(".json"))
+        if placed is not None:
+            return placed
     hint = (
         "give a portrait with one large face that looks ahead, or place points in "
         f"{path.with_suffix('.json').name}"
@@ -86,9 +97,7 @@ class Avatar(Effect):
         if self._portrait is None or self._portrait.size != size:
             self._portrait = framed(self._picture, self._points, size)
         motion = self._followed(result, at)
-        out = np.empty_like(frame)
-        self._painter.warp_into(self._portrait.warp(motion), out)
-        return out
+        return drawn(self._portrait, motion, self._painter)
 
     def _followed(self, result: Result, at: float) -> FaceMotion:
         """Return the motion of this frame; without a face the last, eased to rest."""
@@ -100,6 +109,57 @@ class Avatar(Effect):
             return motion
         late = max(0.0, at - self._seen_at - HELD_S)
         return self._motion.eased(math.exp(-late / EASE_S))
+
+
+def drawn(portrait: Portrait, motion: FaceMotion, painter: Painter) -> Array:
+    """Return a portrait after a motion, uint8 [H, W, 3]."""
+    out = np.empty((portrait.size[1], portrait.size[0], 3), np.uint8)
+    warp = portrait.warp(motion)
+    painter.warp_into(warp, out)
+    for lid in portrait.lids(motion):
+        painter.warp_into(lid, out)
+    if portrait.shows_mouth(motion):
+        smooth_edges(painter, warp, portrait.mouth_triangles, out)
+    return out
+
+
+def smooth_edges(painter: Painter, warp: Warp, triangles: Array, out: Array) -> None:
+    """Draw the pixels at the edges of some triangles again, as means of samples.
+
+    Elsewhere triangles share the picture, and their edges are not seen.
+
+    Args:
+        painter: draws
+        warp: the whole picture
+        triangles: those whose edges are seen, int32 [M, 3]
+        out: the picture, which is changed
+    """
+    points = warp.end[np.unique(triangles)]
+    size = np.array([out.shape[1], out.shape[0]])
+    low = np.clip(np.floor(points.min(axis=0)) - 1, 0, size).astype(int)
+    high = np.clip(np.ceil(points.max(axis=0)) + 1, 0, size).astype(int)
+    width, height = (high - low).tolist()
+    if width == 0 or height == 0:
+        return
+
+    # Larger by some times, of which the mean is taken.
+    large = np.zeros((height * SAMPLES, width * SAMPLES, 3), np.uint8)
+    end = (warp.end - low.astype(np.float32)) * np.float32(SAMPLES)
+    white = np.full((2, 2, 4), 255, np.uint8)
+    painter.warp_into(replace(warp, source=white, end=end, triangles=triangles), large)
+    covered = _means(large, height, width)[..., :1]
+    is_edge = (covered > 0) & (covered < 255)
+    painter.warp_into(replace(warp, end=end), large)
+    levels = _means(large, height, width) + 0.5
+
+    part = out[low[1] : high[1], low[0] : high[0]]
+    np.copyto(part, levels.astype(np.uint8), where=is_edge)
+
+
+def _means(samples: Array, height: int, width: int) -> Array:
+    """Return the means of the samples of each pixel [height, width, 3]."""
+    grouped = samples.reshape(height, SAMPLES, width, SAMPLES, 3)
+    return np.asarray(grouped.mean(axis=(1, 3)))
 
 
 def framed(picture: Array, points: Array, size: Tuple[int, int]) -> Portrait:
