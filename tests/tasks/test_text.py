@@ -212,9 +212,9 @@ def test_numbers_that_are_none() -> None:
     info = {"y": TensorInfo("y", array.shape, "<f4", None)}
     task = parse_task({"task": "text-recognition"}).bind(info, (100, 10))
     decode = task.decoder(DecoderSetting((100, 10), info, ABC))
-    got = decode({"y": array}, View.of((200, 20), (100, 10), Fit()))
-    assert got.lines() == ["nothing"]
-    json.dumps(got.to_json(), allow_nan=False)
+    line = decode({"y": array}, View.of((200, 20), (100, 10), Fit()))
+    assert line.lines() == ["nothing"]
+    json.dumps(line.to_json(), allow_nan=False)
 
 
 def test_the_best_come_first_and_not_too_many() -> None:
