@@ -13,9 +13,10 @@ from ...vision.tasks.base import Result
 from ...vision.tasks.image import Picture
 from ...vision.tasks.segmentation import Segments
 from . import pictures
-from .avatar import avatar
+from .avatar import avatar, puppet
 from .base import Effect, EffectSetting, Finder, Uploads
 from .faces import has_face_points
+from .makeup import makeup
 from .mask import built_in_masks, mask
 from .painter import Painter
 
@@ -109,6 +110,19 @@ EFFECTS: Mapping[str, EffectRow] = {
         has_face_points,
         "glasses",
         built_in=built_in_masks,
+    ),
+    "makeup": EffectRow(
+        "lips, brows, lids and hair in other colours: makeup=lips:#a03050",
+        makeup,
+        FACES,
+        has_face_points,
+        "lips:#a03050",
+    ),
+    "puppet": EffectRow(
+        "a drawn head that moves as the face does",
+        puppet,
+        FACES,
+        has_face_points,
     ),
 }
 
