@@ -37,11 +37,8 @@ if TYPE_CHECKING:
     from edgec.benching.result import BenchReport
     from edgec.benching.tuning import Tuning
     from edgec.catalogue.listing import ListedModel
-    from edgec.compiler.cascade import CompiledCascade
     from edgec.compiler.compilation import Compiled
     from edgec.ir import Array
-    from edgec.verbs.bench_cascade import CascadeBench
-    from edgec.verbs.explain_cascade import ExplainedCascade
 
 __all__ = [
     "__version__",
@@ -66,19 +63,16 @@ __all__ = [
 
 
 @_takes(_CompileCall)
-def compile(
-    model: str | Path | Callable[..., Any], options: _CompileCall
-) -> Compiled | CompiledCascade:
-    """Compile a model, or the networks of a cascade, into one verified bundle.
+def compile(model: str | Path | Callable[..., Any], options: _CompileCall) -> Compiled:
+    """Compile a model into one verified bundle. (For cascades: `edgec.cascades`.)
 
     Args:
-        model: a .onnx, .tflite or .pt2 file; "models:NAME" (`models`); a cascade.toml
-            (docs/cascades.md); or a torch.nn.Module, with `example_inputs` of the
-            shapes that it gets.
+        model: a .onnx, .tflite or .pt2 file; "models:NAME" (`models`); or a
+            torch.nn.Module, with `example_inputs` of the shapes that it gets.
     """
-    from edgec.compiler.compile import compile_any
+    from edgec.compiler.compile import compile_model
 
-    return compile_any(
+    return compile_model(
         model,
         options,
         options.progress or _silent,
@@ -103,19 +97,14 @@ def finish(
 
 
 @_takes(_Options)
-def explain(model: str | Path, options: _Options) -> ExplainReport | ExplainedCascade:
+def explain(model: str | Path, options: _Options) -> ExplainReport:
     """Explain for each operation of a model where it runs, and why.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file, or "models:NAME" (`models`); or a
-            cascade.toml, whose networks have a report each.
+        model: a .onnx, .tflite or .pt2 file, or "models:NAME" (`models`).
     """
-    from edgec.compiler.cascade import is_cascade
     from edgec.verbs.explain import explain_model
-    from edgec.verbs.explain_cascade import explain_cascade
 
-    if is_cascade(Path(model)):
-        return explain_cascade(Path(model), options)
     return explain_model(Path(model), options)
 
 
@@ -167,9 +156,9 @@ def bench(
     html: str | Path | None = None,
     frames: int | None = None,
     source: str | None = None,
-) -> BenchReport | CascadeBench:
+) -> BenchReport:
     """Latencies of a bundle on a device, and whether its budgets hold; estimates are
-    marked as such. Of a cascade, those of each network.
+    marked as such.
 
     Args:
         bundle: the .edgec file.
@@ -187,7 +176,7 @@ def bench(
         frames: also so many as a stream; of `source`, as in `webcam`, or made ones.
     """
     from edgec.benching.request import Bench
-    from edgec.verbs.bench_cascade import bench_any
+    from edgec.verbs.bench import run_bench
 
     # The command line fills a request from edgec.toml too; Python gives all of it here.
     request = Bench(
@@ -210,7 +199,7 @@ def bench(
         frames=frames,
         source=source,
     )
-    return bench_any(request)
+    return run_bench(request)
 
 
 @_checked

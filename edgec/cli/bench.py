@@ -114,7 +114,9 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
     """
     from edgec.benching.verdicts import passed, verdicts
     from edgec.report.bench.text import to_markdown
-    from edgec.verbs.bench_cascade import CascadeBench, bench_any
+    from edgec.verbs.bench import run_bench
+    from edgec.verbs.bench_cascade import run_cascade_bench
+    from edgec.verbs.cascades import is_cascade_bundle
 
     # An option that is not given leaves the value of edgec.toml.
     given = {k: v for k, v in options.items() if v not in (None, ())}
@@ -125,7 +127,13 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
         if i:
             echo()
         try:
-            report = bench_any(request, say)
+            if is_cascade_bundle(request.bundle):
+                # It has no verdicts.
+                text = run_cascade_bench(request, say).text() + "\n"
+                echo("" if quiet else text, nl=False)
+                codes.append(0)
+                continue
+            report = run_bench(request, say)
         except EdgecError as e:
             if len(requests) == 1:
                 raise
@@ -136,11 +144,6 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
         finally:
             # The line of progress must not stay before the report or the error.
             say("")
-        if isinstance(report, CascadeBench):
-            # It has no verdicts.
-            echo("" if quiet else report.text(), nl=not quiet)
-            codes.append(0)
-            continue
         if quiet:
             text = "".join(f"{v.line()}\n" for v in verdicts(report))
         else:

@@ -40,10 +40,19 @@ _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but err
 def compile(model: Path, quiet: bool, **options: Any) -> None:
     """Turn MODEL (.onnx, .tflite, .pt2, cascade.toml) into one verified bundle."""
     # Imported here, as in all verbs: --help should not load the whole compiler.
-    from edgec.compiler.compile import compile_any
+    from edgec.catalogue.fetching import local_file
+    from edgec.compiler.cascade import CompiledCascade, compile_cascade, is_cascade
+    from edgec.compiler.compilation import Compiled
+    from edgec.compiler.compile import compile_model
 
+    done: Compiled | CompiledCascade
     with progress(quiet) as say:
-        done = compile_any(model, given(CompileOptions, options), say)
+        # A name of the catalogue may be a cascade's.
+        file = local_file(model, say)
+        if is_cascade(file):
+            done = compile_cascade(file, given(CompileOptions, options), say)
+        else:
+            done = compile_model(file, given(CompileOptions, options), say)
     if not quiet:
         echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 
@@ -104,6 +113,7 @@ def explain(
     """Show for every operation where it runs, and why, next to what the stock compiler
     would do.
     """
+    from edgec.catalogue.fetching import local_file
     from edgec.compiler.cascade import is_cascade
     from edgec.report.explain.page import page
     from edgec.report.explain.text import to_text
@@ -111,6 +121,7 @@ def explain(
     from edgec.verbs.explain import explain_model
     from edgec.verbs.requirements import check, requirements
 
+    model = local_file(model)
     if is_cascade(model):
         return _explain_cascade(model, brief, as_json, bool(html or require), options)
 

@@ -1,4 +1,4 @@
-"""`compile` and `finish`: from a model file, a module or a cascade to a bundle."""
+"""`compile` and `finish`: from a model file or a module to a bundle."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from edgec.catalogue.fetching import local_file
-from edgec.compiler.cascade import CompiledCascade, compile_cascade, is_cascade
+from edgec.compiler.cascade import is_cascade
 from edgec.compiler.compilation import Compilation, Compiled
 from edgec.compiler.job import Job
 from edgec.compiler.options import CompileOptions
+from edgec.errors import InputError
 from edgec.frontends.pt2 import saved
 from edgec.steps import Progress, Steps
 from edgec.toolchain.edgetpu.handoff import HandOff
@@ -27,7 +28,7 @@ def compile_model(
     """Compile a model file, or a module of PyTorch, into a bundle.
 
     Args:
-        model: the file, or the module.
+        model: the file, `models:NAME` of the catalogue, or the module.
         options: the options of the compile.
         progress: is called with each step.
         example_inputs: inputs of a module.
@@ -40,9 +41,14 @@ def compile_model(
     if callable(model):
         opened = saved(model, example_inputs)
     else:
-        opened = nullcontext(Path(model))
+        opened = nullcontext(local_file(Path(model), say))
 
     with opened as file:
+        if is_cascade(file):
+            raise InputError(
+                f"{model} is a cascade of several networks",
+                hint="compile it with edgec.cascades.compile",
+            )
         job = Job(file, options)
         job.check()
 
@@ -54,30 +60,6 @@ def compile_model(
         # Without the option, a missing edgetpu_compiler only costs speed.
         needed = where is not None
         return Compilation(job, say, runner, needed=needed, dump=options.dump).run()
-
-
-def compile_any(
-    model: str | Path | Callable[..., Any],
-    options: CompileOptions,
-    progress: Progress | None = None,
-    example_inputs: Sequence[Any] | None = None,
-) -> Compiled | CompiledCascade:
-    """Compile a model or a cascade into a bundle.
-
-    Args:
-        model: the file, `models:NAME` of the catalogue, or a module of PyTorch.
-        options: the options of the compile.
-        progress: is called with each step.
-        example_inputs: inputs of a module.
-
-    Raises EdgecError, as `compile_model` does.
-    """
-    if callable(model):
-        return compile_model(model, options, progress, example_inputs)
-    file = local_file(Path(model), Steps(progress))
-    if is_cascade(file):
-        return compile_cascade(file, options, progress)
-    return compile_model(file, options, progress)
 
 
 def finish(folder: Path, progress: Progress | None = None) -> Compiled:

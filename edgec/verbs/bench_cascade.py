@@ -10,6 +10,7 @@ from typing import Any
 
 from edgec_devices.device import Progress
 from edgec_runtime import Bundle
+from edgec_runtime.cascade.opened import cascade_of
 from edgec_runtime.cascade.parameters import Cascade
 from edgec_runtime.session.meters import StreamFigures
 from edgec_runtime.webcam.streamed import streamed
@@ -45,6 +46,7 @@ class CascadeBench:
 
     def latency(self, network: str) -> float | None:
         """Return the median latency of a network, ms; None without one."""
+        # Networks on several crops run the bundle of one of them.
         row = self.cascade.network(network)
         summary = self.networks[row.like or row.name].latency.summary()
         return None if summary is None else summary.p50
@@ -57,6 +59,7 @@ class CascadeBench:
         """
         if network != self.cascade.detector.name:
             return float(objects)
+        # Where nobody follows objects, or there is none, the detector looks all the time.
         if self.cascade.followed is None or objects == 0:
             return 1.0
         every = self.cascade.every
@@ -132,20 +135,21 @@ def _how(report: BenchReport) -> str:
     return report.latency.how
 
 
-def bench_any(
+def run_cascade_bench(
     request: Bench, say: Progress = lambda text: None
-) -> BenchReport | CascadeBench:
-    """Measure a bundle of one network, or of a cascade. Raises EdgecError."""
+) -> CascadeBench:
+    """Measure the bundle of a cascade, and write the file of the request.
+
+    Raises EdgecError.
+    """
     with Bundle.open(request.bundle) as bundle:
-        if bundle.manifest.cascade is not None:
-            return _bench_cascade(request, bundle, bundle.manifest.cascade, say)
-    return run_bench(request, say)
+        return _bench_cascade(request, bundle, cascade_of(bundle), say)
 
 
 def _bench_cascade(
     request: Bench, bundle: Bundle, cascade: Cascade, say: Progress
 ) -> CascadeBench:
-    """Measure the networks of a cascade, and write the file of the request."""
+    """Measure the networks of an opened cascade."""
     _check(request)
     reports: dict[str, BenchReport] = {}
     with networks_as_files(bundle) as networks:
@@ -155,6 +159,7 @@ def _bench_cascade(
             one = replace(one, json=None)
             reports[name] = run_bench(one, say)
 
+    # Crops, results and what passes between the networks are in the stream alone.
     stream = None
     if request.streams:
         say(f"{bundle.manifest.name}: a stream of {request.streams} frames")

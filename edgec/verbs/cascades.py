@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from edgec_devices.device import Device
 from edgec_devices.temporary import temporary_folder
@@ -15,6 +16,12 @@ from edgec_runtime.session.meters import Meter
 from edgec_runtime.vision.camera import CameraFrame
 
 from edgec.ir import Array
+
+
+def is_cascade_bundle(path: Path) -> bool:
+    """Return whether a bundle is a cascade's; raises BundleError for a damaged one."""
+    with Bundle.open(path) as bundle:
+        return bundle.manifest.cascade is not None
 
 
 @contextmanager
@@ -44,7 +51,7 @@ def run_on(device: Device, bundle: Bundle, photo: Array, threads: int) -> Cascad
     Raises the errors of `Device.run`.
     """
     with networks_as_files(bundle) as bundles, OpenedCascade(bundle) as opened:
-
+        # A session of its own for each inference: a device keeps none between two.
         def infer_by(name: str) -> Infer:
             def infer(inputs: Mapping[str, Array], meter: Meter) -> dict[str, Array]:
                 return device.run(bundles[name], inputs, threads)

@@ -13,7 +13,7 @@ from edgec_runtime import CascadeResult
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper, save
 
-import edgec
+from edgec import cascades
 from tests import builds
 
 Array = NDArray[np.uint8]
@@ -98,10 +98,10 @@ mirrored = true
 """
 """A cascade of both networks; the third one sees the same object otherwise."""
 
-DETECTOR_TASK = """{"task": "detection", "boxes": "boxes", "scores": "scores",
+DETECTOR_TASK = """{"task": "detection", "boxes": "v_boxes", "scores": "v_scores",
  "transposed": true, "units": "pixels", "points": 2, "iou": 0.2, "labels": ["thing"],
  "preprocess": "0_1,letterbox=0"}"""
-POINTS_TASK = """{"task": "landmarks", "output": "points", "score": "score",
+POINTS_TASK = """{"task": "landmarks", "output": "v_points", "score": "v_score",
  "preprocess": "0_1,letterbox=0"}"""
 
 
@@ -121,7 +121,7 @@ def bundle(objects: int = 2, every: int = 10, target: str = "host") -> Path:
 
     def make(folder: Path) -> None:
         file = write(folder, objects, every)
-        edgec.compile(file, target, folder / "x.edgec", threads=2, allow_float=True)
+        cascades.compile(file, target, folder / "x.edgec", threads=2, allow_float=True)
 
     return builds.once(f"cascade {objects} {every} {target}", make) / "x.edgec"
 
@@ -161,12 +161,14 @@ class _Graph:
 
     def sums(self, side: int) -> str:
         """Return how red and how green pixels are, alone and times x and y."""
-        red = self.channel("frame", 0)
-        green = self.channel("frame", 1)
+        # How much redder than green, and greener than red, in one convolution.
+        weights = [[[[1.0]], [[-1.0]], [[0.0]]], [[[-1.0]], [[1.0]], [[0.0]]]]
+        conv = self.add("Conv", "frame", self.constant(weights), out="colours")
+        more = self.add("Relu", conv, out="more")
         y, x = np.mgrid[:side, :side] + 0.5
         parts: list[str] = []
-        for one, other in ((red, green), (green, red)):
-            mass = self.add("Relu", self.add("Sub", one, other))
+        for i in (0, 1):
+            mass = self.channel(more, i)
             parts.append(mass)
             for place in (x, y):
                 parts.append(self.add("Mul", mass, self.constant(place[None, None])))
@@ -212,10 +214,10 @@ def _points(path: Path) -> None:
     places, mass = g.middles(means)
     joined = g.add("Concat", *places, axis=1)
     shape = g.constant([1, 4], np.int64)
-    g.add("Reshape", joined, shape, out="points")
+    g.add("Reshape", joined, shape, out="v_points")
     sure = g.certainty(mass, 0.01)
-    g.add("Reshape", sure, g.constant([1, 1], np.int64), out="score")
-    g.save(path, POINTS, {"points": (1, 4), "score": (1, 1)})
+    g.add("Reshape", sure, g.constant([1, 1], np.int64), out="v_score")
+    g.save(path, POINTS, {"v_points": (1, 4), "v_score": (1, 1)})
 
 
 def _detector(path: Path) -> None:
@@ -253,6 +255,6 @@ def _detector(path: Path) -> None:
 
     columns = g.add("Concat", x, y, side, side, rx, ry, gx, gy, axis=1)
     count = cells * cells
-    g.add("Reshape", columns, g.constant([1, 8, count], np.int64), out="boxes")
-    g.add("Reshape", sure, g.constant([1, 1, count], np.int64), out="scores")
-    g.save(path, DETECTOR, {"boxes": (1, 8, count), "scores": (1, 1, count)})
+    g.add("Reshape", columns, g.constant([1, 8, count], np.int64), out="v_boxes")
+    g.add("Reshape", sure, g.constant([1, 1, count], np.int64), out="v_scores")
+    g.save(path, DETECTOR, {"v_boxes": (1, 8, count), "v_scores": (1, 1, count)})

@@ -44,6 +44,25 @@ def test_it_is_turned_by_two_points() -> None:
     assert crop.angle == pytest.approx(math.atan2(10, 40))
 
 
+def test_the_corners_of_a_turned_box_stand_for_points() -> None:
+    """Those of a line of text, 100 x 20 and turned by 30 degrees."""
+    turn = math.radians(30)
+    along = np.array([math.cos(turn), math.sin(turn)])
+    down = np.array([-along[1], along[0]])
+    corners = [
+        np.array([300, 200]) + a * 50 * along + b * 10 * down
+        for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))
+    ]
+    polygon = tuple((float(x), float(y)) for x, y in corners)
+    line = Boxes((Box((0, 0, 640, 480), 0.9, 0, "text", angle=turn, polygon=polygon),))
+    rule = CropRule(points=(0, 1, 2, 3), turn=(0, 1), turned=True, side="box")
+    crop = made(rule, line)
+    assert (crop.x, crop.y, crop.width, crop.height) == pytest.approx(
+        (300, 200, 100, 20)
+    )
+    assert crop.angle == pytest.approx(turn)
+
+
 def test_a_hand_points_up() -> None:
     # From the wrist to the middle finger, to the right in the frame.
     hand = points((100, 200), (150, 200))

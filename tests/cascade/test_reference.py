@@ -27,7 +27,7 @@ from edgec_runtime.vision.tasks.points import Points
 from numpy.typing import NDArray
 from PIL import Image
 
-import edgec
+from edgec import cascades
 from tests import builds
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
@@ -70,7 +70,7 @@ def bundle(shared: Path) -> Path:
     def make(folder: Path) -> None:
         text = FILE.format(face=model(shared, FACE), mesh=model(shared, MESH))
         (folder / "cascade.toml").write_text(text)
-        edgec.compile(folder / "cascade.toml", output=folder / "x.edgec")
+        cascades.compile(folder / "cascade.toml", output=folder / "x.edgec")
 
     return builds.once("cascade of faces", make) / "x.edgec"
 

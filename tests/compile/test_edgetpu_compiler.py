@@ -17,6 +17,7 @@ from edgec_runtime import Bundle, Session
 
 from edgec.cli.main import cli
 from edgec.compiler import compile as compiler
+from edgec.compiler.compilation import Compiled
 from edgec.compiler.options import CompileOptions
 from edgec.errors import EdgecError, InputError
 from tests.toolchain.stand_in_edgetpu_compiler import Rules, StandInEdgetpuCompiler
@@ -40,7 +41,7 @@ def model(tmp_path: Path) -> Path:
     return Path(shutil.copy(DIGITS, tmp_path / "digits.onnx"))
 
 
-def compile_it(model: Path, where: str) -> compiler.Compiled:
+def compile_it(model: Path, where: str) -> Compiled:
     options = CompileOptions(
         "pi4+coral",
         model.with_suffix(".edgec"),
@@ -60,7 +61,7 @@ def outputs(bundle: Path) -> np.ndarray:
         )
 
 
-def edgetpu_ops(done: compiler.Compiled) -> list[str]:
+def edgetpu_ops(done: Compiled) -> list[str]:
     segments = done.lowered.partition.segments
     return [
         op.outputs[0].name

@@ -7,18 +7,18 @@ from edgec_runtime.face.alignment import rotation_of
 from edgec_runtime.face.landmarks import face_layout
 from edgec_runtime.vision.tasks.points import Points
 
-from benchmarks.face_motions import Pose, motion_of
 from edgec.ir import Array
+from edgec.verbs.face_poses import FacePose, motion_of
 
 SIZE = (160, 120)
 """Width and height of frames."""
 UNIT = 36.0
 """Pixels between the eyes."""
 
-AT_REST = Pose()
+AT_REST = FacePose()
 
 
-def points(pose: Pose = AT_REST, depth: float = 1.0) -> Array:
+def points(pose: FacePose = AT_REST, depth: float = 1.0) -> Array:
     """The face in a pose [468, 3]; depth: the factor that a network has of it."""
     shape = face_layout().points
     motion = motion_of(pose, shape)

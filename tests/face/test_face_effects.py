@@ -21,8 +21,8 @@ from edgec_runtime.webcam.effects import Effect, Painter, effect, effects_for
 from edgec_runtime.webcam.effects.mask import built_in_masks
 from PIL import Image
 
-from benchmarks.face_motions import Pose
 from edgec.ir import Array
+from edgec.verbs.face_poses import FacePose
 from tests.face.faces import SIZE, UNIT, frame, points, result
 
 
@@ -45,7 +45,7 @@ def _rested(made: Effect) -> float:
     return (NEUTRAL_FRAMES + 1) / 30
 
 
-def _held(made: Effect, pose: Pose, at: float) -> Array:
+def _held(made: Effect, pose: FacePose, at: float) -> Array:
     """Show the effect a pose, long enough for a new neutral one; returns the last
     picture.
     """
@@ -66,7 +66,7 @@ def test_an_avatar_moves_as_its_driver(drawn: Path) -> None:
     at = _rested(made)
     still = made(frame(), result(points()), at)
     assert np.abs(still.astype(int) - np.asarray(Image.open(drawn))).max() <= 2
-    moved = _held(made, Pose(turn=(0.0, 0.0, 0.15), jaw=0.15), at)
+    moved = _held(made, FacePose(turn=(0.0, 0.0, 0.15), jaw=0.15), at)
     assert np.abs(moved.astype(int) - still).max() > 60
 
 
@@ -76,7 +76,7 @@ def test_an_avatar_is_found_in_a_cascade(drawn: Path) -> None:
     one = CascadeObject(1, {"mesh": result(points())})
     for i in range(NEUTRAL_FRAMES):
         made(frame(), CascadeResult((one,)), i / 30)
-    tilted = CascadeObject(1, {"mesh": result(points(Pose(turn=(0, 0, 0.2))))})
+    tilted = CascadeObject(1, {"mesh": result(points(FacePose(turn=(0, 0, 0.2))))})
     still = made(frame(), CascadeResult((one,)), 1.0)
     for i in range(8):
         moved = made(frame(), CascadeResult((tilted,)), 1.1 + i / 5)
@@ -87,7 +87,7 @@ def test_an_avatar_eases_to_rest_without_a_face(drawn: Path) -> None:
     made = effect(f"avatar={drawn}", Painter(), _found)
     at = _rested(made)
     still = made(frame(), result(points()), at).astype(int)
-    moved = _held(made, Pose(turn=(0.0, 0.0, 0.2)), at).astype(int)
+    moved = _held(made, FacePose(turn=(0.0, 0.0, 0.2)), at).astype(int)
     lost = [made(frame(), result(None), at + 1.3 + s).astype(int) for s in (0.1, 1, 10)]
     assert np.abs(lost[0] - moved).max() <= 1
     assert np.abs(lost[1] - still).max() > 5
@@ -98,7 +98,7 @@ def test_another_neutral_pose_is_taken_at_wish(drawn: Path) -> None:
     made = effect(f"avatar={drawn}", Painter(), _found)
     at = _rested(made)
     still = made(frame(), result(points()), at).astype(int)
-    tilt = Pose(turn=(0.0, 0.0, 0.2))
+    tilt = FacePose(turn=(0.0, 0.0, 0.2))
     assert np.abs(_held(made, tilt, at) - still).max() > 60
     made.renew()
     assert np.abs(_held(made, tilt, at + 2) - still).max() <= 2
@@ -106,7 +106,7 @@ def test_another_neutral_pose_is_taken_at_wish(drawn: Path) -> None:
 
 def test_a_puppet_shows_nothing_of_the_camera() -> None:
     made = effect("puppet", Painter())
-    pose = result(points(Pose(jaw=0.1)))
+    pose = result(points(FacePose(jaw=0.1)))
     other = effect("puppet", Painter())
     for i in range(NEUTRAL_FRAMES + 5):
         one = made(frame(1), pose, i / 30)
@@ -189,7 +189,7 @@ def test_a_portrait_without_a_face_is_refused(drawn: Path) -> None:
 def test_masks_follow_the_face(name: str) -> None:
     made = effect(f"mask={name}", Painter())
     gray = np.full_like(frame(), 128)
-    aside = Pose(shift=(0.5, 0.0))
+    aside = FacePose(shift=(0.5, 0.0))
     here = made(gray, result(points()), 0.0) != gray
     made.renew()
     effect_there = effect(f"mask={name}", Painter())

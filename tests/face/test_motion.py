@@ -23,12 +23,12 @@ from edgec_runtime.face.puppet import puppet
 from edgec_runtime.face.warping import warp_into
 from numpy.testing import assert_allclose
 
-from benchmarks.face_motions import POSES, Pose, motion_of
+from benchmarks.face_motions import POSES, FacePose, motion_of
 from edgec.ir import Array
 from tests.face.faces import SIZE, points
 
 
-def _driven(pose: Pose, depth: float = 1.0) -> FaceMotion:
+def _driven(pose: FacePose, depth: float = 1.0) -> FaceMotion:
     """What a driver sees of a pose, after a while at rest."""
     driver = Driver()
     for _ in range(NEUTRAL_FRAMES):
@@ -80,7 +80,7 @@ def test_a_driver_sees_the_motion_of_the_head(name: str) -> None:
 @pytest.mark.parametrize("depth", [1.0, 0.25, 3.0])
 def test_the_unit_of_a_networks_depth_does_not_matter(depth: float) -> None:
     assert depth_scale(points(depth=depth)) == pytest.approx(1 / depth, rel=0.1)
-    turn = _driven(Pose(turn=(0.0, 0.25, 0.0)), depth).turn
+    turn = _driven(FacePose(turn=(0.0, 0.25, 0.0)), depth).turn
     assert_allclose(turn, [0, 0.25, 0], atol=0.02)
 
 
@@ -90,7 +90,7 @@ def test_faces_without_depth_turn_too() -> None:
     driver = Driver()
     for _ in range(NEUTRAL_FRAMES):
         driver(flat)
-    turned = points(Pose(turn=(0.0, 0.25, 0.0)))
+    turned = points(FacePose(turn=(0.0, 0.25, 0.0)))
     turned[:, 2] = np.nan
     motion = driver(turned)
     assert motion is not None
@@ -99,7 +99,7 @@ def test_faces_without_depth_turn_too() -> None:
 
 def test_a_neutral_pose_is_taken_anew() -> None:
     driver = Driver()
-    tilted = points(Pose(turn=(0.0, 0.0, 0.2)))
+    tilted = points(FacePose(turn=(0.0, 0.0, 0.2)))
     for _ in range(NEUTRAL_FRAMES - 1):
         assert driver(tilted) is None
     first = driver(tilted)
@@ -117,7 +117,7 @@ def test_a_blink_in_the_first_frames_is_no_part_of_the_neutral_pose() -> None:
     driver = Driver()
     for i in range(NEUTRAL_FRAMES):
         blinks = 1.0 if i < 4 else 0.0
-        driver(points(Pose(left_lid=blinks, right_lid=blinks)))
+        driver(points(FacePose(left_lid=blinks, right_lid=blinks)))
     motion = driver(points())
     assert motion is not None
     assert np.abs(motion.expression).max() < 1e-3
@@ -129,7 +129,7 @@ def test_tremor_rests_and_motion_does_not() -> None:
     for _ in range(NEUTRAL_FRAMES):
         driver(points() + rng.normal(0, 0.05, (468, 3)))
     still = driver(points() + rng.normal(0, 0.05, (468, 3)))
-    moved = driver(points(Pose(jaw=0.12)))
+    moved = driver(points(FacePose(jaw=0.12)))
     assert still is not None
     assert moved is not None
     assert np.abs(still.expression).max() < 0.002
@@ -138,11 +138,11 @@ def test_tremor_rests_and_motion_does_not() -> None:
 
 
 def test_eyes_close_one_by_one() -> None:
-    assert max(closed_eyes(_driven(Pose()))) < 0.01
-    left, right = closed_eyes(_driven(Pose(left_lid=1.0)))
+    assert max(closed_eyes(_driven(FacePose()))) < 0.01
+    left, right = closed_eyes(_driven(FacePose(left_lid=1.0)))
     assert left > 0.95
     assert right < 0.05
-    assert min(closed_eyes(_driven(Pose(left_lid=0.5, right_lid=0.5)))) > 0.9
+    assert min(closed_eyes(_driven(FacePose(left_lid=0.5, right_lid=0.5)))) > 0.9
 
 
 @pytest.mark.parametrize("name", sorted(POSES))
@@ -155,7 +155,7 @@ def test_no_pose_leaves_a_hole(portrait: Portrait, name: str) -> None:
 
 
 def test_the_border_of_the_picture_stays(portrait: Portrait) -> None:
-    far = Pose(turn=(0.3, 0.9, 0.5), shift=(2.0, 1.0), growth=1.0)
+    far = FacePose(turn=(0.3, 0.9, 0.5), shift=(2.0, 1.0), growth=1.0)
     out = _drawn(portrait, _driven(far))
     still = portrait.picture.astype(int)
     for border in (np.s_[0], np.s_[-1], np.s_[:, 0], np.s_[:, -1]):
@@ -163,14 +163,14 @@ def test_the_border_of_the_picture_stays(portrait: Portrait) -> None:
 
 
 def test_a_portrait_at_rest_is_its_picture(portrait: Portrait) -> None:
-    out = _drawn(portrait, _driven(Pose()))
+    out = _drawn(portrait, _driven(FacePose()))
     assert np.abs(out.astype(int) - portrait.picture).max() <= 2
 
 
 def test_a_mouth_that_opens_shows_an_inside(portrait: Portrait) -> None:
-    motion = _driven(Pose(jaw=0.2))
+    motion = _driven(FacePose(jaw=0.2))
     assert portrait.shows_mouth(motion)
-    assert not portrait.shows_mouth(_driven(Pose()))
+    assert not portrait.shows_mouth(_driven(FacePose()))
     out = _drawn(portrait, motion)
     moved = portrait.moved(motion)
     upper = moved[UPPER_MOUTH[5], :2]

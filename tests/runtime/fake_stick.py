@@ -131,10 +131,10 @@ class _Faulty(FakeInterpreter):
             aside = stick.folder / "aside"
             aside.write_text(str(until))
             aside.replace(stick.folder / "away")
-        _go_wrong(fault, random.Random(stick.seed * 1_000_003 + number))
+        go_wrong(fault, random.Random(stick.seed * 1_000_003 + number))
 
 
-def _go_wrong(fault: str, r: random.Random) -> None:
+def go_wrong(fault: str, r: random.Random) -> None:
     if fault == "crash":
         os.kill(os.getpid(), r.choice((signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)))
     elif fault == "hang":

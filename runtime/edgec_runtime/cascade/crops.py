@@ -91,7 +91,9 @@ def points_of(result: Result) -> Array:
     if isinstance(result, Points):
         return np.asarray(result.points, np.float64)
     if isinstance(result, Boxes) and result.boxes:
-        points = result.boxes[0].points
+        box = result.boxes[0]
+        # A turned box has corners, the top left first, and may have no points.
+        points = box.points or box.polygon
         # An empty list would have one axis only.
         return np.array(points, np.float64).reshape(-1, 2)
     return np.zeros((0, 2))

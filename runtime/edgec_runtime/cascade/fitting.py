@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from typing import Mapping, NoReturn, Tuple
 
 from ..bundle.manifest import Manifest, image_size
 from ..errors import InputError
+from ..vision.regions import CORNERS
 from ..vision.tasks.base import Task
 from ..vision.tasks.classification import Classification
 from ..vision.tasks.detection import Detection
 from ..vision.tasks.points import Landmarks
+from ..vision.tasks.text_detection import TextDetection
+from ..vision.tasks.text_recognition import TextRecognition
 from .parameters import Cascade, CropRule
 
-_FIRST = (Detection, Landmarks)
+_FIRST = (Detection, Landmarks, TextDetection)
 """Tasks of a detector."""
-_BEHIND = (Detection, Landmarks, Classification)
+_BEHIND = (Detection, Landmarks, Classification, TextRecognition)
 """Tasks of networks that see crops: a mask or a picture has no place in a turned one."""
 
 
@@ -113,7 +115,7 @@ def _check_rule(
             at,
             f"name points of 0 to {count - 1}" if count else "leave the points out",
         )
-    if not isinstance(manifest.task, (Detection, Landmarks)):
+    if not isinstance(manifest.task, _FIRST):
         _refuse(
             f'{where}: "{name}" is for {manifest.task.kind}, which has no place',
             at,
@@ -125,13 +127,12 @@ def point_count(task: Task, manifest: Manifest) -> int:
     """Return the number of points in a result of a bound task."""
     if isinstance(task, Detection):
         return task.points
+    if isinstance(task, TextDetection):
+        return len(CORNERS)
     if not isinstance(task, Landmarks):
         return 0
     # A bound task names its output.
-    shape = manifest.tensors[str(task.output)].shape
-    if task.units == "heatmaps":
-        return shape[-1]
-    return math.prod(shape) // len(task.columns)
+    return task.point_count(manifest.tensors[str(task.output)].shape)
 
 
 def _refuse(what: str, at: str, hint: str) -> NoReturn:

@@ -79,6 +79,7 @@ class Avatar(Effect):
     """The portrait, and the person that drives it."""
 
     renewable = True
+    smooths = True
 
     def __init__(
         self, painter: Painter, frame: Callable[[Tuple[int, int]], Portrait]

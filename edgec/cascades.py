@@ -1,0 +1,95 @@
+"""The verbs for cascades (docs/cascades.md), whose results are those of several networks.
+
+    from edgec import cascades
+    cascades.compile("cascade.toml", "pi4+coral", "faces.edgec")
+
+All other verbs of `edgec` take the bundle of a cascade as any other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgec_devices.device import TIMEOUT_S
+
+from edgec.checking import checked
+from edgec.compiler.options import CompileCall, Options
+from edgec.declared import takes
+
+if TYPE_CHECKING:
+    from edgec.compiler.cascade import CompiledCascade
+    from edgec.verbs.bench_cascade import CascadeBench
+    from edgec.verbs.explain_cascade import ExplainedCascade
+
+__all__ = ["bench", "compile", "explain"]
+
+
+@takes(CompileCall)
+def compile(file: str | Path, options: CompileCall) -> CompiledCascade:
+    """Compile the networks of a cascade into one verified bundle.
+
+    Args:
+        file: a cascade.toml, or "models:NAME" of a ready one.
+    """
+    from edgec.catalogue.fetching import local_file
+    from edgec.compiler.cascade import compile_cascade
+
+    say = options.progress or _silent
+    return compile_cascade(local_file(Path(file), say), options, say)
+
+
+@takes(Options)
+def explain(file: str | Path, options: Options) -> ExplainedCascade:
+    """Explain for each operation of each network where it runs, and why.
+
+    Args:
+        file: a cascade.toml, or "models:NAME" of a ready one.
+    """
+    from edgec.catalogue.fetching import local_file
+    from edgec.verbs.explain_cascade import explain_cascade
+
+    return explain_cascade(local_file(Path(file)), options)
+
+
+@checked
+def bench(
+    bundle: str | Path,
+    on: str = "local:",
+    *,
+    runs: int | None = None,
+    seconds: float | None = None,
+    threads: int = 1,
+    timeout: float = TIMEOUT_S,
+    json: str | Path | None = None,
+    frames: int | None = None,
+    source: str | None = None,
+) -> CascadeBench:
+    """Latencies of each network of a cascade on a device, and frames per second by the
+    number of objects.
+
+    Args:
+        bundle: the .edgec file of a cascade.
+        on, runs, seconds, threads, timeout, json, frames, source: as of `edgec.bench`.
+    """
+    from edgec_devices.listing import resolve
+
+    from edgec.benching.request import Bench
+    from edgec.verbs.bench_cascade import run_cascade_bench
+
+    request = Bench(
+        Path(bundle),
+        resolve(on, Path.cwd()),
+        runs=runs,
+        seconds=seconds,
+        threads=threads,
+        timeout=timeout,
+        json=None if json is None else Path(json),
+        frames=frames,
+        source=source,
+    )
+    return run_cascade_bench(request)
+
+
+def _silent(*what: Any) -> None:
+    """Take progress of any form, and do nothing."""
