@@ -75,6 +75,17 @@ def test_a_turned_box_is_the_smallest_in_its_direction() -> None:
     assert crop.height == pytest.approx(4 * math.hypot(5, 5), rel=1e-5)
 
 
+def test_a_line_of_text_is_turned_as_its_box() -> None:
+    # 100 x 20 pixels, a quarter clockwise: it reads downwards.
+    corners = ((110, 50), (110, 150), (90, 150), (90, 50))
+    line = Box((90, 50, 110, 150), 0.9, 0, "text", polygon=corners)
+    crop = made(CropRule(turned=True, side="free", scale=2), Boxes((line,), ()))
+    assert (crop.x, crop.y, crop.width, crop.height) == (100, 100, 200, 40)
+    assert crop.angle == pytest.approx(math.pi / 2)
+    upright = made(CropRule(side="free"), Boxes((line,), ()))
+    assert (upright.width, upright.height, upright.angle) == (20, 100, 0)
+
+
 def test_the_shape_of_the_input_around_a_box() -> None:
     crop = crop_of(CropRule(side="input"), FACE, FRAME, (200, 50))
     assert crop is not None

@@ -11,11 +11,13 @@ from ..vision.tasks.base import Task
 from ..vision.tasks.classification import Classification
 from ..vision.tasks.detection import Detection
 from ..vision.tasks.points import Landmarks
+from ..vision.tasks.text_detection import TextDetection
+from ..vision.tasks.text_recognition import TextRecognition
 from .parameters import Cascade, CropRule
 
-_FIRST = (Detection, Landmarks)
+_FIRST = (Detection, Landmarks, TextDetection)
 """Tasks of a detector."""
-_BEHIND = (Detection, Landmarks, Classification)
+_BEHIND = (Detection, Landmarks, Classification, TextRecognition)
 """Tasks of networks that see crops: a mask or a picture has no place in a turned one."""
 
 
@@ -113,7 +115,7 @@ def _check_rule(
             at,
             f"name points of 0 to {count - 1}" if count else "leave the points out",
         )
-    if not isinstance(manifest.task, (Detection, Landmarks)):
+    if not isinstance(manifest.task, _FIRST):
         _refuse(
             f'{where}: "{name}" is for {manifest.task.kind}, which has no place',
             at,
