@@ -40,6 +40,9 @@ _TASKS = (
     {"task": "segmentation", "labels": ["background", "person"]},
     {"task": "pose"},
     {"task": "image"},
+    {"task": "text-detection", "input_shapes": {"x": [1, 3, 32, 32]}, "unclip": 1.6},
+    {"task": "text-recognition", "labels": ["a", "b"], "blank": 0},
+    {"format": "iris", "count": 3},
 )
 _TOML = b"""format = "yolox"
 threshold = 0.25

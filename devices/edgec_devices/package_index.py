@@ -27,7 +27,7 @@ class WheelsFor:
 
     Attributes:
         machine: the machine in words, for messages
-        python: minor version of its Python, for example "3.11"
+        python: minor version of its CPython, for example "3.11"
         platforms: tags of platforms (PEP 425), without those of any platform
         instead: remedy where the index has no such wheel
         offline: remedy without a connection to the index
@@ -41,7 +41,8 @@ class WheelsFor:
 
     def options(self) -> list[str]:
         """Return the options of `pip download` for this machine."""
-        options = ["--only-binary=:all:", "--python-version", self.python]
+        options = ["--only-binary=:all:", "--implementation", "cp"]
+        options += ["--python-version", self.python]
         for platform in self.platforms:
             options += ["--platform", platform]
         return options

@@ -181,6 +181,7 @@ class _SideOpener:
     def open(self, spec: str) -> Side:
         """Return the side of [way:]path. Raises InputError where it cannot run."""
         way, path = parsed(spec)
+        # The suffix of the file says what it is: a name of the catalogue has none.
         path = local_file(path, self.say)
         if not path.exists():
             raise InputError(f"no such file: {path}", spec, _WANTED)

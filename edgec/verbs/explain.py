@@ -59,6 +59,7 @@ def explain_model(
     is explained even if it holds what edgec cannot compile; `ExplainReport.obstacle`
     names it.
     """
+    # Only then there may be a task file beside it.
     model = local_file(model, progress)
     # As a compile reads the model: a task file states preprocessing and head.
     given = task_file(model)

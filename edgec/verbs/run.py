@@ -112,6 +112,7 @@ def run_bundle(request: RunRequest) -> RunResult:
     """
     # A file that cannot be written is an error before the inference, not after it.
     suffix = _output_suffix(request.output)
+    # A photo of the catalogue may have to be downloaded first.
     request = replace(request, inputs=local_file(request.inputs))
     with Bundle.open(request.bundle) as bundle:
         manifest = bundle.manifest

@@ -44,6 +44,25 @@ def test_it_is_turned_by_two_points() -> None:
     assert crop.angle == pytest.approx(math.atan2(10, 40))
 
 
+def test_the_corners_of_a_turned_box_stand_for_points() -> None:
+    """Those of a line of text, 100 x 20 and turned by 30 degrees."""
+    turn = math.radians(30)
+    along = np.array([math.cos(turn), math.sin(turn)])
+    down = np.array([-along[1], along[0]])
+    corners = [
+        np.array([300, 200]) + a * 50 * along + b * 10 * down
+        for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))
+    ]
+    polygon = tuple((float(x), float(y)) for x, y in corners)
+    line = Boxes((Box((0, 0, 640, 480), 0.9, 0, "text", angle=turn, polygon=polygon),))
+    rule = CropRule(points=(0, 1, 2, 3), turn=(0, 1), turned=True, side="box")
+    crop = made(rule, line)
+    assert (crop.x, crop.y, crop.width, crop.height) == pytest.approx(
+        (300, 200, 100, 20)
+    )
+    assert crop.angle == pytest.approx(turn)
+
+
 def test_a_hand_points_up() -> None:
     # From the wrist to the middle finger, to the right in the frame.
     hand = points((100, 200), (150, 200))
@@ -73,17 +92,6 @@ def test_a_turned_box_is_the_smallest_in_its_direction() -> None:
     )
     assert crop.width == pytest.approx(4 * math.hypot(100, 100))
     assert crop.height == pytest.approx(4 * math.hypot(5, 5), rel=1e-5)
-
-
-def test_a_line_of_text_is_turned_as_its_box() -> None:
-    # 100 x 20 pixels, a quarter clockwise: it reads downwards.
-    corners = ((110, 50), (110, 150), (90, 150), (90, 50))
-    line = Box((90, 50, 110, 150), 0.9, 0, "text", polygon=corners)
-    crop = made(CropRule(turned=True, side="free", scale=2), Boxes((line,), ()))
-    assert (crop.x, crop.y, crop.width, crop.height) == (100, 100, 200, 40)
-    assert crop.angle == pytest.approx(math.pi / 2)
-    upright = made(CropRule(side="free"), Boxes((line,), ()))
-    assert (upright.width, upright.height, upright.angle) == (20, 100, 0)
 
 
 def test_the_shape_of_the_input_around_a_box() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +19,7 @@ from edgec_runtime import (
     Session,
     Smoother,
 )
-from edgec_runtime.cascade.runner import Network
-from edgec_runtime.vision.crop import Crop
-from edgec_runtime.vision.tasks.points import Points
+from edgec_runtime.vision.crop import Crop, CropView
 from numpy.typing import NDArray
 
 from tests.cascade.objects import Thing, bundle, found, scene
@@ -157,19 +154,9 @@ def test_a_picture_shows_every_object() -> None:
 
 
 def test_depth_is_in_pixels_of_the_frame() -> None:
-    with CascadeSession(bundle()) as session:
-        network: Network = session._networks[1]
-        inner = network.vision.result_of_crop
-
-        def deep(*args: object) -> Points:
-            result = inner(*args)  # type: ignore[arg-type]
-            assert isinstance(result, Points)
-            return replace(result, depth=np.array([1.0, 2.0], np.float32))
-
-        network.vision.result_of_crop = deep  # type: ignore[method-assign,assignment]
-        result = network.of_crop(CameraFrame.of(scene()), Crop(90, 60, 128, 128))
-        assert isinstance(result, Points)
-        assert result.depth == pytest.approx([2.0, 4.0])
+    """As wide as x: here a pixel of the input is two of the frame."""
+    view = CropView.of_crop(Crop(90, 60, 128, 128, 0.5), (320, 240), (64, 64))
+    assert view.depth_to_frame(np.array([1.0, 2.0])) == pytest.approx([2.0, 4.0])
 
 
 def test_what_is_no_frame_is_refused() -> None:

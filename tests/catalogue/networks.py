@@ -18,9 +18,11 @@ from tests import builds
 
 
 def fetched(name: str) -> Path:
-    """A file of the catalogue; the test is skipped where there is no way to it."""
+    """A file of the catalogue, of a cascade that of its first network; the test is
+    skipped where there is no way to it.
+    """
     try:
-        (listed,) = edgec.models([name])
+        listed, *_ = edgec.models([name])
     except ToolError as e:
         if "no connection" in e.what:
             pytest.skip(f"models:{name} is not in the cache, and {e.what}")

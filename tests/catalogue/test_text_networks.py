@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_runtime import Session, read_photo
+from edgec_runtime.cascade.session import CascadeSession
 from edgec_runtime.vision.camera import CameraFrame
 from edgec_runtime.vision.tasks.instances import Boxes
 from edgec_runtime.vision.tasks.text_recognition import TextLine
@@ -160,6 +161,23 @@ def test_texts_are_found_turned_upright_and_read() -> None:
         angle = read[text].angle
         assert angle is not None
         assert -math.degrees(angle) == pytest.approx(degrees, abs=2)
+
+
+def test_the_cascade_reads_them_all() -> None:
+    with CascadeSession(bundle("texts")) as session:
+        result = session.run(picture())
+    assert result.objects
+    read = set()
+    for one in result.objects:
+        line = one.results["line"]
+        assert isinstance(line, TextLine)
+        read.add(line.text.strip())
+        # The text is beside the upper left of its box.
+        (box,) = one.results["text"].to_json()["boxes"]
+        x, y = box["polygon"][0]
+        assert math.hypot(line.corner[0] - x, line.corner[1] - y) < 120
+    assert read == {text for text, _, _ in TEXTS}
+    assert (result.draw(picture()) != picture()).any()
 
 
 @pytest.mark.shared

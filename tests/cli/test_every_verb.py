@@ -104,6 +104,7 @@ TEXT = (
             "2",
         )
     ),
+    Case(("models",)),
     Case(("demo", "--out", "demo"), needs="qemu-aarch64"),
 )
 """Those that print text."""
@@ -127,6 +128,7 @@ AS_JSON = (
         ("diff", str(DIGITS), "digits.edgec", "--inputs", "digits.npz", "--json", "-")
     ),
     Case(("doctor", "--json"), codes=(0, 1)),
+    Case(("models", "--json")),
     Case(("devices", "--json")),
     Case(("devices", "status", "--json")),
     Case(("flash", "digits.edgec", "--on", "local:", "--json")),
@@ -154,6 +156,7 @@ AS_JSON = (
 
 ELSEWHERE = {
     "finish": "needs a folder on which edgetpu_compiler ran: tests/toolchain",
+    "models get": "needs the package index: tests/catalogue",
     "devices boot": "boots a machine: tests/devices/test_machine.py",
     "devices stop": "needs a machine: tests/devices/test_machine.py",
 }

@@ -12,13 +12,15 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from edgec_runtime import InputError, TensorInfo
+from edgec_runtime import Bundle, InputError, TensorInfo
 from edgec_runtime.vision.tasks import TASKS, parse_task, task_json, task_schema
 from edgec_runtime.vision.tasks.anchors import Anchors
 from edgec_runtime.vision.tasks.detection import Detection
 
 from edgec.frontends.task_file import ANCHORS_FILE, task_file
 from edgec.frontends.task_formats import FORMATS
+from tests.cli.test_errors import onnx_model
+from tests.cli.verbs import edgec
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "task.schema.json"
 
@@ -142,6 +144,22 @@ def test_a_file_beside_the_model_is_read(tmp_path: Path) -> None:
             '{"task": "detection", "anchors": {"file": "gone.npy"}}',
             "anchors cannot be read",
         ),
+        ("t.json", '{"task": "pose", "input_shapes": 3}', "input_shapes are 3"),
+        (
+            "t.json",
+            '{"task": "pose", "input_shapes": {"x": [1, 0]}}',
+            "not a list of positive sizes",
+        ),
+        (
+            "t.json",
+            '{"task": "pose", "input_shapes": {"x": [1, true]}}',
+            "not a list of positive sizes",
+        ),
+        (
+            "t.json",
+            '{"task": "pose", "input_shapes": {"x": "1x3"}}',
+            "not a list of positive sizes",
+        ),
         ("t.toml", "task = ", "cannot read t.toml"),
         ("t.toml", "task = 'detection'\nthreshold = inf", "threshold is inf"),
         ("t.toml", ".".join(["a"] * 60_000) + " = 1", "a line of 120003 characters"),
@@ -157,6 +175,25 @@ def test_files_that_say_nothing(
     assert said in e.value.what
     with pytest.raises(InputError, match="cannot be read"):
         task_file(tmp_path / "m.onnx", str(tmp_path / "gone.json"))
+
+
+@pytest.mark.cc
+def test_a_task_file_says_the_shape_of_a_dynamic_input(tmp_path: Path) -> None:
+    """--input-shape overrules it."""
+    path = onnx_model(tmp_path / "net.onnx", shape=(1, 3, "height", "width"))
+    (tmp_path / "net.edgec-task.toml").write_text(
+        'task = "image"\n[input_shapes]\nx = [1, 3, 8, 6]\n'
+    )
+    for options, shape in (
+        ((), (1, 3, 8, 6)),
+        (("--input-shape", "x=1x3x4x4"), (1, 3, 4, 4)),
+    ):
+        done = edgec("compile", path.name, *options, "-o", "net.edgec", cwd=tmp_path)
+        assert done.code == 0, done
+        with Bundle.open(tmp_path / "net.edgec") as bundle:
+            (info,) = bundle.manifest.input_infos()
+            assert info.shape == shape
+    assert edgec("explain", path.name, cwd=tmp_path).code == 0
 
 
 def test_anchors_beyond_float32(

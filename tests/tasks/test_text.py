@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,22 @@ def test_regions_that_are_no_text() -> None:
     assert boxes(line_of_text(0), binary=0.95).boxes == ()
 
 
+def test_numbers_that_are_none() -> None:
+    """Outputs of a network that failed: no result, and JSON all the same."""
+    values = line_of_text(0)
+    values[28:30] = np.nan
+    values[31, 40] = np.inf
+    for got in (boxes(values), boxes(np.full(MAP, np.nan))):
+        json.dumps(got.to_json(), allow_nan=False)
+    array = np.full((1, 3, 4), np.nan, np.float32)
+    info = {"y": TensorInfo("y", array.shape, "<f4", None)}
+    task = parse_task({"task": "text-recognition"}).bind(info, (100, 10))
+    decode = task.decoder(DecoderSetting((100, 10), info, ABC))
+    line = decode({"y": array}, View.of((200, 20), (100, 10), Fit()))
+    assert line.lines() == ["nothing"]
+    json.dumps(line.to_json(), allow_nan=False)
+
+
 def test_the_best_come_first_and_not_too_many() -> None:
     values = np.zeros((40, 200))
     for k in range(8):
@@ -266,7 +283,7 @@ def test_equal_neighbours_are_one_and_blanks_none(steps: list[int], text: str) -
     assert len(got.columns) == len(got.scores) == len(text)
     assert got.lines() == ([f"  80.0%  {text}"] if text else ["nothing"])
     assert got.to_json()["text"] == text
-    assert got.draw(np.zeros((40, 200, 3), np.uint8)).any()
+    assert got.draw(np.zeros((40, 200, 3), np.uint8)).any() == bool(text)
 
 
 def test_where_a_character_begins() -> None:

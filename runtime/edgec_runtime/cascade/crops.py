@@ -63,9 +63,8 @@ def crop_of(rule: CropRule, result: Result, frame: Size, image: Size) -> Optiona
     # A network that has lost its object may say anything.
     if not np.isfinite(points).all():
         return None
-    quad = _quad(rule, result)
-    angle = _angle(rule, points) if quad is None else _direction(quad)
-    box = _box(rule, result, points, angle) if quad is None else _of_quad(quad)
+    angle = _angle(rule, points)
+    box = _box(rule, result, points, angle)
     cosine = math.cos(angle)
     sine = math.sin(angle)
 
@@ -92,35 +91,12 @@ def points_of(result: Result) -> Array:
     if isinstance(result, Points):
         return np.asarray(result.points, np.float64)
     if isinstance(result, Boxes) and result.boxes:
-        points = result.boxes[0].points
+        box = result.boxes[0]
+        # A turned box has corners, the top left first, and may have no points.
+        points = box.points or box.polygon
         # An empty list would have one axis only.
         return np.array(points, np.float64).reshape(-1, 2)
     return np.zeros((0, 2))
-
-
-def _quad(rule: CropRule, result: Result) -> Optional[Array]:
-    """Return the corners of a turned box that a rule is about, [4, 2]; else None.
-
-    They go round from the upper left one, so that the first side is the top.
-    """
-    if not rule.turned or rule.points or not isinstance(result, Boxes):
-        return None
-    corners = result.boxes[0].polygon
-    return np.array(corners, np.float64) if len(corners) == 4 else None
-
-
-def _direction(quad: Array) -> float:
-    """Return the angle of a turned box's top, in radians, clockwise."""
-    x, y = quad[1] - quad[0]
-    return math.atan2(y, x)
-
-
-def _of_quad(quad: Array) -> _Enclosing:
-    """Return a turned box as the box that a crop encloses."""
-    x, y = quad.mean(axis=0)
-    width = math.dist(quad[0], quad[1])
-    height = math.dist(quad[1], quad[2])
-    return _Enclosing(float(x), float(y), width, height)
 
 
 def _angle(rule: CropRule, points: Array) -> float:

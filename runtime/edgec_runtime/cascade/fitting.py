@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Mapping, NoReturn, Tuple
 
 from ..bundle.manifest import Manifest, image_size
 from ..errors import InputError
+from ..vision.regions import CORNERS
 from ..vision.tasks.base import Task
 from ..vision.tasks.classification import Classification
 from ..vision.tasks.detection import Detection
@@ -127,13 +127,12 @@ def point_count(task: Task, manifest: Manifest) -> int:
     """Return the number of points in a result of a bound task."""
     if isinstance(task, Detection):
         return task.points
+    if isinstance(task, TextDetection):
+        return len(CORNERS)
     if not isinstance(task, Landmarks):
         return 0
     # A bound task names its output.
-    shape = manifest.tensors[str(task.output)].shape
-    if task.units == "heatmaps":
-        return shape[-1]
-    return math.prod(shape) // len(task.columns)
+    return task.point_count(manifest.tensors[str(task.output)].shape)
 
 
 def _refuse(what: str, at: str, hint: str) -> NoReturn:

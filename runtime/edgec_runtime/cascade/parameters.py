@@ -48,9 +48,7 @@ class CropRule:
         "that direction in degrees: 0 to the right, 90 up", 0.0, low=-360, high=360
     )
     turned: bool = parameter(
-        "whether the points are enclosed by a box that is turned as the crop is; without "
-        "points, whether the crop is turned as a turned box, such as a line of text",
-        False,
+        "whether the points are enclosed by a box that is turned as the crop is", False
     )
     scale: float = parameter(
         "the crop's sides in sides of the box", 1.0, low=0.1, high=16

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..session.meters import Lap, Meter
@@ -15,6 +14,7 @@ from ..vision.crop import Crop
 from ..vision.tasks.base import Result, Size
 from ..vision.tasks.instances import Boxes
 from ..vision.tasks.points import Points
+from ..vision.tasks.text_recognition import TextLine
 from .crops import crop_of
 from .parameters import Cascade, CascadeNetwork, CropRule
 from .result import CascadeObject, CascadeResult
@@ -66,11 +66,6 @@ class Network:
         outputs = self._infer(inputs, self.meter)
         result = self.vision.result_of_crop(outputs, crop, frame.size)
         self.meter.add(lap)
-        if isinstance(result, Points) and result.depth is not None:
-            # In pixels of the frame, as x and y are.
-            per_pixel = crop.width / self.image[0]
-            depth = result.depth * np.float32(per_pixel)
-            return replace(result, depth=depth)
         return result
 
 
@@ -235,4 +230,6 @@ def score_of(result: Result) -> float:
         return result.score
     if isinstance(result, Boxes):
         return max((box.score for box in result.boxes), default=0.0)
+    if isinstance(result, TextLine):
+        return result.score
     return 1.0

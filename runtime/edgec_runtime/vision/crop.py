@@ -94,7 +94,7 @@ class CropView(View):
     def of_crop(cls, crop: Crop, frame: Size, image: Size) -> CropView:
         """Return the view of a crop that fills an input."""
         whole = Fit()
-        # Unused: `to_frame` has a formula of its own.
+        # Unused: `to_frame` and `depth_to_frame` have formulas of their own.
         place = Placement.of(frame, image, whole)
         return cls(
             frame=frame,
@@ -107,6 +107,11 @@ class CropView(View):
         """Return points in pixels of the input as pixels of the frame [..., 2]."""
         relative = np.asarray(points, np.float64) / np.array(self.image)
         return np.asarray(self.crop.to_frame(relative), np.float32)
+
+    def depth_to_frame(self, depth: Array) -> Array:
+        """Return depths in pixels of the input as pixels of the frame."""
+        per_pixel = self.crop.width / self.image[0]
+        return np.asarray(depth * per_pixel, np.float32)
 
 
 @dataclass(frozen=True)

@@ -155,9 +155,7 @@ class Landmarks:
         others = {n: o for n, o in outputs.items() if n not in (score, either)}
         output = output_for(self.output, "points", others, is_table)
 
-        count = math.prod(outputs[output].shape) // each
-        if self.count is not None:
-            count = min(count, self.count)
+        count = self._own_points(outputs[output].shape)
         refinements = bound_refinements(self.refinements, count, outputs)
 
         return replace(
@@ -167,6 +165,28 @@ class Landmarks:
     def files(self) -> Tuple[str, ...]:
         """Return no paths: the task has no files."""
         return ()
+
+    def point_count(self, shape: Sequence[int]) -> int:
+        """Return the number of points of a result, for a bound task.
+
+        Args:
+            shape: that of the task's own output
+        """
+        count = self._own_points(shape)
+        for refinement in self.refinements:
+            largest = max(refinement.points)
+            count = max(count, largest + 1)
+        return count
+
+    def _own_points(self, shape: Sequence[int]) -> int:
+        """Return the number of points in the task's own output of this shape."""
+        if self.units == "heatmaps":
+            return shape[-1]
+
+        count = math.prod(shape) // len(self.columns)
+        if self.count is None:
+            return count
+        return min(count, self.count)
 
     def decoder(self, setting: DecoderSetting) -> Decode:
         """Return the function that decodes the outputs, for a bound task."""

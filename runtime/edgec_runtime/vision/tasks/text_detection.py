@@ -83,7 +83,8 @@ class TextDetection:
             array = outputs[str(self.output)]
             height, width = _map_size(array.shape)
             scores = array.reshape(height, width)
-            values = activated(scores, self.activation)
+            # Not a number is no text; it would make the mean of its box none either.
+            values = np.nan_to_num(activated(scores, self.activation))
 
             # The map may be coarser than the input.
             input_size = np.array(view.image)

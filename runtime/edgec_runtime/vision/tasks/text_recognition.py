@@ -16,7 +16,7 @@ import numpy as np
 from ...errors import InputError
 from ...rows import parameter
 from ...tensors import TensorInfo
-from ..drawing import caption
+from ..drawing import PALETTE, box_into
 from .base import (
     ACTIVATIONS,
     Array,
@@ -84,7 +84,8 @@ class TextRecognition:
 
         def decode(outputs: Outputs, view: View) -> TextLine:
             array = outputs[str(self.output)]
-            scores = activated(array[0], self.activation)
+            # Not a number would be the most probable class.
+            scores = np.nan_to_num(activated(array[0], self.activation))
             best = scores.argmax(axis=1)
             steps = self._beginnings(best)
 
@@ -103,6 +104,7 @@ class TextRecognition:
                 score=score,
                 scores=tuple(map(float, each)),
                 columns=_columns(steps, len(best), view),
+                corner=_corner(view),
             )
 
         return decode
@@ -119,6 +121,12 @@ class TextRecognition:
         is_other = best != before
         is_character = best != self.blank
         return np.flatnonzero(is_other & is_character)
+
+
+def _corner(view: View) -> Tuple[float, float]:
+    """Return where the top left of the input is in the frame."""
+    place = view.to_frame(np.zeros(2))
+    return float(place[0]), float(place[1])
 
 
 def _columns(steps: Array, count: int, view: View) -> Tuple[float, ...]:
@@ -177,12 +185,14 @@ class TextLine:
         score: mean probability of the characters; 0 where there are none
         scores: probability of each character that was read
         columns: x of each in the frame
+        corner: the top left of the picture of the line, in the frame
     """
 
     text: str
     score: float
     scores: Tuple[float, ...]
     columns: Tuple[float, ...]
+    corner: Tuple[float, float]
 
     def to_json(self) -> Dict[str, Any]:
         """Return the result in JSON's types."""
@@ -200,8 +210,13 @@ class TextLine:
         return [f"{self.score:7.1%}  {self.text}"]
 
     def draw(self, frame: Array) -> Array:
-        """Return the frame with the text at the top left.
+        """Return the frame with the text above the line's picture.
 
         The letters of pictures are Latin capitals; others are shown as "?".
         """
-        return caption(frame, self.lines())
+        picture = frame.copy()
+        if self.text:
+            # A box without extent is its label alone.
+            x, y = self.corner
+            box_into(picture, (x, y, x, y), PALETTE[0], self.text)
+        return picture
