@@ -181,6 +181,10 @@ delegate-faults: setup
 	$(BIN)/python -m benchmarks.delegate_faults $(ARGS)
 
 # 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run, 1,000 faults of the Edge TPU:
+# make cascade-check ARGS='--frames 1000'
+cascade-check: setup
+	$(BIN)/python -m benchmarks.cascade_check $(ARGS)
+
 # make endurance ARGS='--forks 50 --faults 0'
 endurance: setup
 	$(BIN)/python -m benchmarks.endurance $(ARGS)

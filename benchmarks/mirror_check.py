@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.face_meshes import FaceMeshes, cropped, square_of
-from benchmarks.face_motions import POSES, Pose, motion_of
+from benchmarks.face_motions import POSES, FacePose, motion_of
 from benchmarks.picycles import SHARED
 from edgec.compiler.compile import compile_model
 from edgec.compiler.options import CompileOptions
@@ -97,7 +97,7 @@ class Clip:
     """
 
     name: str
-    pose: Pose
+    pose: FacePose
     frames: Sequence[Array]
     shape: Array
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,11 @@ from edgec.cli.reach import TIMEOUT, on_one, resolved
 @click.option(
     "--demo",
     is_flag=True,
-    help="a cartoon network of edgec's own and a clip of photos; needs no camera",
+    help="a portrait moved by a face, or, without its networks, a cartoon; needs no "
+    "camera",
+)
+@click.option(
+    "-y", "--yes", is_flag=True, help="let the demo download its networks unasked"
 )
 @on_one(
     "on",
@@ -81,7 +86,7 @@ from edgec.cli.reach import TIMEOUT, on_one, resolved
     is_flag=True,
     help="the figures machine-readable, to standard output",
 )
-def webcam(as_json: bool, on: str | None, **options: Any) -> None:
+def webcam(as_json: bool, yes: bool, on: str | None, **options: Any) -> None:
     """Show a live picture that a BUNDLE changes, before and after; the page switches
     between several.
     """
@@ -91,9 +96,15 @@ def webcam(as_json: bool, on: str | None, **options: Any) -> None:
         # Standard output is for the JSON alone.
         echo(text, err=as_json)
 
+    def may_fetch(question: str) -> bool:
+        if yes:
+            return True
+        # A script has nobody who could answer.
+        return sys.stdin.isatty() and click.confirm(question, default=True, err=True)
+
     # Without a device the pictures are processed here, and not through `local:`.
     url = resolved(on) if on else None
-    shown = run_webcam(WebcamRequest(on=url, **options), say)
+    shown = run_webcam(WebcamRequest(on=url, **options), say, may_fetch)
     if as_json:
         echo(json.dumps(shown.to_json(), indent=1))
     else:

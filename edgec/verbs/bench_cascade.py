@@ -46,6 +46,7 @@ class CascadeBench:
 
     def latency(self, network: str) -> float | None:
         """Return the median latency of a network, ms; None without one."""
+        # Networks on several crops run the bundle of one of them.
         row = self.cascade.network(network)
         summary = self.networks[row.like or row.name].latency.summary()
         return None if summary is None else summary.p50
@@ -58,6 +59,7 @@ class CascadeBench:
         """
         if network != self.cascade.detector.name:
             return float(objects)
+        # Where nobody follows objects, or there is none, the detector looks all the time.
         if self.cascade.followed is None or objects == 0:
             return 1.0
         every = self.cascade.every
@@ -157,6 +159,7 @@ def _bench_cascade(
             one = replace(one, json=None)
             reports[name] = run_bench(one, say)
 
+    # Crops, results and what passes between the networks are in the stream alone.
     stream = None
     if request.streams:
         say(f"{bundle.manifest.name}: a stream of {request.streams} frames")

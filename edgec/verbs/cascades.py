@@ -51,7 +51,7 @@ def run_on(device: Device, bundle: Bundle, photo: Array, threads: int) -> Cascad
     Raises the errors of `Device.run`.
     """
     with networks_as_files(bundle) as bundles, OpenedCascade(bundle) as opened:
-
+        # A session of its own for each inference: a device keeps none between two.
         def infer_by(name: str) -> Infer:
             def infer(inputs: Mapping[str, Array], meter: Meter) -> dict[str, Array]:
                 return device.run(bundles[name], inputs, threads)

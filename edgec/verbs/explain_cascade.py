@@ -55,6 +55,7 @@ class ExplainedCascade:
 
     def sharing(self) -> str:
         """Return what the networks' parameters on the Edge TPU cost; "" without any."""
+        # A network on the CPU alone takes no part.
         sizes = self.parameter_bytes()
         if not sizes:
             return ""

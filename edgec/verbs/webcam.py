@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.showing import MAX_PICTURE_BYTES, show_on
-from edgec_devices.temporary import temporary_folder
 from edgec_runtime.device_end.disk import given
 from edgec_runtime.session.meters import StreamFigures
 from edgec_runtime.vision.tasks.segmentation import Segments
@@ -24,15 +23,13 @@ from edgec_runtime.webcam import LOOPBACK, PORT
 from edgec_runtime.webcam.effects import OVERLAY
 from edgec_runtime.webcam.playing import play
 from edgec_runtime.webcam.show import Show, ShownFrame
-from edgec_runtime.webcam.sources import Source, clip, open_source
+from edgec_runtime.webcam.sources import open_source
 from PIL import Image
 
 from edgec.catalogue.entries import PREFIX
 from edgec.catalogue.fetching import local_file
-from edgec.compiler.compile import compile_model
-from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError
-from edgec.verbs.demo import fixtures
+from edgec.verbs.webcam_demo import WebcamSubject, demo_subject
 
 WHITE = 255
 """The pixels of a mask that belong to the object."""
@@ -160,20 +157,30 @@ class WebcamResult:
         return "\n".join([*rows, *self.lines])
 
 
-def run_webcam(request: WebcamRequest, say: Callable[[str], None]) -> WebcamResult:
+def run_webcam(
+    request: WebcamRequest,
+    say: Callable[[str], None],
+    may_fetch: Callable[[str], bool] = lambda question: False,
+) -> WebcamResult:
     """Show pictures until the source ends, the last frame was shown, or Ctrl-C.
 
     say: is given the page's address.
+    may_fetch: is asked whether the demo may download its networks.
     """
     request.check()
     if request.on is not None:
         return _on_device(request, request.on, say)
 
-    with _source_and_bundles(request) as (source, bundles):
+    with _subject(request, say, may_fetch) as subject:
         # Where someone watches, a file begins anew at its end, and goes at its own rate.
         is_watched = request.display or request.virtual_camera is not None
         show = Show(
-            source, bundles, request.effect, request.smooth, is_watched, is_watched
+            subject.source,
+            subject.bundles,
+            subject.effect,
+            request.smooth,
+            is_watched,
+            is_watched,
         )
         page = (request.host, request.port) if request.display else None
         keep = partial(_keep, request.out) if request.out is not None else None
@@ -241,10 +248,10 @@ def _keep(folder: Path, shown: ShownFrame) -> None:
 
 
 @contextmanager
-def _source_and_bundles(
-    request: WebcamRequest,
-) -> Iterator[tuple[Source, Mapping[str, str]]]:
-    """Yield the source, and the bundles by their names on the page."""
+def _subject(
+    request: WebcamRequest, say: Callable[[str], None], may_fetch: Callable[[str], bool]
+) -> Iterator[WebcamSubject]:
+    """Yield what is shown."""
     if not request.demo:
         stems = [path.stem for path in request.bundles]
         named = {}
@@ -252,17 +259,12 @@ def _source_and_bundles(
             # Two bundles of one name are told apart by their paths.
             name = path.stem if stems.count(path.stem) == 1 else str(path)
             named[name] = str(path)
-        yield open_source(_local_source(request.source)), named
+        source = open_source(_local_source(request.source))
+        yield WebcamSubject(source, named, request.effect)
         return
 
-    with temporary_folder("webcam") as temporary:
-        bundle = temporary / "cartoon.edgec"
-        folder = fixtures()
-        # In float, which needs no calibration.
-        options = CompileOptions(output=bundle, preprocess="0_1", task="image")
-        compile_model(folder / "cartoon" / "cartoon.onnx", options)
-        photos = sorted((folder / "photos").glob("*.jpg"))
-        yield clip(photos), {"cartoon": str(bundle)}
+    with demo_subject(request.effect, may_fetch, say) as subject:
+        yield subject
 
 
 def _local_source(source: str | None) -> str | None:

@@ -81,12 +81,19 @@ def test_nobody_waits_for_an_object_that_was_none() -> None:
 
 
 def test_there_are_no_more_than_the_cascade_says() -> None:
-    tracker = Tracker(objects=2, every=1, follows=True)
+    tracker = Tracker(objects=1, every=1, follows=False)
+    assert tracker.detected([at(100), at(200)]) == (1, None)
+
+
+def test_more_finds_are_tried_than_are_followed() -> None:
+    tracker = Tracker(objects=1, every=1, follows=True)
+    # The best find is none, and must not keep the second one out.
     assert tracker.detected([at(100), at(200), at(300)]) == (1, 2, None)
-    tracker.update([at(100), at(200)])
+    tracker.update([None, at(200)])
+    assert numbers(tracker) == [2]
     # Those that are followed go before a better find.
-    assert tracker.detected([at(300), at(100)]) == (None, 1)
-    assert numbers(tracker) == [1, 2]
+    assert tracker.detected([at(300), at(200)]) == (3, 2)
+    assert numbers(tracker) == [2, 3]
 
 
 def test_two_finds_of_one_object_are_one() -> None:

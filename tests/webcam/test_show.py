@@ -27,7 +27,6 @@ from edgec_runtime.webcam.show import Choice, Show
 from edgec_runtime.webcam.sources import Source, clip, open_source
 from PIL import Image
 
-import edgec
 from tests.cli.verbs import edgec as typed
 
 pytestmark = pytest.mark.slow
@@ -357,12 +356,6 @@ def test_what_contradicts_itself(bundles: list[Path], tmp_path: Path) -> None:
         done = typed("webcam", *words, cwd=tmp_path)
         assert done.code == 2
         assert said in done.err
-
-
-def test_the_demo(tmp_path: Path) -> None:
-    shown = edgec.webcam(demo=True, display=False, frames=3)
-    assert shown.figures.delivered == 3
-    assert shown.found == {"image": {"width": 192, "height": 192}}
 
 
 def test_a_file_is_shown_at_its_pace(bundles: list[Path], photos: Path) -> None:

@@ -114,11 +114,14 @@ class CascadeRunner:
         objects: List[CascadeObject] = []
         crops: List[Optional[Crop]] = []
         for track in tracker.tracks:
+            # New finds come last, and may be more than are followed.
+            if len(objects) == self.cascade.objects:
+                crops.append(None)
+                continue
             first = detected.get(track.identity)
             results = self._results(frame, track.crop, first)
             # Also where nothing was said: then there is no crop, and it is lost.
-            crop = self._next_crop(results, track.crop, frame.size)
-            crops.append(crop)
+            crops.append(self._next_crop(results, track.crop, frame.size))
             if results:
                 objects.append(CascadeObject(track.identity, results))
         tracker.update(crops)

@@ -37,6 +37,12 @@ class Track:
     lost: int = 0
 
 
+TRIED = 2
+"""Finds of the detector that the next network sees, in objects that are followed: some
+finds are none.
+"""
+
+
 class Tracker:
     """The objects of one stream.
 
@@ -48,13 +54,13 @@ class Tracker:
         """Begin without an object.
 
         Args:
-            objects: at most so many are followed
+            objects: at most so many are followed; of new finds more may be tried
             every: frames after which the detector runs again; 0: only while an object
                 is lost or none is there
             follows: whether crops come from the objects' own results; else from the
                 detector, in every frame
         """
-        self._objects = objects
+        self._most = TRIED * objects if follows else objects
         self._every = every
         self._follows = follows
         self._tracks: List[Track] = []
@@ -89,7 +95,7 @@ class Tracker:
         numbers: List[Optional[int]] = []
         for crop in crops:
             track = self._taken(before, crop)
-            has_room = len(kept) + self._held(before) < self._objects
+            has_room = len(kept) + self._held(before) < self._most
             # A second find of an object that another find has continued is no new one.
             if track is None and has_room and _nearest(kept, crop) is None:
                 track = self._begun(crop)

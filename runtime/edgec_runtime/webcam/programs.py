@@ -132,7 +132,8 @@ class ShowProgram(ABC):
         return effect(how, self._painter, self._found, self._uploads)
 
     def _smoothed(self, result: Result, shot: Shot) -> Result:
-        if self._smoother is None:
+        # Smoothed twice, a face would be late.
+        if self._smoother is None or self.effect.smooths:
             return result
         return self._smoother(result, shot.captured)
 

@@ -25,7 +25,7 @@ from ..session.locked import locked
 from ..session.meters import StreamFigures
 from ..session.stream import Shot, Stream
 from ..vision.camera import CameraFrame
-from .effects import EFFECTS, OVERLAY, Uploads, effects_for
+from .effects import EFFECTS, OVERLAY, Uploads, effects_for, wants_value
 from .programs import ProgramOptions, ShowProgram, kind_of, program_of
 from .programs import ShownFrame as ShownFrame
 from .sources import Source
@@ -142,18 +142,25 @@ class Show:
         """Return the effects for a task.
 
         One with a picture is among them with the picture that was given at the start,
-        and with the last one that was sent.
+        with edgec's own, and with the last one that was sent.
         """
         offered: List[str] = []
         for name in effects_for(task):
-            if not EFFECTS[name].picture:
+            if wants_value(name):
+                offered += [f"{name}={value}" for value in self._values(name)]
+            else:
                 offered.append(name)
-                continue
-            # A page names no files, so it can offer no others.
-            if self._given.partition("=")[0] == name:
-                offered.append(self._given)
-            offered += [f"{name}={upload}" for upload in self._uploads]
         return offered
+
+    def _values(self, name: str) -> List[str]:
+        """Return what may stand behind an effect's name, for a page: no other files."""
+        given, _, value = self._given.partition("=")
+        values = EFFECTS[name].built_in()
+        if given == name and value not in values:
+            values = [value, *values]
+        if EFFECTS[name].picture:
+            values += self._uploads
+        return values
 
     def takes_pictures(self) -> bool:
         """Return whether an effect for the present bundle wants a picture."""
@@ -243,8 +250,8 @@ class Show:
                 f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}',
                 hint="start it with it",
             )
-        file = (effect or "").partition("=")[2]
-        if file and effect != self._given and file not in self._uploads:
+        name, _, value = (effect or "").partition("=")
+        if value and (name not in EFFECTS or value not in self._values(name)):
             raise InputError("a page names no files", hint="start it with that effect")
 
     def _task_of(self, bundle: str) -> str:

@@ -16,7 +16,7 @@ from . import pictures
 from .avatar import avatar
 from .base import Effect, EffectSetting, Finder, Uploads
 from .faces import has_face_points
-from .mask import mask
+from .mask import built_in_masks, mask
 from .painter import Painter
 
 Array = NDArray[Any]
@@ -47,6 +47,7 @@ class EffectRow:
         suits: whether it can draw a result
         value: an example of what stands behind its name; "": nothing does
         picture: whether that may be a picture alone, in place of a file's name
+        built_in: returns the names that edgec has files for
     """
 
     does: str
@@ -55,6 +56,7 @@ class EffectRow:
     suits: Callable[[Result], bool] = lambda result: True
     value: str = ""
     picture: bool = False
+    built_in: Callable[[], List[str]] = list
 
 
 def _is_mask(result: Result) -> bool:
@@ -106,6 +108,7 @@ EFFECTS: Mapping[str, EffectRow] = {
         FACES,
         has_face_points,
         "glasses",
+        built_in=built_in_masks,
     ),
 }
 
@@ -160,6 +163,7 @@ class _Checked(Effect):
         self._row = row
         self._inner = inner
         self.renewable = inner.renewable
+        self.smooths = inner.smooths
 
     def __call__(self, frame: Array, result: Result, at: float = 0.0) -> Array:
         """Return the picture of a frame."""
@@ -169,7 +173,7 @@ class _Checked(Effect):
         task = self._row.tasks[0]
         wanted = "face points" if task == "landmarks" else task
         article = "" if wanted.endswith("s") else "an " if task == "image" else "a "
-        other = type(result).__name__.lower()
+        other = type(result).__name__.lower().removesuffix("result")
         hint = f"use overlay, or a bundle that was compiled with --task {task}"
         if task == "landmarks":
             hint = "use overlay, or a bundle of a face mesh: --task facemesh"

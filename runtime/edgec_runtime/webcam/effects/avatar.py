@@ -69,6 +69,7 @@ class Avatar(Effect):
     """The portrait, and the person that drives it."""
 
     renewable = True
+    smooths = True
 
     def __init__(self, setting: EffectSetting, picture: Array, points: Array) -> None:
         """Begin in the neutral pose.

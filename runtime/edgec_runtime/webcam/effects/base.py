@@ -28,9 +28,11 @@ class Effect:
 
     Attributes:
         renewable: whether it has a neutral pose to take anew
+        smooths: whether it smooths results over time by itself
     """
 
     renewable: bool = False
+    smooths: bool = False
 
     def __call__(self, frame: Array, result: Result, at: float = 0.0) -> Array:
         """Return the picture of a frame, uint8 [H, W, 3].

@@ -60,6 +60,8 @@ def built_in_masks() -> List[str]:
 class FaceMask(Effect):
     """A picture over a face, frame by frame."""
 
+    smooths = True
+
     def __init__(self, picture: PinnedPicture, painter: Painter) -> None:
         """Begin without a face."""
         self._picture = picture

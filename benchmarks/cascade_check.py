@@ -1,0 +1,83 @@
+"""Whether a cascade bears a long film: objects that move, vanish and come back, from two
+networks whose answers are known. Memory, descriptors, threads and children must not grow
+meanwhile, every object must be where it is, and one that is back must be found within so
+many frames: "wrong" has what was not. Markdown on the screen; exit code 1 where something
+of this does not hold. Needs a C compiler.
+
+    python -m benchmarks.cascade_check [--frames 10000] [--every 10]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from time import monotonic
+
+import numpy as np
+from edgec_runtime import CascadeSession
+
+from tests import builds
+from tests.cascade.objects import Thing, bundle, found, scene
+from tests.runtime.resources import Resources
+
+FILM = 200
+"""Frames until the film repeats."""
+WARM = 2 * FILM
+GONE = range(60, 85)
+"""Frames of the film in which the second object is not there."""
+NEAR = 0.1
+"""Pixels of the network's input by which a point may be off."""
+
+
+def things(frame: int) -> tuple[Thing, ...]:
+    """Return the objects of a frame of the film, which ends as it begins."""
+    turn = 2 * np.pi * frame / FILM
+    first = Thing(55 + 12 * np.cos(turn), 55 + 10 * np.sin(turn), turn, 20)
+    second = Thing(140, 95 + 8 * np.sin(turn), -2 * turn, 24 + 2 * np.cos(turn))
+    return (first,) if frame in GONE else (first, second)
+
+
+def film(session: CascadeSession, frames: int, every: int) -> list[str]:
+    """Run frames of the film; return what was wrong."""
+    pictures = [scene(*things(frame)) for frame in range(FILM)]
+    wrong: list[str] = []
+    missing = 0
+    for n in range(frames):
+        there = things(n % FILM)
+        points = found(session.run(pictures[n % FILM]), "discs")
+        missing = missing + 1 if len(points) < len(there) else 0
+        if missing > every:
+            wrong.append(f"frame {n}: an object is missing for {missing} frames")
+        for xy in points.values():
+            off = [np.abs(xy - t.points).max() * 64 / (3 * t.length) for t in there]
+            if min(off) > NEAR:
+                wrong.append(f"frame {n}: an object is {min(off):.2f} pixels off")
+    return wrong
+
+
+def check(frames: int, every: int) -> tuple[list[str], float]:
+    """Return what was wrong, and the frames per second."""
+    with CascadeSession(bundle(every=every), threads=2) as session:
+        wrong = film(session, WARM, every)
+        before = Resources.now()
+        start = monotonic()
+        wrong += film(session, frames, every)
+        rate = frames / (monotonic() - start)
+        wrong += Resources.now().beyond(before)
+    return wrong, rate
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--frames", type=int, default=10_000)
+    parser.add_argument("--every", type=int, default=10)
+    options = parser.parse_args()
+    with builds.apart():
+        wrong, rate = check(options.frames, options.every)
+    print("| frames | frames/s | wrong |\n| --- | --- | --- |")
+    print(f"| {options.frames} | {rate:.0f} | {'; '.join(wrong[:5]) or 'nothing'} |")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""Every verb takes the bundle of a cascade as any other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from edgec_runtime import Bundle, read_photo
+from PIL import Image
+
+from edgec import cascades
+from edgec.cli.main import cli
+from edgec.errors import EdgecError
+from tests.cascade import objects
+from tests.cascade.objects import Thing, bundle, scene
+
+pytestmark = [pytest.mark.cc, pytest.mark.slow]
+THINGS = (Thing(45, 50, 0.3), Thing(145, 100, 2.0, 24))
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, its error included."""
+
+    exit_code: int
+    output: str
+    stdout: str
+
+
+def typed(*words: str | Path) -> Said:
+    result = CliRunner().invoke(cli, [str(word) for word in words])
+    if not isinstance(result.exception, EdgecError):
+        return Said(result.exit_code, result.output, result.stdout)
+    # The program's own main prints it.
+    text = f"{result.output}{result.exception}"
+    return Said(result.exception.exit_code, text, result.stdout)
+
+
+def said(*words: str | Path) -> Any:
+    """Return the JSON on standard output."""
+    result = typed(*words)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    path = tmp_path / "photo.png"
+    Image.fromarray(scene(*THINGS)).save(path)
+    return path
+
+
+def test_compile_tells_of_each_network(tmp_path: Path) -> None:
+    file = objects.write(tmp_path)
+    output = tmp_path / "x.edgec"
+    result = typed("compile", file, "-o", output, "--allow-float")
+    assert result.exit_code == 0, result.output
+    assert f"{output}: a cascade of thing, discs" in result.output
+    assert "networks/discs.edgec: points for host" in result.output
+    assert result.output.count("verified seg0") == 2
+    assert [p.name for p in tmp_path.glob("*.edgec")] == ["x.edgec"]
+
+
+def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
+    file = objects.write(tmp_path)
+    first = tmp_path / "first" / "cascade.edgec"
+    first.parent.mkdir()
+    cascades.compile(file, "host", first, threads=2, allow_float=True)
+    assert first.read_bytes() == bundle().read_bytes()
+
+
+def test_run_finds_and_draws(photo: Path, tmp_path: Path) -> None:
+    found = said("run", bundle(), "--input", photo, "--json")["objects"]
+    assert [one["identity"] for one in found] == [1, 2]
+    assert [*found[0]["results"]] == ["thing", "discs", "mirror"]
+    places = sorted(one["results"]["discs"]["points"][0]["x"] for one in found)
+    expected = sorted(thing.points[0][0] for thing in THINGS)
+    assert places == pytest.approx(expected, abs=0.1)
+
+    drawn = tmp_path / "drawn.png"
+    result = typed("run", bundle(), "--input", photo, "--out", drawn)
+    assert f"{drawn}: 2 objects (from local:)" in result.output
+    assert (read_photo(drawn) != read_photo(photo)).any()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--raw",), "no outputs of its own"),
+        (("--out", "x.npz"), "no outputs of its own"),
+        (("--effect", "blur"), "blur is for a segmentation"),
+    ],
+)
+def test_run_refuses_what_a_cascade_has_not(
+    photo: Path, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    with_picture = ("--out", tmp_path / "x.png") if "--effect" in words else ()
+    result = typed("run", bundle(), "--input", photo, *words, *with_picture)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_run_takes_a_photo(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", a=np.zeros(3))
+    result = typed("run", bundle(), "--input", tmp_path / "x.npz")
+    assert "a cascade takes one" in result.output
+    np.save(tmp_path / "x.npy", scene(*THINGS))
+    assert "discs" in typed("run", bundle(), "--input", tmp_path / "x.npy").output
+
+
+def test_bench_has_each_network_and_the_rates(photo: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    result = typed(
+        *("bench", bundle(), "--runs", "9", "--frames", "30", "--source", photo),
+        *("--json", file),
+    )
+    assert result.exit_code == 0, result.output
+    report = json.loads(file.read_text())
+    assert [*report["networks"]] == ["thing", "discs"]
+    rates = report["frames_per_second"]
+    assert [*rates] == ["0", "1", "2"]
+    assert rates["1"] > rates["2"]
+    stages = {stage["name"]: stage["runs"] for stage in report["stream"]["stages"]}
+    # A frame or two more were on their way when the stream was closed.
+    assert report["stream"]["delivered"] == 30
+    assert 60 <= stages["discs"] <= 68
+    assert 3 <= stages["thing"] <= 4
+    assert "a stream of 30 frames" in result.output
+
+
+def test_bench_reckons_by_the_number_of_objects() -> None:
+    done = cascades.bench(bundle(), runs=9)
+    detector, discs = done.latency("thing"), done.latency("discs")
+    assert detector is not None
+    assert discs is not None
+    # Two networks see each object, and the detector one frame in ten.
+    assert done.latency("mirror") == discs
+    assert done.ms(2) == pytest.approx(detector / 10 + 4 * discs)
+    assert done.ms(0) == pytest.approx(detector)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--budget", "p95<=33ms"), "--budget is for one network"),
+        (("--html", "x.html"), "--html is for one network"),
+    ],
+)
+def test_bench_refuses_what_is_for_one_network(
+    words: tuple[str, ...], message: str
+) -> None:
+    result = typed("bench", bundle(), *words)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_explain_has_a_report_for_each_network(tmp_path: Path) -> None:
+    file = objects.write(tmp_path)
+    report = said("explain", file, "--target", "pi4+coral", "--json")
+    assert [*report["networks"]] == ["thing", "discs"]
+    assert report["networks"]["discs"]["model"] == "points"
+    text = typed("explain", file, "--target", "pi4+coral", "--brief").output
+    assert "network thing\n" in text
+    assert "--html and --require" in typed("explain", file, "--html", "x.html").output
+
+
+def test_webcam_shows_it_on_this_machine(photo: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "clip"
+    folder.mkdir()
+    for i in range(5):
+        moved = Thing(45 + i, 50, 0.3 + 0.05 * i)
+        Image.fromarray(scene(moved, THINGS[1])).save(folder / f"{i}.png")
+    out = tmp_path / "out"
+    report = said(
+        *("webcam", bundle(), "--source", folder, "--no-display", "--json"),
+        *("--out", out),
+    )
+    assert report["delivered"] == 5
+    assert [one["identity"] for one in report["result"]["objects"]] == [1, 2]
+    names = [stage["name"] for stage in report["stages"]]
+    assert names[-3:] == ["thing", "discs", "mirror"]
+    assert len([*out.glob("*.png")]) == 5
+
+
+def test_flash_puts_it_on_a_device(
+    photo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "device"))
+    flashed = typed("flash", bundle(), "--on", "local:")
+    assert flashed.exit_code == 0, flashed.output
+    assert "cascade" in typed("status", "--on", "local:").output
+    refused = typed("flash", bundle(), "--on", "local:", "--health", "p95<=40ms")
+    assert "a cascade has no program of its own" in refused.output
+    report = said(
+        *("webcam", bundle(), "--on", "local:", "--source", photo),
+        *("--no-display", "--json"),
+    )
+    assert len(report["result"]["objects"]) == 2
+
+
+def test_flash_refuses_code_of_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "device"))
+    result = typed("flash", bundle(target="pi4"), "--on", "local:")
+    assert result.exit_code != 0
+    assert (
+        "the bundle has no code for linux-x86_64; it has linux-aarch64" in result.output
+    )
+
+
+@pytest.mark.arm
+def test_a_board_runs_each_network(photo: Path) -> None:
+    board = said(
+        *("run", bundle(target="pi4"), "--on", "emulated:pi4", "--input", photo),
+        "--json",
+    )
+    here = said("run", bundle(), "--input", photo, "--json")
+    assert board == here
+
+
+def test_a_signature_covers_all_networks(tmp_path: Path) -> None:
+    copy = tmp_path / "x.edgec"
+    copy.write_bytes(bundle().read_bytes())
+    key = tmp_path / "key"
+    assert typed("sign", "--new-key", key).exit_code == 0
+    assert typed("sign", copy, "--key", key).exit_code == 0
+    with Bundle.open(copy) as signed:
+        assert signed.signature is not None
+        assert signed.network("discs").manifest.task is not None
