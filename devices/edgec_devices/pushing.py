@@ -94,9 +94,10 @@ def _zip(files: Mapping[str, bytes]) -> bytes:
 def runtime_sources(folder: Path) -> list[Path]:
     """Return the files of the runtime's folder that run on a device.
 
-    They are Python and the page of the webcam.
+    They are Python, the page of the webcam, and the faces and masks of its effects.
     """
-    return sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".html"))
+    sent = (".py", ".html", ".json", ".png")
+    return sorted(p for p in folder.rglob("*") if p.suffix in sent)
 
 
 def _slim(path: Path) -> bytes:

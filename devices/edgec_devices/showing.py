@@ -86,8 +86,9 @@ def show_on(
     Args:
         url: URL of the device
         bundles: the bundles
-        wanted: source, effect, smooth, frames and virtual_camera, for the runtime
-        background: the picture of --effect replace, or b""
+        wanted: source, effect, points, smooth, frames and virtual_camera, for the
+            runtime
+        background: the picture that the effect names, or b""
         port: port of the page on this machine's loopback address, 0 for any free port;
             None for no page
         say: receives the address of the page

@@ -17,10 +17,11 @@ import numpy as np
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.showing import MAX_PICTURE_BYTES, show_on
 from edgec_runtime.device_end.disk import given
+from edgec_runtime.face.placed import MAX_BYTES
 from edgec_runtime.session.meters import StreamFigures
 from edgec_runtime.vision.tasks.segmentation import Segments
 from edgec_runtime.webcam import LOOPBACK, PORT
-from edgec_runtime.webcam.effects import OVERLAY
+from edgec_runtime.webcam.effects import OVERLAY, file_of
 from edgec_runtime.webcam.playing import play
 from edgec_runtime.webcam.show import Show, ShownFrame
 from edgec_runtime.webcam.sources import open_source
@@ -200,7 +201,10 @@ def _on_device(
 ) -> WebcamResult:
     """Show pictures of a device, on a page of this machine."""
     fields = {name: getattr(request, name) for name in DEVICE_FIELDS}
-    background = _background(request.effect)
+    background, points = _effect_files(request.effect)
+    # Placed points are a text of the request: only few effects have them.
+    if points:
+        fields["points"] = points
     port = request.port if request.display else None
     end = show_on(url, request.bundles, fields, background, port, say, request.timeout)
     assert end.figures is not None
@@ -208,21 +212,30 @@ def _on_device(
     return WebcamResult(end.figures, end.lines, end.result)
 
 
-def _background(effect: str) -> bytes:
-    """Return the file of the effect replace=FILE, empty for other effects.
+def _effect_files(effect: str) -> tuple[bytes, str]:
+    """Return the picture that an effect names, and the points beside it; empty without.
 
-    The device does not have it. Raises InputError where it cannot be read.
+    The device does not have them. Raises InputError where one cannot be read.
     """
-    kind, _, path = effect.partition("=")
-    if kind != "replace" or not path:
-        return b""
+    path = file_of(effect)
+    if path is None:
+        return b"", ""
     try:
-        return given(Path(path), MAX_PICTURE_BYTES)
+        picture = given(path, MAX_PICTURE_BYTES)
+        beside = path.with_suffix(".json")
+        points = given(beside, MAX_BYTES) if beside.exists() else b""
+        return picture, points.decode()
     except OSError as e:
         raise InputError(
             f"cannot read {path}: {e.strerror}",
             "--effect",
             "give a photo of this machine",
+        ) from e
+    except UnicodeDecodeError as e:
+        raise InputError(
+            f"{path.with_suffix('.json').name} is no text",
+            "--effect",
+            "write the points in it as JSON, in UTF-8",
         ) from e
 
 

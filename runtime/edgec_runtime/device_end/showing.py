@@ -31,6 +31,8 @@ ERROR_BYTES = 2000  # of its standard error, the last ones
 
 _NAME = re.compile(r"[0-9a-f]{32}")
 _LABEL = re.compile(r"[^-=\x00][^=\x00]{0,200}")
+_EFFECT = re.compile(r"[a-z]{1,32}")
+_PICTURE = "picture"
 _FLAGS = {"smooth": "--no-smooth"}  # given where the field is false
 _WORDS = ("source", "effect", "virtual_camera")
 
@@ -60,7 +62,8 @@ class Showing:
     def __init__(
         self, root: str, disk: Disk, head: Dict[str, Any], background: bytes
     ) -> None:
-        """head: the request.  background: the picture of --effect replace, or empty.
+        """head: the request.  background: the picture that the effect names, or
+        empty.
 
         Raises Refused.
         """
@@ -103,6 +106,20 @@ class Showing:
         app.verified(str(head["slot"]))
         return f"{name}={app.at(str(head['slot']), MODEL)}"
 
+    def _with_file(self, effect: str, picture: bytes) -> str:
+        """Write the picture of an effect, and return the effect's text with its path."""
+        kind = effect.partition("=")[0]
+        if not _EFFECT.fullmatch(kind):
+            raise Refused("input", f"{kind!r:.40} is no effect", "update edgec")
+        return f"{kind}={self._write(_PICTURE, picture)}"
+
+    def _write(self, name: str, data: bytes) -> str:
+        """Write a file of the show, and return its path."""
+        path = os.path.join(self._folder, name)
+        with open(path, "wb") as f:
+            f.write(data)
+        return path
+
     def _words(self, head: Dict[str, Any], background: bytes) -> List[str]:
         """Return the options for the program.
 
@@ -118,10 +135,11 @@ class Showing:
                 home = os.path.expanduser("~")
                 given[name] = os.path.join(home, os.path.expanduser(given[name]))
         if background:
-            path = os.path.join(self._folder, "background")
-            given["effect"] = f"replace={path}"
-            with open(path, "wb") as f:
-                f.write(background)
+            given["effect"] = self._with_file(given.get("effect", ""), background)
+            points = str(head.get("points") or "").encode()
+            # Beside the picture, as they are on the host.
+            if points:
+                self._write(f"{_PICTURE}.json", points)
 
         words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         words += [flag for name, flag in _FLAGS.items() if head.get(name) is False]

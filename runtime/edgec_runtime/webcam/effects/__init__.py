@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
@@ -47,6 +48,7 @@ class EffectRow:
         tasks: the tasks that it is for; none: all
         suits: whether it can draw a result
         value: an example of what stands behind its name; "": nothing does
+        file: whether that is the name of a file
         picture: whether that may be a picture alone, in place of a file's name
         built_in: returns the names that edgec has files for
     """
@@ -56,6 +58,7 @@ class EffectRow:
     tasks: Tuple[str, ...] = ()
     suits: Callable[[Result], bool] = lambda result: True
     value: str = ""
+    file: bool = False
     picture: bool = False
     built_in: Callable[[], List[str]] = list
 
@@ -87,6 +90,7 @@ EFFECTS: Mapping[str, EffectRow] = {
         ("segmentation",),
         _is_mask,
         "beach.jpg",
+        file=True,
         picture=True,
     ),
     "cartoon": EffectRow(
@@ -101,6 +105,7 @@ EFFECTS: Mapping[str, EffectRow] = {
         FACES,
         has_face_points,
         "portrait.jpg",
+        file=True,
         picture=True,
     ),
     "mask": EffectRow(
@@ -109,6 +114,7 @@ EFFECTS: Mapping[str, EffectRow] = {
         FACES,
         has_face_points,
         "glasses",
+        file=True,
         built_in=built_in_masks,
     ),
     "makeup": EffectRow(
@@ -135,6 +141,19 @@ def effects_for(task: str) -> List[str]:
 def wants_value(name: str) -> bool:
     """Return whether a file or other text stands behind the name of an effect."""
     return EFFECTS[name].value != ""
+
+
+def file_of(text: str) -> Optional[Path]:
+    """Return the file that an effect's text names; None where it names none.
+
+    Args:
+        text: for example "avatar=portrait.jpg"
+    """
+    name, _, value = text.partition("=")
+    row = EFFECTS.get(name)
+    if row is None or not value or value in row.built_in():
+        return None
+    return Path(value) if row.file else None
 
 
 def effect(
