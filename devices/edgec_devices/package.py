@@ -106,6 +106,9 @@ def package(
             hint='for example --maintainer "Ann <ann@example.org>"',
         )
     with Bundle.open(bundle) as opened:
+        opened.manifest.check_alone(
+            str(bundle), hint="put it on devices with edgec flash"
+        )
         content = _content(opened, arch, app, version)
     if format == "deb":
         data = _deb(content, maintainer)

@@ -65,6 +65,9 @@ class BundleSide:
         self._bundle = Bundle.open(path)
         self._session: Session | None = None
         try:
+            self._bundle.manifest.check_alone(
+                str(path), hint="compile and compare its networks alone"
+            )
             self._read()
             self._open(tpu)
         except BaseException:

@@ -56,6 +56,9 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
         baseline = BenchReport.load_file(request.compare)
 
     with Bundle.open(request.bundle) as bundle:
+        bundle.manifest.check_alone(
+            str(bundle.path), hint="use edgec.cascades.bench, or edgec bench"
+        )
         budgets = parse_budgets(request.budgets, bundle, streams=request.streams > 0)
         bundle.manifest.check_threads(request.threads, str(request.bundle))
         plan = MeasuringPlan.of(request.runs, request.seconds, request.threads)

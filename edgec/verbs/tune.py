@@ -118,6 +118,9 @@ def tune(search: Search, say: Progress = lambda text: None) -> Tuning:
 
     say("read")
     with Bundle.open(search.bundle) as bundle:
+        bundle.manifest.check_alone(
+            str(bundle.path), hint="compile and tune its networks alone"
+        )
         asked = _bundle_calls(bundle, search)
         by_core = {}
         for core, calls in asked.calls.items():

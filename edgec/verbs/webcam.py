@@ -15,9 +15,13 @@ from typing import Any
 
 import numpy as np
 from edgec_devices.device import TIMEOUT_S
-from edgec_devices.showing import MAX_PICTURE_BYTES, show_on
+from edgec_devices.showing import (
+    MAX_PICTURE_BYTES,
+    MAX_POINTS_BYTES,
+    EffectFiles,
+    show_on,
+)
 from edgec_runtime.device_end.disk import given
-from edgec_runtime.face.placed import MAX_BYTES
 from edgec_runtime.session.meters import StreamFigures
 from edgec_runtime.vision.tasks.segmentation import Segments
 from edgec_runtime.webcam import LOOPBACK, PORT
@@ -201,41 +205,34 @@ def _on_device(
 ) -> WebcamResult:
     """Show pictures of a device, on a page of this machine."""
     fields = {name: getattr(request, name) for name in DEVICE_FIELDS}
-    background, points = _effect_files(request.effect)
-    # Placed points are a text of the request: only few effects have them.
-    if points:
-        fields["points"] = points
+    files = _effect_files(request.effect)
     port = request.port if request.display else None
-    end = show_on(url, request.bundles, fields, background, port, say, request.timeout)
+    end = show_on(url, request.bundles, fields, files, port, say, request.timeout)
     assert end.figures is not None
 
     return WebcamResult(end.figures, end.lines, end.result)
 
 
-def _effect_files(effect: str) -> tuple[bytes, str]:
-    """Return the picture that an effect names, and the points beside it; empty without.
+def _effect_files(effect: str) -> EffectFiles:
+    """Return the files that an effect reads, which the device does not have.
 
-    The device does not have them. Raises InputError where one cannot be read.
+    Raises InputError where they cannot be read.
     """
-    path = file_of(effect)
-    if path is None:
-        return b"", ""
+    name = file_of(effect)
+    if not name:
+        return EffectFiles()
+    picture = Path(name)
+    points = picture.with_suffix(".json")
     try:
-        picture = given(path, MAX_PICTURE_BYTES)
-        beside = path.with_suffix(".json")
-        points = given(beside, MAX_BYTES) if beside.exists() else b""
-        return picture, points.decode()
+        return EffectFiles(
+            picture=given(picture, MAX_PICTURE_BYTES),
+            points=given(points, MAX_POINTS_BYTES) if points.exists() else b"",
+        )
     except OSError as e:
         raise InputError(
-            f"cannot read {path}: {e.strerror}",
+            f"cannot read {e.filename or name}: {e.strerror}",
             "--effect",
             "give a photo of this machine",
-        ) from e
-    except UnicodeDecodeError as e:
-        raise InputError(
-            f"{path.with_suffix('.json').name} is no text",
-            "--effect",
-            "write the points in it as JSON, in UTF-8",
         ) from e
 
 

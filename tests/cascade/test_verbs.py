@@ -169,6 +169,25 @@ def test_explain_has_a_report_for_each_network(tmp_path: Path) -> None:
     assert "--html and --require" in typed("explain", file, "--html", "x.html").output
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tune", "BUNDLE"),
+        ("package", "BUNDLE"),
+        ("diff", "BUNDLE", "BUNDLE", "--inputs", "noise.npz"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_verbs_for_one_network_say_so(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("noise.npz", x=np.zeros((1, 3, 8, 8), np.float32))
+    result = typed(*(bundle() if word == "BUNDLE" else word for word in words))
+    assert result.exit_code == 2, result.output
+    assert "a cascade of several networks: thing, discs, mirror" in result.output
+
+
 def test_webcam_shows_it_on_this_machine(photo: Path, tmp_path: Path) -> None:
     folder = tmp_path / "clip"
     folder.mkdir()

@@ -201,6 +201,19 @@ class Manifest(Contents):
                 f"{wanted} threads: the bundle's code is {code}", at=at, hint=hint
             )
 
+    def check_alone(self, at: str, hint: str) -> None:
+        """Raises InputError for a cascade, which has no model of its own.
+
+        at: the bundle.
+        """
+        if self.cascade is not None:
+            names = ", ".join(network.name for network in self.cascade.networks)
+            raise InputError(
+                f"the bundle is a cascade of several networks: {names}",
+                at=at,
+                hint=hint,
+            )
+
     def input_infos(self) -> Tuple[TensorInfo, ...]:
         """The model's inputs, in order."""
         return tuple(self.tensors[n] for n in self.inputs)

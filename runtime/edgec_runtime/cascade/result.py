@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..vision.tasks.base import Result
+from ..vision.tasks.instances import Boxes
+from ..vision.tasks.points import Points
 
 Array = NDArray[Any]
 
@@ -67,6 +69,35 @@ class CascadeResult:
         """Return a picture of the frame with the objects, uint8 [H, W, 3]."""
         picture: Array = np.array(frame)
         for one in self.objects:
+            corner = (0, 0)
             for result in one.results.values():
-                picture = result.draw(picture)
+                found = _lower_left(result, picture)
+                if found is not None:
+                    corner = found
+                    picture = result.draw(picture)
+                else:
+                    # Classes and texts are written at the top left of what they get.
+                    part = picture[corner[1] :, corner[0] :]
+                    part[:] = result.draw(part)
         return picture
+
+
+def _lower_left(result: Result, picture: Array) -> Optional[Tuple[int, int]]:
+    """Return x and y of the lower left corner of a result that says where it is.
+
+    The corner is in the picture, with some room below it. None for other results.
+    """
+    if isinstance(result, Boxes) and result.boxes:
+        corners = np.reshape([box.corners for box in result.boxes], (-1, 2))
+    elif isinstance(result, Points) and len(result.points):
+        corners = np.asarray(result.points)
+    else:
+        return None
+    # A network that has lost its object may say anything.
+    finite = corners[np.isfinite(corners).all(axis=1)]
+    if not len(finite):
+        return 0, 0
+    height, width = picture.shape[:2]
+    x = np.clip(finite[:, 0].min(), 0, 0.9 * width)
+    y = np.clip(finite[:, 1].max(), 0, 0.9 * height)
+    return int(x), int(y)

@@ -31,8 +31,6 @@ ERROR_BYTES = 2000  # of its standard error, the last ones
 
 _NAME = re.compile(r"[0-9a-f]{32}")
 _LABEL = re.compile(r"[^-=\x00][^=\x00]{0,200}")
-_EFFECT = re.compile(r"[a-z]{1,32}")
-_PICTURE = "picture"
 _FLAGS = {"smooth": "--no-smooth"}  # given where the field is false
 _WORDS = ("source", "effect", "virtual_camera")
 
@@ -60,10 +58,10 @@ class Showing:
     """One webcam.  Its applications are locked until it ends."""
 
     def __init__(
-        self, root: str, disk: Disk, head: Dict[str, Any], background: bytes
+        self, root: str, disk: Disk, head: Dict[str, Any], files: bytes
     ) -> None:
-        """head: the request.  background: the picture that the effect names, or
-        empty.
+        """head: the request.  files: what its effect reads, the picture first, then
+        head["points"] bytes of JSON; or empty.
 
         Raises Refused.
         """
@@ -85,7 +83,7 @@ class Showing:
                 "-m",
                 "edgec_runtime.webcam",
                 *bundles,
-                *self._words(head, background),
+                *self._words(head, files),
             ]
             environment = site.environment(site.active())
             self._started = RunningProgram(
@@ -106,21 +104,7 @@ class Showing:
         app.verified(str(head["slot"]))
         return f"{name}={app.at(str(head['slot']), MODEL)}"
 
-    def _with_file(self, effect: str, picture: bytes) -> str:
-        """Write the picture of an effect, and return the effect's text with its path."""
-        kind = effect.partition("=")[0]
-        if not _EFFECT.fullmatch(kind):
-            raise Refused("input", f"{kind!r:.40} is no effect", "update edgec")
-        return f"{kind}={self._write(_PICTURE, picture)}"
-
-    def _write(self, name: str, data: bytes) -> str:
-        """Write a file of the show, and return its path."""
-        path = os.path.join(self._folder, name)
-        with open(path, "wb") as f:
-            f.write(data)
-        return path
-
-    def _words(self, head: Dict[str, Any], background: bytes) -> List[str]:
+    def _words(self, head: Dict[str, Any], files: bytes) -> List[str]:
         """Return the options for the program.
 
         A value is one word with its option, so that none can be another option.
@@ -134,12 +118,8 @@ class Showing:
                 # A path on the device is relative to the home folder.
                 home = os.path.expanduser("~")
                 given[name] = os.path.join(home, os.path.expanduser(given[name]))
-        if background:
-            given["effect"] = self._with_file(given.get("effect", ""), background)
-            points = str(head.get("points") or "").encode()
-            # Beside the picture, as they are on the host.
-            if points:
-                self._write(f"{_PICTURE}.json", points)
+        if files:
+            given["effect"] = self._with_files(given.get("effect", ""), head, files)
 
         words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         words += [flag for name, flag in _FLAGS.items() if head.get(name) is False]
@@ -150,6 +130,18 @@ class Showing:
         elif head.get("page") is not None:
             words.append(f"--page={int(head['page'])}")
         return words
+
+    def _with_files(self, effect: str, head: Dict[str, Any], files: bytes) -> str:
+        """Write the files of an effect, and return it with their place here."""
+        end = len(files) - min(int(head.get("points", 0)), len(files))
+        # The reader knows a picture by its content, not by its name's ending.
+        path = os.path.join(self._folder, "picture")
+        with open(path, "wb") as f:
+            f.write(files[:end])
+        if end < len(files):
+            with open(f"{path}.json", "wb") as f:
+                f.write(files[end:])
+        return f"{effect.partition('=')[0]}={path}"
 
     def state(self) -> Dict[str, Any]:
         """Return its output so far, and its status if it has ended."""

@@ -99,14 +99,6 @@ class Session:
         self._owns_bundle = not isinstance(bundle, Bundle)
         self.bundle = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle)
         self.manifest = self.bundle.manifest
-        if self.manifest.cascade is not None:
-            if self._owns_bundle:
-                self.bundle.close()
-            raise InputError(
-                "the bundle is a cascade of several networks",
-                at=str(self.bundle.path),
-                hint="run it with a CascadeSession",
-            )
         self.tpu = tpu
         self.threads = threads
         self._streams: "weakref.WeakSet[StreamPipeline]" = weakref.WeakSet()
@@ -114,6 +106,9 @@ class Session:
         self._lanes: Optional[Lanes] = None
         self._vision: Optional[Vision] = None
         try:
+            self.manifest.check_alone(
+                str(self.bundle.path), hint="run it with a CascadeSession"
+            )
             self.manifest.check_threads(threads, str(self.bundle.path))
             (stick,) = open_stick([self.bundle], options, OnceWarned())
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
@@ -31,6 +30,7 @@ __all__ = [
     "Uploads",
     "effect",
     "effects_for",
+    "file_of",
     "wants_value",
 ]
 
@@ -48,7 +48,7 @@ class EffectRow:
         tasks: the tasks that it is for; none: all
         suits: whether it can draw a result
         value: an example of what stands behind its name; "": nothing does
-        file: whether that is the name of a file
+        file: whether that is a file, which may have points beside it in a .json
         picture: whether that may be a picture alone, in place of a file's name
         built_in: returns the names that edgec has files for
     """
@@ -138,22 +138,18 @@ def effects_for(task: str) -> List[str]:
     return [name for name, it in EFFECTS.items() if not it.tasks or task in it.tasks]
 
 
+def file_of(text: str) -> str:
+    """Return the file that an effect reads, "" where it reads none of a person's."""
+    name, _, value = text.partition("=")
+    row = EFFECTS.get(name)
+    if row is None or not row.file or value in row.built_in():
+        return ""
+    return value
+
+
 def wants_value(name: str) -> bool:
     """Return whether a file or other text stands behind the name of an effect."""
     return EFFECTS[name].value != ""
-
-
-def file_of(text: str) -> Optional[Path]:
-    """Return the file that an effect's text names; None where it names none.
-
-    Args:
-        text: for example "avatar=portrait.jpg"
-    """
-    name, _, value = text.partition("=")
-    row = EFFECTS.get(name)
-    if row is None or not value or value in row.built_in():
-        return None
-    return Path(value) if row.file else None
 
 
 def effect(

@@ -66,6 +66,8 @@ def _entry(entry: str) -> Tuple[str, Array]:
 class Makeup(Effect):
     """Colours of parts of a face."""
 
+    smooths = True
+
     def __init__(self, colors: Mapping[str, Array], painter: Painter) -> None:
         """Take the colours, red first [3] by the part."""
         self._colors = colors
