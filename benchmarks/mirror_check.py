@@ -32,7 +32,6 @@ from edgec_runtime.vision.photo import read_photo
 from edgec_runtime.vision.tasks.points import Points
 from edgec_runtime.webcam.effects import Painter
 from edgec_runtime.webcam.effects.avatar import SAMPLES, Avatar, drawn, framed
-from edgec_runtime.webcam.effects.base import EffectSetting
 from edgec_runtime.webcam.effects.faces import SteadyFace
 from numpy.typing import NDArray
 from PIL import Image
@@ -205,7 +204,8 @@ def mirrored(
         the figures, distances of all points, and the last picture
     """
     points = solid_points(face_of(picture, stage.meshes))
-    effect = Avatar(EffectSetting("", stage.painter), picture, points)
+    own = framed(picture, points, SIZE)
+    effect = Avatar(stage.painter, lambda size: own)
     # The judge's own portrait: its points are compared with its points.
     portrait = portrait_of(picture, stage.judge)
     motion = motion_of(clip.pose, clip.shape)
@@ -222,7 +222,6 @@ def mirrored(
             apart = np.hypot(*(again.points - wanted).T)
             off.append(apart / eyes_apart(wanted))
     distances = np.concatenate(off)
-    own = framed(picture, points, SIZE)
     figures = Mirrored(
         stage.networks,
         clip.name,
@@ -248,13 +247,8 @@ def unmoved_levels(portrait: Portrait, motion: FaceMotion, painter: Painter) -> 
     # A pixel at an edge is partly another triangle's: all its samples must be kept.
     large = np.zeros((SIZE[1] * SAMPLES, SIZE[0] * SAMPLES, 3), np.uint8)
     white = np.full((2, 2, 4), 255, np.uint8)
-    inside = replace(
-        warp,
-        source=white,
-        end=warp.end * np.float32(SAMPLES),
-        triangles=warp.triangles[kept],
-    )
-    painter.warp_into(inside, large)
+    inside = replace(warp, source=white, triangles=warp.triangles[kept])
+    painter.warp_into(inside.moved(np.zeros(2), SAMPLES), large)
     samples = large[..., 0].reshape(SIZE[1], SAMPLES, SIZE[0], SAMPLES)
     is_kept = (samples > 0).all(axis=(1, 3))
     moved = drawn(portrait, motion, painter)

@@ -25,11 +25,13 @@ from edgec_runtime.face.landmarks import (
     LEFT_CORNERS,
     LOWER_LIP,
     LOWER_MOUTH,
+    LOWER_ROWS,
     OVAL,
     RIGHT_CORNERS,
     STABLE,
     UPPER_LIP,
     UPPER_MOUTH,
+    UPPER_ROWS,
     openings,
     strip,
 )
@@ -53,20 +55,7 @@ OPENED = 0.12
 
 OUTWARD = 1.04
 """By how much the outline is enlarged for them, so that it bulges everywhere."""
-UPPER_RINGS = (
-    UPPER_LIP,
-    (76, 184, 74, 73, 72, 11, 302, 303, 304, 408, 306),
-    (62, 183, 42, 41, 38, 12, 268, 271, 272, 407, 292),
-    UPPER_MOUTH,
-)
-LOWER_RINGS = (
-    LOWER_LIP,
-    (76, 77, 90, 180, 85, 16, 315, 404, 320, 307, 306),
-    (62, 96, 89, 179, 86, 15, 316, 403, 319, 325, 292),
-    LOWER_MOUTH,
-)
-"""Rows of points of a lip, from its outer to its inner edge."""
-RINGS = (UPPER_RINGS, LOWER_RINGS)
+RINGS = (UPPER_ROWS, LOWER_ROWS)
 EYES = openings()[:2]
 
 
@@ -123,12 +112,12 @@ def lips() -> Array:
     """Return the triangles of both lips, from ring to ring."""
     upper = [
         triangle
-        for above, below in pairwise(UPPER_RINGS)
+        for above, below in pairwise(UPPER_ROWS)
         for triangle in strip(above, below)
     ]
     lower = [
         triangle
-        for below, above in pairwise(LOWER_RINGS)
+        for below, above in pairwise(LOWER_ROWS)
         for triangle in strip(above, below)
     ]
     return np.array(upper + lower)

@@ -24,6 +24,8 @@ from edgec_devices.wheel import Wheel
 PYTHON = ">=3.9"
 REQUIRES = "numpy>=1.21"
 """The requirement of runtime/pyproject.toml."""
+SENT_SUFFIXES = (".py", ".html", ".json", ".png")
+"""Endings of the runtime's files that run on a device: the C does not."""
 ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 """The earliest date of a zip file: the same files give the same bytes."""
 ADOPT_S = 300.0
@@ -94,9 +96,9 @@ def _zip(files: Mapping[str, bytes]) -> bytes:
 def runtime_sources(folder: Path) -> list[Path]:
     """Return the files of the runtime's folder that run on a device.
 
-    They are Python and the page of the webcam.
+    They are Python, the page of the webcam, and what its effects draw.
     """
-    return sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".html"))
+    return sorted(p for p in folder.rglob("*") if p.suffix in SENT_SUFFIXES)
 
 
 def _slim(path: Path) -> bytes:

@@ -43,9 +43,23 @@ STOPPED_STATUS = 130
 MAX_TEXT_BYTES = 1 << 20
 """Bytes of lines in an answer."""
 MAX_PICTURE_BYTES = 32 << 20
-"""Bytes of a background, which has to fit into a message."""
+"""Bytes of an effect's picture, which has to fit into a message."""
+MAX_POINTS_BYTES = 1 << 20
+"""Bytes of the file beside it."""
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _NONSENSE = "update edgec on both ends: edgec flash --with-runtime"
+
+
+class EffectFiles(Struct, frozen=True):
+    """The files that an effect reads: they are sent along.
+
+    Attributes:
+        picture: the content of its picture; empty: it reads none
+        points: the content of the JSON beside that; empty: there is none
+    """
+
+    picture: bytes = b""
+    points: bytes = b""
 
 
 class ShowError(Struct, frozen=True):
@@ -73,7 +87,7 @@ def show_on(
     url: str,
     bundles: Sequence[Path],
     wanted: Mapping[str, Any],
-    background: bytes,
+    files: EffectFiles,
     port: int | None,
     say: Callable[[str], None],
     timeout: float = TIMEOUT_S,
@@ -87,7 +101,7 @@ def show_on(
         url: URL of the device
         bundles: the bundles
         wanted: source, effect, smooth, frames and virtual_camera, for the runtime
-        background: the picture of --effect replace, or b""
+        files: what the effect reads
         port: port of the page on this machine's loopback address, 0 for any free port;
             None for no page
         say: receives the address of the page
@@ -114,8 +128,9 @@ def show_on(
         connection.ask(
             "show",
             answers.Done,
-            background,
+            files.picture + files.points,
             VERIFY_S,
+            points=len(files.points),
             name=page.name if page else secrets.token_hex(16),
             bundles=[
                 {"app": a, "slot": s, "name": a}

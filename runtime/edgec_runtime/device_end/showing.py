@@ -58,9 +58,10 @@ class Showing:
     """One webcam.  Its applications are locked until it ends."""
 
     def __init__(
-        self, root: str, disk: Disk, head: Dict[str, Any], background: bytes
+        self, root: str, disk: Disk, head: Dict[str, Any], files: bytes
     ) -> None:
-        """head: the request.  background: the picture of --effect replace, or empty.
+        """head: the request.  files: what its effect reads, the picture first, then
+        head["points"] bytes of JSON; or empty.
 
         Raises Refused.
         """
@@ -82,7 +83,7 @@ class Showing:
                 "-m",
                 "edgec_runtime.webcam",
                 *bundles,
-                *self._words(head, background),
+                *self._words(head, files),
             ]
             environment = site.environment(site.active())
             self._started = RunningProgram(
@@ -103,7 +104,7 @@ class Showing:
         app.verified(str(head["slot"]))
         return f"{name}={app.at(str(head['slot']), MODEL)}"
 
-    def _words(self, head: Dict[str, Any], background: bytes) -> List[str]:
+    def _words(self, head: Dict[str, Any], files: bytes) -> List[str]:
         """Return the options for the program.
 
         A value is one word with its option, so that none can be another option.
@@ -117,11 +118,8 @@ class Showing:
                 # A path on the device is relative to the home folder.
                 home = os.path.expanduser("~")
                 given[name] = os.path.join(home, os.path.expanduser(given[name]))
-        if background:
-            path = os.path.join(self._folder, "background")
-            given["effect"] = f"replace={path}"
-            with open(path, "wb") as f:
-                f.write(background)
+        if files:
+            given["effect"] = self._with_files(given.get("effect", ""), head, files)
 
         words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         words += [flag for name, flag in _FLAGS.items() if head.get(name) is False]
@@ -132,6 +130,18 @@ class Showing:
         elif head.get("page") is not None:
             words.append(f"--page={int(head['page'])}")
         return words
+
+    def _with_files(self, effect: str, head: Dict[str, Any], files: bytes) -> str:
+        """Write the files of an effect, and return it with their place here."""
+        end = len(files) - min(int(head.get("points", 0)), len(files))
+        # The reader knows a picture by its content, not by its name's ending.
+        path = os.path.join(self._folder, "picture")
+        with open(path, "wb") as f:
+            f.write(files[:end])
+        if end < len(files):
+            with open(f"{path}.json", "wb") as f:
+                f.write(files[end:])
+        return f"{effect.partition('=')[0]}={path}"
 
     def state(self) -> Dict[str, Any]:
         """Return its output so far, and its status if it has ended."""

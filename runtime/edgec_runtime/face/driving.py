@@ -7,14 +7,14 @@ rests has always the same shape; what is left over is the expression.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, List, Optional
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .alignment import HeadPose, align, rotation_of, rotation_vector
-from .geometry import length, limited
+from .geometry import TINY, length, lengths, limited
 from .landmarks import COUNT, STABLE, face_layout
 from .points import depth_scale, solid
 
@@ -22,6 +22,10 @@ Array = NDArray[Any]
 
 NEUTRAL_FRAMES = 12
 """Frames whose median is the neutral pose."""
+TREMORS = 8.0
+"""The motion that is halved, in tremors."""
+MOST_TREMOR = 0.01
+"""The largest tremor, in distances of the eyes and radians."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,53 @@ def at_rest() -> FaceMotion:
     return FaceMotion(np.zeros(3), 0.0, np.zeros(3), still, face_layout().points)
 
 
+@dataclass(frozen=True)
+class _Neutral:
+    """A person at rest.
+
+    Attributes:
+        scale: of the depth of points
+        pose: of the head
+        shape: the face in the layout's frame [468, 3]
+        tremor: what seems to move, though it rests: for turn, growth and shift a
+            number, and a number for each point, [3 + 468]
+    """
+
+    scale: float
+    pose: HeadPose
+    shape: Array
+    tremor: Array
+
+    def motion(self, points: Array) -> FaceMotion:
+        """Return the motion of a face since then, with its tremor."""
+        face = solid(points, self.scale)
+        return _motion(_pose_of(face, self.shape), self.pose, face, self.shape)
+
+    def steady_motion(self, points: Array) -> FaceMotion:
+        """Return the motion of a face since then, without its tremor.
+
+        Each v becomes v * v² / (v² + t²) with t some times its tremor: what is larger
+        stays, and what is smaller nearly vanishes (as Wiener's filter does).
+        """
+        motion = self.motion(points)
+        sizes = _sizes(motion) ** 2
+        noise = (TREMORS * self.tremor) ** 2
+        shares = sizes / np.maximum(sizes + noise, TINY**2)
+        return FaceMotion(
+            motion.turn * shares[0],
+            motion.growth * float(shares[1]),
+            motion.shift * shares[2],
+            motion.expression * shares[3:, None],
+            self.shape,
+        )
+
+
+def _sizes(motion: FaceMotion) -> Array:
+    """Return the sizes of turn, growth, shift and the motion of each point [3 + 468]."""
+    head = [length(motion.turn), abs(motion.growth), length(motion.shift)]
+    return np.concatenate([head, lengths(motion.expression)])
+
+
 class Driver:
     """A person before the camera, from frame to frame."""
 
@@ -67,9 +118,7 @@ class Driver:
         """Begin without a neutral pose."""
         self._first: List[Array] = []
         self._is_stale = False
-        self._scale = 1.0
-        self._pose: Optional[HeadPose] = None
-        self._shape: Optional[Array] = None
+        self._neutral: Optional[_Neutral] = None
 
     def renew(self) -> None:
         """Take the neutral pose anew from the next frames."""
@@ -85,35 +134,42 @@ class Driver:
         if self._is_stale:
             self._is_stale = False
             self._first = []
-            self._pose = None
-        if self._pose is None:
+            self._neutral = None
+        if self._neutral is None:
             self._first.append(points)
             if len(self._first) < NEUTRAL_FRAMES:
                 return None
-            self._settle()
-        assert self._pose is not None
-        assert self._shape is not None
-        face = solid(points, self._scale)
-        pose = _pose_of(face, self._shape)
-        return _motion(pose, self._pose, face, self._shape)
+            self._neutral = _neutral(self._first)
+            self._first = []
+        return self._neutral.steady_motion(points)
 
-    def _settle(self) -> None:
-        """Make the neutral pose of the first frames, by medians."""
-        # A median: a blink or a word in some of the frames has no part in it.
-        # One scale for all frames: from frame to frame it would tremble.
-        scales = [depth_scale(points) for points in self._first]
-        self._scale = float(np.median(scales))
-        solids = [solid(points, self._scale) for points in self._first]
-        layout = face_layout().points
-        shapes: List[Array] = []
-        for face in solids:
-            pose = _pose_of(face, layout)
-            shapes.append(pose.undo(face))
-        self._shape = np.median(shapes, axis=0)
-        # The pose is the median, too: a head that moves at first has a middle one.
-        middle = np.median(solids, axis=0)
-        self._pose = _pose_of(middle, self._shape)
-        self._first = []
+
+def _neutral(frames: List[Array]) -> _Neutral:
+    """Return the neutral pose, by medians.
+
+    A blink or a word in some of the frames has no part in a median.
+
+    Args:
+        frames: points of the first frames [468, 3] each
+    """
+    # One scale for all frames: from frame to frame it would tremble.
+    scales = [depth_scale(points) for points in frames]
+    scale = float(np.median(scales))
+    solids = [solid(points, scale) for points in frames]
+    layout = face_layout().points
+    shapes: List[Array] = []
+    for face in solids:
+        pose = _pose_of(face, layout)
+        shapes.append(pose.undo(face))
+    shape = np.median(shapes, axis=0)
+    # The pose is the median, too: a head that moves at first has a middle one.
+    middle = np.median(solids, axis=0)
+    still = _Neutral(scale, _pose_of(middle, shape), shape, np.zeros(3 + COUNT))
+
+    # Median sizes, for the same reason; and who moves all the time has no tremor.
+    sizes = [_sizes(still.motion(points)) for points in frames]
+    tremor = np.minimum(np.median(sizes, axis=0), MOST_TREMOR)
+    return replace(still, tremor=tremor)
 
 
 def _motion(pose: HeadPose, neutral: HeadPose, face: Array, shape: Array) -> FaceMotion:

@@ -37,6 +37,20 @@ UPPER_MOUTH = (78, 191, 80, 81, 82, 13, 312, 311, 310, 415, 308)
 LOWER_MOUTH = (78, 95, 88, 178, 87, 14, 317, 402, 318, 324, 308)
 """The inner edges of the lips, from the left corner to the right one."""
 
+UPPER_ROWS = (
+    UPPER_LIP,
+    (76, 184, 74, 73, 72, 11, 302, 303, 304, 408, 306),
+    (62, 183, 42, 41, 38, 12, 268, 271, 272, 407, 292),
+    UPPER_MOUTH,
+)
+LOWER_ROWS = (
+    LOWER_LIP,
+    (76, 77, 90, 180, 85, 16, 315, 404, 320, 307, 306),
+    (62, 96, 89, 179, 86, 15, 316, 403, 319, 325, 292),
+    LOWER_MOUTH,
+)
+"""Rows of points of the lips, from the outer to the inner edge."""
+
 LEFT_UPPER_LID = (33, 246, 161, 160, 159, 158, 157, 173, 133)
 LEFT_LOWER_LID = (33, 7, 163, 144, 145, 153, 154, 155, 133)
 RIGHT_UPPER_LID = (362, 398, 384, 385, 386, 387, 388, 466, 263)

@@ -27,6 +27,45 @@ RING_MIDDLE = np.array([0.0, 0.35])
 """Their middle, in the frame of the layout."""
 
 
+class RingedFace:
+    """The mesh of a face with rings around it, for pictures that lie over it.
+
+    Attributes:
+        layout: its corners in the frame of the layout [540, 3]
+    """
+
+    def __init__(self) -> None:
+        """Make the rings."""
+        face = face_layout().points
+        self._ring = _rings(face)
+        self._triangles = _triangles(len(face))
+        self.layout = np.concatenate([face, self._ring])
+
+    def placed(self, face: Array) -> Array:
+        """Return the corners over a face in a frame [540, 3].
+
+        Args:
+            face: x, y and depth of it [468, 3]
+        """
+        around = seen_pose(face[:, :2]).apply(self._ring)
+        points = solid(face, depth_scale(face))
+        return np.concatenate([points, around])
+
+    def triangles(self, corners: Array, closed: bool = True) -> Array:
+        """Return the triangles, those behind first, int32 [M, 3].
+
+        Args:
+            corners: from placed
+            closed: whether eyes and mouth have triangles, too
+        """
+        found = self._triangles
+        if not closed:
+            found = found[: -len(_opening_triangles())]
+        behind = corners[found, 2].mean(axis=1)
+        order = np.argsort(-behind, kind="stable")
+        return found[order].astype(np.int32)
+
+
 class PinnedPicture:
     """A picture with alpha, and the mesh of a face in it."""
 
@@ -38,12 +77,9 @@ class PinnedPicture:
             pinned: where it belongs to points of the face
         """
         self.source = premultiplied(picture)
-        layout = face_layout().points
-        self._ring = _rings(layout)
-        known = layout[pinned.numbers, :2]
-        corners = np.concatenate([layout, self._ring])
-        self.begin = bent(known, pinned.places, corners[:, :2])
-        self._triangles = _triangles(len(layout))
+        self._mesh = RingedFace()
+        known = self._mesh.layout[pinned.numbers, :2]
+        self.begin = bent(known, pinned.places, self._mesh.layout[:, :2])
 
     def scale(self, face: Array) -> float:
         """Return the pixels of the picture for one of the frame.
@@ -63,23 +99,17 @@ class PinnedPicture:
             light: how bright each point of it is, 1: as the picture [468]
             source: the picture, or a smaller copy of it, uint8 [H, W, 4]
         """
-        pose = seen_pose(face[:, :2])
-        around = pose.apply(self._ring)
-        points = solid(face, depth_scale(face))
-        end = np.concatenate([points, around])
-
-        # What is behind is drawn first.
-        behind = end[self._triangles, 2].mean(axis=1)
-        order = np.argsort(-behind, kind="stable")
+        end = self._mesh.placed(face)
         shrunk = np.array([source.shape[1], source.shape[0]])
         whole = np.array([self.source.shape[1], self.source.shape[0]])
         begin = self.begin * (shrunk / whole)
+        # What is around the face is in the light of its outline.
         outline = np.tile(light[list(OVAL)], len(RINGS))
         return Warp(
             source,
             begin.astype(np.float32),
             end[:, :2].astype(np.float32),
-            self._triangles[order].astype(np.int32),
+            self._mesh.triangles(end),
             np.concatenate([light, outline]).astype(np.float32),
             blended=True,
         )
@@ -117,19 +147,27 @@ def _rings(layout: Array) -> Array:
 
 
 def _triangles(first: int) -> Array:
-    """Return the triangles of face, openings and rings [M, 3].
+    """Return the triangles of face, rings and, at the end, openings [M, 3].
 
     Args:
         first: the number of the first point of the rings
     """
     found: List[Triangle] = []
-    # Glasses lie over open eyes, and a beard over an open mouth.
-    for upper, lower in openings():
-        found += strip(upper, lower)
     inner = list(OVAL)
     for i in range(len(RINGS)):
         begin = first + i * len(OVAL)
         outer = list(range(begin, begin + len(OVAL)))
+        # A ring is closed: its first point follows its last.
         found += strip([*outer, outer[0]], [*inner, inner[0]])
         inner = outer
+    # Glasses lie over open eyes, and a beard over an open mouth.
+    found += _opening_triangles()
     return np.concatenate([face_layout().triangles, np.array(found)])
+
+
+def _opening_triangles() -> List[Triangle]:
+    """Return the triangles of eyes and mouth."""
+    found: List[Triangle] = []
+    for upper, lower in openings():
+        found += strip(upper, lower)
+    return found

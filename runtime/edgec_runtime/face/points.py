@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ def face_points(result: Result) -> Optional[Array]:
     Args:
         result: the points of a face, or objects with such results by name
     """
-    for candidate in _candidates(result):
+    for candidate in results_of(result):
         points = getattr(candidate, "points", None)
         if points is None or len(points) < COUNT or not candidate.shown[:COUNT].any():
             continue
@@ -35,11 +35,14 @@ def face_points(result: Result) -> Optional[Array]:
     return None
 
 
-def _candidates(result: Any) -> Any:
-    """Return a result, or the results of its objects."""
+def results_of(result: Any) -> List[Any]:
+    """Return a result, or the results of the objects of a cascade, in a list."""
     if not hasattr(result, "objects"):
         return [result]
-    return [each for found in result.objects for each in found.results.values()]
+    found: List[Any] = []
+    for one in result.objects:
+        found += one.results.values()
+    return found
 
 
 def seen_pose(points: Array) -> HeadPose:

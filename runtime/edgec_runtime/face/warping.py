@@ -7,7 +7,7 @@ rows, then all pixels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 import numpy as np
@@ -49,6 +49,16 @@ class Warp:
     triangles: Array
     gain: Optional[Array] = None
     blended: bool = False
+
+    def moved(self, by: Array, scale: float = 1.0) -> Warp:
+        """Return the same warp in another result.
+
+        Args:
+            by: how far its corners move in the result, pixels [2]
+            scale: the factor by which they are enlarged after that
+        """
+        end = (self.end + np.asarray(by, np.float32)) * np.float32(scale)
+        return replace(self, end=end)
 
 
 @dataclass(frozen=True)

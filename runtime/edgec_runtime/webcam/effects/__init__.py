@@ -13,9 +13,10 @@ from ...vision.tasks.base import Result
 from ...vision.tasks.image import Picture
 from ...vision.tasks.segmentation import Segments
 from . import pictures
-from .avatar import avatar
+from .avatar import avatar, puppet
 from .base import Effect, EffectSetting, Finder, Uploads
 from .faces import has_face_points
+from .makeup import makeup
 from .mask import built_in_masks, mask
 from .painter import Painter
 
@@ -29,6 +30,7 @@ __all__ = [
     "Uploads",
     "effect",
     "effects_for",
+    "file_of",
     "wants_value",
 ]
 
@@ -46,6 +48,7 @@ class EffectRow:
         tasks: the tasks that it is for; none: all
         suits: whether it can draw a result
         value: an example of what stands behind its name; "": nothing does
+        file: whether that is a file, which may have points beside it in a .json
         picture: whether that may be a picture alone, in place of a file's name
         built_in: returns the names that edgec has files for
     """
@@ -55,6 +58,7 @@ class EffectRow:
     tasks: Tuple[str, ...] = ()
     suits: Callable[[Result], bool] = lambda result: True
     value: str = ""
+    file: bool = False
     picture: bool = False
     built_in: Callable[[], List[str]] = list
 
@@ -86,6 +90,7 @@ EFFECTS: Mapping[str, EffectRow] = {
         ("segmentation",),
         _is_mask,
         "beach.jpg",
+        file=True,
         picture=True,
     ),
     "cartoon": EffectRow(
@@ -100,6 +105,7 @@ EFFECTS: Mapping[str, EffectRow] = {
         FACES,
         has_face_points,
         "portrait.jpg",
+        file=True,
         picture=True,
     ),
     "mask": EffectRow(
@@ -108,7 +114,21 @@ EFFECTS: Mapping[str, EffectRow] = {
         FACES,
         has_face_points,
         "glasses",
+        file=True,
         built_in=built_in_masks,
+    ),
+    "makeup": EffectRow(
+        "lips, brows, lids and hair in other colours: makeup=lips:#a03050",
+        makeup,
+        FACES,
+        has_face_points,
+        "lips:#a03050",
+    ),
+    "puppet": EffectRow(
+        "a drawn head that moves as the face does",
+        puppet,
+        FACES,
+        has_face_points,
     ),
 }
 
@@ -116,6 +136,15 @@ EFFECTS: Mapping[str, EffectRow] = {
 def effects_for(task: str) -> List[str]:
     """Return the names of the effects for a task."""
     return [name for name, it in EFFECTS.items() if not it.tasks or task in it.tasks]
+
+
+def file_of(text: str) -> str:
+    """Return the file that an effect reads, "" where it reads none of a person's."""
+    name, _, value = text.partition("=")
+    row = EFFECTS.get(name)
+    if row is None or not row.file or value in row.built_in():
+        return ""
+    return value
 
 
 def wants_value(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from ...face.driving import Driver, FaceMotion, at_rest
 from ...face.placed import portrait_points
 from ...face.points import depth_scale, face_points, solid
 from ...face.portrait import Portrait
+from ...face.puppet import puppet as drawn_head
 from ...face.warping import Warp
 from ...vision.resample import resize
 from ...vision.tasks.base import Result
@@ -43,7 +44,16 @@ def avatar(setting: EffectSetting) -> Effect:
     path = Path(setting.value)
     picture = setting.picture()
     points = _found(setting, picture, path)
-    return Avatar(setting, picture, points)
+
+    def frame(size: Tuple[int, int]) -> Portrait:
+        return framed(picture, points, size)
+
+    return Avatar(setting.painter, frame)
+
+
+def puppet(setting: EffectSetting) -> Effect:
+    """Return the effect that shows a drawn head, and nothing of the camera's picture."""
+    return Avatar(setting.painter, drawn_head)
 
 
 def _found(setting: EffectSetting, picture: Array, path: Path) -> Array:
@@ -71,17 +81,17 @@ class Avatar(Effect):
     renewable = True
     smooths = True
 
-    def __init__(self, setting: EffectSetting, picture: Array, points: Array) -> None:
+    def __init__(
+        self, painter: Painter, frame: Callable[[Tuple[int, int]], Portrait]
+    ) -> None:
         """Begin in the neutral pose.
 
         Args:
-            setting: what it is made of
-            picture: the portrait, uint8 [H, W, 3]
-            points: its face [468, 3]
+            painter: draws
+            frame: makes the portrait, as large as a frame
         """
-        self._painter = setting.painter
-        self._picture = picture
-        self._points = points
+        self._painter = painter
+        self._frame = frame
         self._portrait: Optional[Portrait] = None
         self._steady = SteadyFace()
         self._driver = Driver()
@@ -96,7 +106,7 @@ class Avatar(Effect):
         """Return the portrait as the face of the frame is."""
         size = frame.shape[1], frame.shape[0]
         if self._portrait is None or self._portrait.size != size:
-            self._portrait = framed(self._picture, self._points, size)
+            self._portrait = self._frame(size)
         motion = self._followed(result, at)
         return drawn(self._portrait, motion, self._painter)
 
@@ -145,12 +155,16 @@ def smooth_edges(painter: Painter, warp: Warp, triangles: Array, out: Array) -> 
 
     # Larger by some times, of which the mean is taken.
     large = np.zeros((height * SAMPLES, width * SAMPLES, 3), np.uint8)
-    end = (warp.end - low.astype(np.float32)) * np.float32(SAMPLES)
-    white = np.full((2, 2, 4), 255, np.uint8)
-    painter.warp_into(replace(warp, source=white, end=end, triangles=triangles), large)
+    larger = warp.moved(-low, SAMPLES)
+    # All triangles are drawn, those white and the others black: nearer ones cover them.
+    tones = np.zeros((2, 4, 4), np.uint8)
+    tones[:, 2:] = 255
+    begin = np.full_like(warp.begin, 0.5)
+    begin[np.unique(triangles), 0] = 3.5
+    painter.warp_into(replace(larger, source=tones, begin=begin), large)
     covered = _means(large, height, width)[..., :1]
     is_edge = (covered > 0) & (covered < 255)
-    painter.warp_into(replace(warp, end=end), large)
+    painter.warp_into(larger, large)
     levels = _means(large, height, width) + 0.5
 
     part = out[low[1] : high[1], low[0] : high[0]]

@@ -1,0 +1,1 @@
+"""Faces as meshes, and the effects that are drawn with them."""
