@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,10 @@ from edgec_runtime import (
     Smoother,
 )
 from edgec_runtime.vision.crop import Crop, CropView
+from edgec_runtime.vision.tasks.classification import Class, Classes
 from numpy.typing import NDArray
 
+from benchmarks import cascade_check
 from tests.cascade.objects import Thing, bundle, found, scene
 
 pytestmark = pytest.mark.cc
@@ -157,6 +160,29 @@ def test_depth_is_in_pixels_of_the_frame() -> None:
     """As wide as x: here a pixel of the input is two of the frame."""
     view = CropView.of_crop(Crop(90, 60, 128, 128, 0.5), (320, 240), (64, 64))
     assert view.depth_to_frame(np.array([1.0, 2.0])) == pytest.approx([2.0, 4.0])
+
+
+@pytest.mark.slow
+def test_a_long_film_costs_no_memory() -> None:
+    """A sample of `make cascade-check`."""
+    wrong, _ = cascade_check.check(frames=400, every=10)
+    assert wrong == []
+
+
+def test_classes_are_written_beside_their_object() -> None:
+    frame = scene(*moved(0))
+    with CascadeSession(bundle()) as session:
+        one = session.run(frame).objects[0]
+    classes = Classes((Class(0, "red", 0.9),))
+    named = replace(one, results={**one.results, "kind": classes})
+    plain = CascadeResult((one,)).draw(frame)
+    picture = CascadeResult((named,)).draw(frame)
+    changed = np.argwhere((picture != plain).any(axis=-1))
+    points = found(CascadeResult((one,)), "discs")[one.identity]
+    below = points[:, 1].max()
+    assert len(changed)
+    assert changed[:, 0].min() >= int(below)
+    assert changed[:, 1].min() >= int(points[:, 0].min())
 
 
 def test_what_is_no_frame_is_refused() -> None:
