@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -191,6 +193,27 @@ def test_what_is_no_frame_is_refused() -> None:
         session.run(np.zeros((0, 10, 3), np.uint8))
     with pytest.raises(InputError, match="closed"):
         session.run(scene())
+
+
+def test_it_may_be_closed_while_another_thread_runs_it() -> None:
+    frame = scene(*moved(0))
+
+    def work(session: CascadeSession, said: list[str]) -> None:
+        try:
+            while True:
+                session.run(frame)
+        except InputError as e:
+            said.append(e.what)
+
+    for _ in range(10):
+        said: list[str] = []
+        session = CascadeSession(bundle(), threads=2)
+        thread = threading.Thread(target=work, args=(session, said))
+        thread.start()
+        time.sleep(0.02)
+        session.close()
+        thread.join(30)
+        assert said == ["this session is closed"]
 
 
 def test_each_session_takes_its_own_kind(tmp_path: Path) -> None:
