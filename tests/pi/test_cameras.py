@@ -20,12 +20,15 @@ from edgec_devices.machine import Machine
 from PIL import Image
 
 import edgec
+from edgec import cascades
+from tests.catalogue.networks import fetched
 from tests.conftest import whole_machine
 from tests.pi import usb_camera
 from tests.webcam.conftest import compiled
 from tests.webcam.test_on import Typed
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
+ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds, of a machine that is emulated beside other tests."""
 USB = f"/dev/v4l/by-id/usb-1d6b_{usb_camera.NAME.replace(' ', '_')}-video-index0"
@@ -137,6 +140,30 @@ def test_figures_of_a_camera(machine: Machine, url: str, bundle: Path) -> None:
         timeout=PATIENCE,
     )
     assert there.figures.delivered == 2
+
+
+def test_an_avatar_over_ssh(machine: Machine, url: str, tmp_path: Path) -> None:
+    """The networks, the portrait and its points go there, and the page has the
+    portrait: a test picture without a face lets it rest.
+    """
+    for name in ("face-near", "face-mesh"):
+        fetched(name)
+    faces = tmp_path / "faces.edgec"
+    cascades.compile("models:faces", "pi4", output=faces)
+    portrait = ROOT / "fixtures" / "portraits" / "cat.png"
+    shown = Typed(faces, "--effect", f"avatar={portrait}", on=url)
+    try:
+        soon(lambda: picture(shown)[:2] == b"\xff\xd8", "the page has no picture")
+        both = np.asarray(Image.open(io.BytesIO(picture(shown)))).astype(int)
+        figures = shown.figures()
+    finally:
+        os.killpg(shown.process.pid, signal.SIGINT)
+        shown.process.communicate(timeout=PATIENCE)
+    assert figures["renewable"]
+    assert [s["name"] for s in figures["stream"]["stages"]][1] == "cascade"
+    after = both[:, both.shape[1] // 2 :]
+    cat = np.asarray(Image.open(portrait).convert("RGB").resize(after.shape[1::-1]))
+    assert np.abs(after - cat).mean() < 8
 
 
 def goes_on_after(
