@@ -36,11 +36,13 @@ def fetched(name: str) -> Path:
 def bundle(name: str) -> Path:
     """The bundle of a network, or of a cascade, for this machine."""
     fetched(name)
-    is_cascade = name in ready_cascades()
 
     def make(folder: Path) -> None:
-        compile_it = cascades.compile if is_cascade else edgec.compile
-        compile_it(f"models:{name}", output=folder / "net.edgec")
+        output = folder / "net.edgec"
+        if name in ready_cascades():
+            cascades.compile(f"models:{name}", output=output)
+        else:
+            edgec.compile(f"models:{name}", output=output)
 
     return builds.once(f"models {name}", make) / "net.edgec"
 

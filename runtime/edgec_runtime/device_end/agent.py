@@ -311,7 +311,7 @@ class Service:
     def do_show(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """Start a webcam with these slots.
 
-        The blob is the picture of --effect replace, or empty.
+        The blob is the picture that the effect names, or empty.
         """
         self.close()
         self.showing = Showing(self.root, self.disk, head, blob)

@@ -8,14 +8,14 @@ rests has always the same shape; what is left over is the expression.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .alignment import HeadPose, align, rotation_of, rotation_vector
 from .geometry import TINY, length, lengths, limited
-from .landmarks import COUNT, STABLE, face_layout
+from .landmarks import COUNT, STABLE, face_layout, openings
 from .points import depth_scale, solid
 
 Array = NDArray[Any]
@@ -24,6 +24,8 @@ NEUTRAL_FRAMES = 12
 """Frames whose median is the neutral pose."""
 TREMORS = 8.0
 """The motion that is halved, in tremors."""
+LEAST_GAP = 0.01
+"""The least opening of an eye, in distances of the eyes: it divides."""
 MOST_TREMOR = 0.01
 """The largest tremor, in distances of the eyes and radians."""
 
@@ -39,6 +41,8 @@ class FaceMotion:
         expression: the movement of each point in the head, in the layout's unit
             [468, 3]
         shape: the neutral face in the layout's frame [468, 3]
+        narrowing: how much narrower the left and the right eye seem than in the neutral
+            pose, 1: they vanish [2]; None: the expression says it
     """
 
     turn: Array
@@ -46,6 +50,7 @@ class FaceMotion:
     shift: Array
     expression: Array
     shape: Array
+    narrowing: Optional[Array] = None
 
     def eased(self, share: float) -> FaceMotion:
         """Return a share of the motion: 1 is all of it, 0 the neutral pose."""
@@ -55,7 +60,31 @@ class FaceMotion:
             self.shift * share,
             self.expression * share,
             self.shape,
+            self.narrowed() * share,
         )
+
+    def narrowed(self) -> Array:
+        """Return how much narrower the left and the right eye seem [2]."""
+        if self.narrowing is not None:
+            return self.narrowing
+        face = self.shape + self.expression
+        parts: List[float] = []
+        for upper, lower in openings()[:2]:
+            usual = max(_gap(self.shape, upper, lower), LEAST_GAP)
+            parts.append(1 - _gap(face, upper, lower) / usual)
+        return np.array(parts)
+
+
+def _gap(face: Array, upper: Sequence[int], lower: Sequence[int]) -> float:
+    """Return how far an eye is open, as the mean over its width.
+
+    Args:
+        face: in the layout's frame [468, 3]
+        upper: points of the upper lid
+        lower: of the lower lid
+    """
+    apart = face[list(lower), 1] - face[list(upper), 1]
+    return float(apart.mean())
 
 
 def at_rest() -> FaceMotion:
@@ -102,6 +131,8 @@ class _Neutral:
             motion.shift * shares[2],
             motion.expression * shares[3:, None],
             self.shape,
+            # The mean over a lid is steady, though its small motion is lost above.
+            motion.narrowed(),
         )
 
 

@@ -39,13 +39,12 @@ CLOSED = 0.38
 """By how much, in parts of its opening, an eye seems narrower when it begins to close,
 and when it is closed. Less is tremor.
 """
-WIDEST = 1.25
-"""The largest opening in parts of the usual one."""
+WIDER = 0.25
+"""By how much an eye can be wider open than usually, in the same."""
 UPPER_SHARE = 0.85
 """The upper lid's part of the way."""
 SKIN_SHARE = 0.35
 """How far the skin above goes with the lid."""
-LEAST_GAP = 0.01
 
 SIDE = 32
 """Width and height of the picture of a lid."""
@@ -72,27 +71,12 @@ def closed_eyes(motion: FaceMotion) -> List[float]:
         motion: of a face
     """
     found: List[float] = []
-    face = motion.shape + motion.expression
-    for upper, lower, _ in EYES:
-        usual = max(_gap(motion.shape, upper, lower), LEAST_GAP)
-        part = _gap(face, upper, lower) / usual
-        if part > 1:
-            found.append(1 - min(part, WIDEST))
+    for narrower in motion.narrowed():
+        if narrower < 0:
+            found.append(max(float(narrower), -WIDER))
         else:
-            found.append(float(smooth_step(np.array(1 - part), OPEN, CLOSED)))
+            found.append(float(smooth_step(narrower, OPEN, CLOSED)))
     return found
-
-
-def _gap(face: Array, upper: Sequence[int], lower: Sequence[int]) -> float:
-    """Return how far an eye is open, as the mean over its width.
-
-    Args:
-        face: in the layout's frame [468, 3]
-        upper: points of the upper lid
-        lower: of the lower lid
-    """
-    apart = face[list(lower), 1] - face[list(upper), 1]
-    return float(apart.mean())
 
 
 def close_eyes(shape: Array, own: Array, closed: Sequence[float]) -> None:
