@@ -59,26 +59,38 @@ EK_SHARED const uint8_t *ek_crop_filled(const ek_frame_t *f, const uint8_t *fill
     return to;
 }
 
-/* The region's pixels, four bytes each, row by row. sums: two times its width and 16 numbers more;
- * own: its width in pixels of the frame and eight more. */
+/* The mean of `side` neighbours, by their sums of as many rows. */
+EK_KERNEL void ek_crop_mean(const int16_t *sums, int side, int level, uint8_t *out) {
+    ek_frame_4i total = {0, 0, 0, 0};
+    for (int s = 0; s < side; s++) {
+        ek_frame_4h column;
+        memcpy(&column, sums + 4 * s, sizeof column);
+        total += __builtin_convertvector(column, ek_frame_4i);
+    }
+    const ek_frame_4b mean =
+        __builtin_convertvector((total + side * side / 2) >> (2 * level), ek_frame_4b);
+    memcpy(out, &mean, sizeof mean);
+}
+
+/* The region's pixels, four bytes each, row by row. sums: two bytes for each of a row's in the
+ * frame itself; a sum of 64 levels fits. own: such a row in pixels, and eight more. */
 EK_SHARED void ek_crop_region(const ek_frame_t *f, const ek_crop_t *c, const uint8_t *fill,
-                              uint32_t *restrict sums, uint8_t *own, uint8_t *restrict out) {
-    const int side = 1 << c->level, n = 4 * c->width;
-    const uint32_t half = (uint32_t)(side * side) / 2;
-    for (int y = 0; y < c->height; y++, out += n) {
+                              int16_t *restrict sums, uint8_t *own, uint8_t *restrict out) {
+    const int side = 1 << c->level, wide = c->width * side;
+    for (int y = 0; y < c->height; y++, out += 4 * (size_t)c->width) {
         if (!c->level) {
-            memcpy(out, ek_crop_filled(f, fill, c->top + y, c->left, c->width, own), (size_t)n);
+            memcpy(out, ek_crop_filled(f, fill, c->top + y, c->left, c->width, own),
+                   4 * (size_t)c->width);
             continue;
         }
-        memset(sums, 0, (size_t)n * sizeof *sums);
+        memset(sums, 0, 4 * (size_t)wide * sizeof *sums);
         for (int t = 0; t < side; t++) {
             const int row = (c->top + y) * side + t;
-            const uint8_t *p = ek_crop_filled(f, fill, row, c->left * side, c->width * side, own);
-            for (int x = 0; x < c->width; x++)
-                for (int s = 0; s < side; s++, p += 4)
-                    for (int k = 0; k < 4; k++) sums[4 * x + k] += p[k];
+            const uint8_t *restrict p = ek_crop_filled(f, fill, row, c->left * side, wide, own);
+            for (int i = 0; i < 4 * wide; i++) sums[i] = (int16_t)(sums[i] + p[i]);
         }
-        for (int i = 0; i < n; i++) out[i] = (uint8_t)((sums[i] + half) >> (2 * c->level));
+        for (int x = 0; x < c->width; x++)
+            ek_crop_mean(sums + 4 * (size_t)x * side, side, c->level, out + 4 * (size_t)x);
     }
 }
 
@@ -104,18 +116,17 @@ EK_KERNEL void ek_crop_sample(const uint8_t *region, size_t row, int64_t x, int6
     memcpy(level, &mean, sizeof mean);
 }
 
-/* The whole input. scratch: the region with four bytes a pixel, four numbers for each of its
- * columns, its width in pixels of the frame and eight more, and the input's width, with four bytes
- * each. Not 0: what the caller gave cannot be. */
+/* The whole input. scratch: the region, with four bytes a pixel; three times its width in pixels of
+ * the frame and eight more; the input's width. Not 0: what the caller gave cannot be. */
 EK_KERNEL int ek_crop_input(ek_input_t in, const void *table, const ek_frame_t *f,
                             const ek_crop_t *c, uint8_t *scratch, void *out) {
     if (c->level < 0 || c->level > 6 || c->width < 2 || c->height < 2) return 1;
     const int turned = f->format == EK_BGR;
     const uint8_t fill[3] = {in.fill[turned ? 2 : 0], in.fill[1], in.fill[turned ? 0 : 2]};
     const size_t row = 4 * (size_t)c->width;
-    uint8_t *region = scratch, *sums = region + row * (size_t)c->height, *own = sums + 4 * row,
-            *levels = own + (row << c->level) + 32;
-    ek_crop_region(f, c, fill, (uint32_t *)sums, own, region);
+    uint8_t *region = scratch, *sums = region + row * (size_t)c->height,
+            *own = sums + 2 * (row << c->level), *levels = own + (row << c->level) + 32;
+    ek_crop_region(f, c, fill, (int16_t *)sums, own, region);
     const int64_t one = (int64_t)1 << EK_CROP_PLACE, left = c->left * one, top = c->top * one;
     const int64_t right = (int64_t)((f->width + (1 << c->level) - 1) >> c->level) * one,
                   bottom = (int64_t)((f->height + (1 << c->level) - 1) >> c->level) * one;

@@ -245,8 +245,8 @@ def _crop_scratch(grid: CropGrid, image: Tuple[int, int]) -> int:
     """Return the bytes of scratch that ek_crop_input wants."""
     _, _, width, height = grid.region
     row = 4 * width
-    # The region, sums of its columns, a row of the frame itself, a row of the input.
-    return row * height + 4 * row + (row << grid.level) + 32 + 4 * image[0]
+    # The region, a row of the frame itself with its sums, a row of the input.
+    return row * height + 3 * (row << grid.level) + 32 + 4 * image[0]
 
 
 class Painting:
