@@ -28,6 +28,7 @@ def webcam(
     port: int = PORT,
     frames: int | None = None,
     demo: bool = False,
+    yes: bool = False,
     out: str | Path | None = None,
     virtual_camera: str | None = None,
     on: str | None = None,
@@ -38,11 +39,12 @@ def webcam(
     (docs/webcam.md), until it ends.
 
     Args:
-        bundles: .edgec files with a task; the page switches between them. demo: a
-            bundle and a clip of edgec's own.
+        bundles: .edgec files with a task; the page switches between them. demo:
+            bundles and a clip of edgec's own, for which it may download networks with
+            `yes`.
         source: a camera, a video, a photo, a folder of photos or a URL; default: the
             first camera.
-        effect: "overlay", "blur", "replace=FILE" or "cartoon" (docs/tasks.md). smooth:
+        effect: "overlay", "blur", "avatar=FILE" or another (docs/webcam.md). smooth:
             results over time.
         display: a page at `host` and `port`; without, a file is read once, as fast as
             it goes.
@@ -80,4 +82,5 @@ def webcam(
             timeout=timeout,
         ),
         progress or (lambda text: None),
+        lambda question: yes,
     )

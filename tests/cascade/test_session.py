@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +23,10 @@ from edgec_runtime import (
     Smoother,
 )
 from edgec_runtime.vision.crop import Crop, CropView
+from edgec_runtime.vision.tasks.classification import Class, Classes
 from numpy.typing import NDArray
 
+from benchmarks import cascade_check
 from tests.cascade.objects import Thing, bundle, found, scene
 
 pytestmark = pytest.mark.cc
@@ -159,12 +164,56 @@ def test_depth_is_in_pixels_of_the_frame() -> None:
     assert view.depth_to_frame(np.array([1.0, 2.0])) == pytest.approx([2.0, 4.0])
 
 
+@pytest.mark.slow
+def test_a_long_film_costs_no_memory() -> None:
+    """A sample of `make cascade-check`."""
+    wrong, _ = cascade_check.check(frames=400, every=10)
+    assert wrong == []
+
+
+def test_classes_are_written_beside_their_object() -> None:
+    frame = scene(*moved(0))
+    with CascadeSession(bundle()) as session:
+        one = session.run(frame).objects[0]
+    classes = Classes((Class(0, "red", 0.9),))
+    named = replace(one, results={**one.results, "kind": classes})
+    plain = CascadeResult((one,)).draw(frame)
+    picture = CascadeResult((named,)).draw(frame)
+    changed = np.argwhere((picture != plain).any(axis=-1))
+    points = found(CascadeResult((one,)), "discs")[one.identity]
+    below = points[:, 1].max()
+    assert len(changed)
+    assert changed[:, 0].min() >= int(below)
+    assert changed[:, 1].min() >= int(points[:, 0].min())
+
+
 def test_what_is_no_frame_is_refused() -> None:
     session = CascadeSession(bundle())
     with session, pytest.raises(InputError, match="the frame is empty"):
         session.run(np.zeros((0, 10, 3), np.uint8))
     with pytest.raises(InputError, match="closed"):
         session.run(scene())
+
+
+def test_it_may_be_closed_while_another_thread_runs_it() -> None:
+    frame = scene(*moved(0))
+
+    def work(session: CascadeSession, said: list[str]) -> None:
+        try:
+            while True:
+                session.run(frame)
+        except InputError as e:
+            said.append(e.what)
+
+    for _ in range(10):
+        said: list[str] = []
+        session = CascadeSession(bundle(), threads=2)
+        thread = threading.Thread(target=work, args=(session, said))
+        thread.start()
+        time.sleep(0.02)
+        session.close()
+        thread.join(30)
+        assert said == ["this session is closed"]
 
 
 def test_each_session_takes_its_own_kind(tmp_path: Path) -> None:

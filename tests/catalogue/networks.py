@@ -12,6 +12,8 @@ from edgec_runtime.vision.camera import CameraFrame
 from edgec_runtime.vision.tasks.base import Result
 
 import edgec
+from edgec import cascades
+from edgec.catalogue.entries import ready_cascades
 from edgec.errors import ToolError
 from edgec.ir import Array
 from tests import builds
@@ -32,11 +34,15 @@ def fetched(name: str) -> Path:
 
 
 def bundle(name: str) -> Path:
-    """The bundle of a network for this machine."""
+    """The bundle of a network, or of a cascade, for this machine."""
     fetched(name)
 
     def make(folder: Path) -> None:
-        edgec.compile(f"models:{name}", output=folder / "net.edgec")
+        output = folder / "net.edgec"
+        if name in ready_cascades():
+            cascades.compile(f"models:{name}", output=output)
+        else:
+            edgec.compile(f"models:{name}", output=output)
 
     return builds.once(f"models {name}", make) / "net.edgec"
 

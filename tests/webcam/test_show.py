@@ -364,3 +364,21 @@ def test_a_file_is_shown_at_its_pace(bundles: list[Path], photos: Path) -> None:
     start = time.monotonic()
     assert len(list(Show(source, {"same": str(bundles[0])}, pace=True))) == 9
     assert time.monotonic() - start > 8 / 50
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("format", ["yuyv", "nv12", "bgr"])
+def test_the_bundles_c_makes_frames_rgb(bundles: list[Path], format: str) -> None:
+    """With the bits of numpy."""
+    rng = np.random.default_rng(0)
+    shapes = {
+        "yuyv": ((46, 62, 2),),
+        "nv12": ((46, 62), (23, 62)),
+        "bgr": ((46, 62, 3),),
+    }
+    planes = tuple(rng.integers(0, 256, s).astype(np.uint8) for s in shapes[format])
+    frame = CameraFrame(format, planes)
+    with Bundle.open(bundles[0]) as opened:
+        painting = Vision(opened).painting
+    assert painting is not None
+    np.testing.assert_array_equal(Painter(painting).rgb(frame), frame.rgb())

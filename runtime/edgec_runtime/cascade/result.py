@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..vision.tasks.base import Result
+from ..vision.tasks.classification import Classes
 from ..vision.tasks.instances import Boxes
 from ..vision.tasks.points import Points
 
@@ -71,14 +72,13 @@ class CascadeResult:
         for one in self.objects:
             corner = (0, 0)
             for result in one.results.values():
-                found = _lower_left(result, picture)
-                if found is not None:
-                    corner = found
-                    picture = result.draw(picture)
-                else:
-                    # Classes and texts are written at the top left of what they get.
+                if isinstance(result, Classes):
+                    # They are written at the top left of what they get.
                     part = picture[corner[1] :, corner[0] :]
                     part[:] = result.draw(part)
+                else:
+                    picture = result.draw(picture)
+                    corner = _lower_left(result, picture) or corner
         return picture
 
 

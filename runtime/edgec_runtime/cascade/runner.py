@@ -18,7 +18,7 @@ from ..vision.tasks.text_recognition import TextLine
 from .crops import crop_of
 from .parameters import Cascade, CascadeNetwork, CropRule
 from .result import CascadeObject, CascadeResult
-from .tracker import Tracker
+from .tracker import Track, Tracker
 
 Array = NDArray[Any]
 Infer = Callable[[Mapping[str, Array], Meter], Dict[str, Array]]
@@ -83,6 +83,19 @@ class _Found:
     crop: Crop
 
 
+class _Seen:
+    """An object in the present frame.
+
+    Attributes:
+        track: the object
+        results: what the networks say of it, by name; none: it is lost
+    """
+
+    def __init__(self, track: Track) -> None:
+        self.track = track
+        self.results: Dict[str, Result] = {}
+
+
 class CascadeRunner:
     """The networks of a cascade, and the objects that they follow.
 
@@ -111,20 +124,22 @@ class CascadeRunner:
         tracker = self._tracker
         detected = self._detected(frame) if tracker.wants_detector() else {}
 
-        objects: List[CascadeObject] = []
-        crops: List[Optional[Crop]] = []
+        seen: List[_Seen] = []
         for track in tracker.tracks:
-            # New finds come last, and may be more than are followed.
-            if len(objects) == self.cascade.objects:
-                crops.append(None)
-                continue
-            first = detected.get(track.identity)
-            results = self._results(frame, track.crop, first)
-            # Also where nothing was said: then there is no crop, and it is lost.
-            crops.append(self._next_crop(results, track.crop, frame.size))
-            if results:
-                objects.append(CascadeObject(track.identity, results))
-        tracker.update(crops)
+            seen.append(_Seen(track))
+            if track.identity in detected:
+                detector = self.cascade.detector.name
+                seen[-1].results[detector] = detected[track.identity]
+        # A network sees all objects before the next one does: an Edge TPU whose memory
+        # holds one of them then loads each once a frame.
+        for network in self._networks[1:]:
+            self._look(network, seen, frame)
+
+        tracker.update([self._next_crop(one, frame.size) for one in seen])
+        objects: List[CascadeObject] = []
+        for one in seen:
+            if one.results:
+                objects.append(CascadeObject(one.track.identity, one.results))
         return CascadeResult(tuple(objects))
 
     def _detected(self, frame: CameraFrame) -> Dict[int, Result]:
@@ -159,34 +174,34 @@ class CascadeRunner:
         assert rule is not None, "parse_cascade has seen it"
         return crop_of(rule, result, frame, network.image)
 
-    def _results(
-        self, frame: CameraFrame, crop: Crop, detected: Optional[Result]
-    ) -> Dict[str, Result]:
-        """Return what the networks say of an object; {} if it is lost.
+    def _look(
+        self, network: Network, seen: Sequence[_Seen], frame: CameraFrame
+    ) -> None:
+        """Let a network see all objects, and add its results to theirs.
 
-        Args:
-            frame: the frame
-            crop: the object's crop, for the followed network
-            detected: the detector's result; None where it did not run or find it
+        An object that the followed network does not know is left without any result.
         """
-        results: Dict[str, Result] = {}
-        if detected is not None:
-            results[self.cascade.detector.name] = detected
-        for network in self._networks[1:]:
-            row = network.row
-            place: Optional[Crop] = crop
-            if row.again is None:
-                place = self._crop(network, results, frame.size)
-            # The network that it is after has nothing to say of this object.
-            if place is None:
-                continue
-            result = network.of_crop(frame, place)
-            if score_of(result) >= row.threshold:
-                results[row.name] = result
+        row = network.row
+        known = 0
+        for one in seen:
+            place = self._place(network, one, frame.size)
+            # New finds come last, and may be more than are followed.
+            is_full = row.again is not None and known == self.cascade.objects
+            result = None
+            if place is not None and not is_full:
+                result = network.of_crop(frame, place)
+            if result is not None and score_of(result) >= row.threshold:
+                one.results[row.name] = result
+                known += 1
             elif row.again is not None:
                 # The networks behind it would see something else than the object.
-                return {}
-        return results
+                one.results.clear()
+
+    def _place(self, network: Network, one: _Seen, frame: Size) -> Optional[Crop]:
+        """Return the crop of an object that a network sees; None if there is none."""
+        if network.row.again is not None:
+            return one.track.crop
+        return self._crop(network, one.results, frame)
 
     def _crop(
         self, network: Network, results: Mapping[str, Result], frame: Size
@@ -200,18 +215,16 @@ class CascadeRunner:
             return None
         return crop_of(row.crop, results[row.after], frame, network.image)
 
-    def _next_crop(
-        self, results: Mapping[str, Result], crop: Crop, frame: Size
-    ) -> Optional[Crop]:
+    def _next_crop(self, one: _Seen, frame: Size) -> Optional[Crop]:
         """Return an object's crop for the next frame; None if it is lost."""
-        if not results:
+        if not one.results:
             return None
         for network in self._networks:
             # There is one at most.
             if network.row.again is not None:
-                result = results[network.row.name]
+                result = one.results[network.row.name]
                 return crop_of(network.row.again, result, frame, network.image)
-        return crop
+        return one.track.crop
 
 
 def _singles(result: Result) -> List[Result]:

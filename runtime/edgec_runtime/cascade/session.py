@@ -193,6 +193,8 @@ class _Running:
         for inner in bundles.values():
             inner.manifest.check_threads(threads, str(inner.path))
         self._closed = False
+        # A forgotten session is closed wherever the collector runs.
+        self._busy = threading.RLock()
         self._programs: Dict[str, Program] = {}
         self._frames: Dict[str, Inference] = {}
         sticks = open_stick([*bundles.values()], options, OnceWarned())
@@ -217,12 +219,16 @@ class _Running:
     def close(self) -> None:
         """End the threads, and the process of the Edge TPU."""
         self._closed = True
-        self._scratch.stop()
+        # First, since it also ends the wait for an Edge TPU that hangs.
         if self.stick is not None:
             self.stick.close()
+        # A model that runs in another thread ends before its threads do.
+        with self._busy:
+            self._scratch.stop()
 
     def forked(self) -> None:
         """Give up the parent's threads and Edge TPU in the child of a fork."""
+        self._busy = threading.RLock()
         for program in self._programs.values():
             program.forked()
         self._scratch = shared_scratch([*self._programs.values()])
@@ -231,6 +237,13 @@ class _Running:
         self, name: str, inputs: Mapping[str, Array], meter: Meter
     ) -> Dict[str, Array]:
         """Return copies of a model's outputs, and count where its segments ran."""
+        with self._busy:
+            return self._run(name, inputs, meter)
+
+    def _run(
+        self, name: str, inputs: Mapping[str, Array], meter: Meter
+    ) -> Dict[str, Array]:
+        """Run a model whose turn it is."""
         if self._closed:
             raise closed()
         program = self._programs[name]

@@ -265,14 +265,26 @@ class Painting:
             return None
         return cls(library)
 
+    def rgb(self, frame: CameraFrame) -> Array:
+        """Return a frame as uint8 [H, W, 3], red first."""
+        # Those share memory, or are turned by numpy as fast.
+        if frame.format not in ("yuyv", "nv12"):
+            return frame.rgb()
+        return self._sampled(frame, _plan(frame.size, frame.size, Fit(), "area"))
+
     def resized(self, frame: Array, size: Tuple[int, int], how: str) -> Array:
         """uint8 [H,W,3] of uint8 [h,w,3]."""
-        plane = _rows(frame)
-        out = np.empty((size[1], size[0], 3), np.uint8)
         plan = _plan((frame.shape[1], frame.shape[0]), size, Fit(), how)
         if plan.most > MAX_TAPS:
             return whole(frame, size, how)
-        given = _frame_of(CameraFrame("rgb", (plane,)), [plane])
+        return self._sampled(CameraFrame("rgb", (frame,)), plan)
+
+    def _sampled(self, frame: CameraFrame, plan: _Plan) -> Array:
+        """Return a frame as a plan samples it, uint8 [H, W, 3], red first."""
+        out = np.empty((plan.down.count, plan.across.count, 3), np.uint8)
+        # Kept here until the call is over: the C has only their addresses.
+        planes = [_rows(plane) for plane in frame.planes]
+        given = _frame_of(frame, planes)
         scratch, at = plan.room()
         self._resize(
             ctypes.byref(given),

@@ -49,6 +49,20 @@ class ShownFrame:
     at: float
 
 
+class DrawnFrame(NamedTuple):
+    """The last value of a shot.
+
+    Attributes:
+        before: the frame, uint8 [H, W, 3]
+        after: the picture with the effect, uint8 [H, W, 3]
+        result: the decoded outputs
+    """
+
+    before: Array
+    after: Array
+    result: Result
+
+
 class ProgramOptions(NamedTuple):
     """What a program does besides running its bundle.
 
@@ -88,7 +102,7 @@ class ShowProgram(ABC):
 
     @abstractmethod
     def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
-        """Return the stream of frames; a shot's value is its result and its picture."""
+        """Return the stream of frames; a shot's value is a DrawnFrame."""
 
     @abstractmethod
     def close(self) -> None:
@@ -137,9 +151,10 @@ class ShowProgram(ABC):
             return result
         return self._smoother(result, shot.captured)
 
-    def _draw(self, shot: Shot) -> Tuple[Result, Array]:
-        picture = self.effect(shot.source.rgb(), shot.value, shot.captured)
-        return shot.value, picture
+    def _draw(self, shot: Shot) -> DrawnFrame:
+        before = self._painter.rgb(shot.source)
+        after = self.effect(before, shot.value, shot.captured)
+        return DrawnFrame(before, after, shot.value)
 
     def __enter__(self) -> ShowProgram:
         return self
@@ -157,7 +172,7 @@ class _NetworkProgram(ShowProgram):
         super().__init__(bundle, options, Painter(self._vision.painting))
 
     def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
-        """Return the stream of frames; a shot's value is its result and its picture."""
+        """Return the stream of frames; a shot's value is a DrawnFrame."""
         before = [("prepare", self._prepare)]
         after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [
             ("result", self._result),
@@ -192,7 +207,7 @@ class _CascadeProgram(ShowProgram):
         super().__init__(bundle, options, Painter(self._session.painting))
 
     def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
-        """Return the stream of frames; a shot's value is its result and its picture."""
+        """Return the stream of frames; a shot's value is a DrawnFrame."""
         after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [
             ("result", self._result),
             ("picture", self._draw),

@@ -26,7 +26,7 @@ from ..session.meters import StreamFigures
 from ..session.stream import Shot, Stream
 from ..vision.camera import CameraFrame
 from .effects import EFFECTS, OVERLAY, Uploads, effects_for, wants_value
-from .programs import ProgramOptions, ShowProgram, kind_of, program_of
+from .programs import DrawnFrame, ProgramOptions, ShowProgram, kind_of, program_of
 from .programs import ShownFrame as ShownFrame
 from .sources import Source
 
@@ -100,10 +100,15 @@ class Show:
     def _shown(self, shot: Shot) -> ShownFrame:
         self._count += 1
 
-        result, after = shot.value
+        drawn: DrawnFrame = shot.value
+        shown = ShownFrame(
+            number=self._count,
+            before=drawn.before,
+            after=drawn.after,
+            result=drawn.result,
+            at=shot.captured,
+        )
         with self._lock:
-            before = shot.source.rgb()
-            shown = ShownFrame(self._count, before, after, result, shot.captured)
             self._picture = shown
             assert self._program is not None, "its stream gave the shot"
             self._program.shown = shown

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...face.warping import Warp, warp_into
+from ...vision.camera import CameraFrame
 from ...vision.resample import resize, sample, whole
 from ...vision.tasks.image import Picture
 from ...vision.tasks.segmentation import Segments
@@ -213,6 +214,12 @@ class Painter:
             self._painting.warp_into(warp, out)
         else:
             warp_into(warp, out)
+
+    def rgb(self, frame: CameraFrame) -> Array:
+        """Return a camera's frame as uint8 [H, W, 3], red first."""
+        if self._painting is not None:
+            return self._painting.rgb(frame)
+        return frame.rgb()
 
     def resized(self, frame: Array, size: Tuple[int, int], how: str) -> Array:
         """The whole picture at another width and height."""
