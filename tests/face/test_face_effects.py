@@ -168,6 +168,43 @@ def test_wrong_placed_points_are_named(name: str, drawn: Path, tmp_path: Path) -
     assert e.value.hint
 
 
+@pytest.mark.parametrize("way", ["one place", "a line", "mirrored", "upside down"])
+def test_points_that_make_no_face_are_refused(
+    way: str, drawn: Path, tmp_path: Path
+) -> None:
+    face = puppet(SIZE).points[:, :2]
+    wrong = {
+        "one place": face * 0 + 30,
+        "a line": face[:, :1] * [1, 1],
+        "mirrored": face * [-1, 1] + [SIZE[0], 0],
+        "upside down": face * [1, -1] + [0, SIZE[1]],
+    }[way]
+    path = tmp_path / "head.png"
+    path.write_bytes(drawn.read_bytes())
+    text = json.dumps({"points": wrong.tolist()})
+    path.with_suffix(".json").write_text(text)
+    with pytest.raises(InputError, match="make no face") as e:
+        effect(f"avatar={path}", Painter())
+    assert e.value.hint
+
+
+def test_a_face_that_the_border_cuts_off_is_drawn(tmp_path: Path) -> None:
+    whole = puppet(SIZE)
+    cut = 68
+    path = tmp_path / "cut.png"
+    Image.fromarray(whole.picture[:, cut:]).save(path)
+    points_left = (whole.points[:, :2] - [cut, 0]).tolist()
+    path.with_suffix(".json").write_text(json.dumps({"points": points_left}))
+    made = effect(f"avatar={path}", Painter())
+    at = _rested(made)
+    still = made(frame(), result(points()), at)
+    moved = _held(made, FacePose(turn=(0.0, 0.0, 0.2)), at)
+    assert np.abs(moved.astype(int) - still).max() > 60
+    # Nothing of what the memory held before: all of it is drawn.
+    again = _held(made, FacePose(turn=(0.0, 0.0, 0.2)), at + 5)
+    assert np.abs(moved.astype(int) - again).max() <= 2
+
+
 @pytest.mark.parametrize("name", ["avatar", "mask", "makeup"])
 def test_what_an_effect_wants_is_said(name: str) -> None:
     with pytest.raises(InputError, match=f"{name} wants") as e:

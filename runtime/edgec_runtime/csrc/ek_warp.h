@@ -189,6 +189,12 @@ EK_SHARED void ek_warp_triangle(const ek_warp_t *w, const int32_t *corners) {
             if (!(at > -EK_WARP_MOST && at < EK_WARP_MOST)) return;
             to[k][i] = llrintf(at * EK_WARP_PARTS);
         }
+    /* most of a mesh may lie beside the part of it that is wanted */
+    for (int i = 0; i < 2; i++) {
+        const int64_t end = (int64_t)(i ? w->height : w->width) * EK_WARP_PARTS;
+        if (to[0][i] < 0 && to[1][i] < 0 && to[2][i] < 0) return;
+        if (to[0][i] > end && to[1][i] > end && to[2][i] > end) return;
+    }
     ek_warp_map_t m;
     if (!ek_warp_map(w, corners, to, &m)) return;
     const int64_t *a = to[0], *b = to[1], *c = to[2];

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, did_you_mean
 from .bending import bent
-from .landmarks import COUNT, face_layout
+from .landmarks import COUNT, LEFT_CORNERS, RIGHT_CORNERS, face_layout
 from .points import solid
 
 Array = NDArray[Any]
@@ -58,6 +58,10 @@ NAMES: Mapping[str, int] = {
 """The points that can be placed. Left and right are the picture's."""
 LEAST_NAMED = 15
 LEAST_PINNED = 3
+LEAST_EYES = 4.0
+"""Pixels between the outer corners of the eyes of a face that can be drawn."""
+MOST_UPRIGHT = 0.7
+"""The least share of a face's triangles that are not turned over."""
 MAX_BYTES = 1 << 20
 """Of a file: 468 points need a hundredth of it."""
 MAX_COORDINATE = 1e5
@@ -95,9 +99,29 @@ def portrait_points(path: Path) -> Optional[Array]:
         flat = bent(layout[list(named)], known, layout)
     else:
         flat = _listed(given, path)
+    if not is_face(flat):
+        what = "these points make no face: its parts are not where a face has them"
+        raise InputError(what, str(path), "left and right are the picture's")
     # Nobody places a depth: it is the layout's.
     unknown = np.full((COUNT, 1), np.nan)
     return solid(np.hstack([flat, unknown]), math.nan)
+
+
+def is_face(points: Array) -> bool:
+    """Return whether points make a face that is upright and large enough to be drawn.
+
+    Args:
+        points: x and y in pixels [468, 2]
+    """
+    across = points[RIGHT_CORNERS[1]] - points[LEFT_CORNERS[0]]
+    if across[0] < LEAST_EYES:
+        return False
+    # Most triangles of the skin lie as in the layout, neither folded nor turned.
+    corners = points[face_layout().triangles]
+    one = corners[:, 1] - corners[:, 0]
+    two = corners[:, 2] - corners[:, 0]
+    areas = one[:, 0] * two[:, 1] - two[:, 0] * one[:, 1]
+    return float((areas > 0).mean()) >= MOST_UPRIGHT
 
 
 def mask_points(path: Path) -> Pinned:

@@ -6,7 +6,8 @@ follow its pose, as hair does, further out less, at the border not at all.
 
 from __future__ import annotations
 
-from typing import Any, List
+from dataclasses import dataclass
+from typing import Any, List, Optional
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,21 @@ BEHIND = 10.0
 """How far behind the face the rest is drawn, in distances of the eyes."""
 
 
+@dataclass(frozen=True)
+class _Expressed:
+    """The last expression of a portrait.
+
+    Attributes:
+        motion: of the driver
+        factors: of its expression in this face [468, 3]
+        expressed: the face with it, in the layout's frame [468, 3]
+    """
+
+    motion: FaceMotion
+    factors: Array
+    expressed: Array
+
+
 class Portrait:
     """A picture of a face, drawn as a motion says."""
 
@@ -64,6 +80,7 @@ class Portrait:
             picture: uint8 [H, W, 3]
             points: the mesh of its face, with depth in pixels [468, 3]
         """
+        self._last: Optional[_Expressed] = None
         self.picture = picture
         self.size = picture.shape[1], picture.shape[0]
         stable = list(STABLE)
@@ -138,12 +155,19 @@ class Portrait:
         """Return the face in the layout's frame with the motion's expression, in its
         own proportions [468, 3].
         """
+        # A frame asks for it several times: for the warp, the lids and the mouth.
+        if self._last is not None and self._last.motion is motion:
+            return self._last.expressed
         # What the driver does is carried over in parts of the own eyes and mouth.
-        factors = proportions(self.shape, motion.shape)
-        shape = self.shape + motion.expression * factors
+        if self._last is not None and self._last.motion.shape is motion.shape:
+            factors = self._last.factors
+        else:
+            factors = proportions(self.shape, motion.shape)
+        shape = np.asarray(self.shape + motion.expression * factors)
         close_eyes(shape, self.shape, closed_eyes(motion))
         keep_apart(shape)
-        return np.asarray(shape)
+        self._last = _Expressed(motion, factors, shape)
+        return shape
 
     def _corners(self, face: Array) -> Array:
         """Return the corners of the face: its points, copies of edges, and lashes.

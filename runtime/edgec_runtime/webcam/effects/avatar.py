@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...face.driving import Driver, FaceMotion, at_rest
-from ...face.placed import portrait_points
+from ...face.placed import is_face, portrait_points
 from ...face.points import depth_scale, face_points, solid
 from ...face.portrait import Portrait
 from ...face.puppet import puppet as drawn_head
@@ -70,7 +70,7 @@ def _found(setting: EffectSetting, picture: Array, path: Path) -> Array:
     if setting.find is None:
         raise InputError("nothing finds the face of a portrait here", str(path), hint)
     points = face_points(setting.find(picture))
-    if points is None:
+    if points is None or not is_face(points[:, :2]):
         raise InputError("no face was found in the portrait", str(path), hint)
     return solid(points, depth_scale(points))
 
