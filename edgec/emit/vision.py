@@ -5,9 +5,11 @@ csrc/ek_frame.h and csrc/ek_boxes.h do the work; this is their parameters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from edgec_runtime import Preprocess, TensorInfo
+from edgec_runtime.face.landmarks import COUNT
 from edgec_runtime.model.native import made_for
 from edgec_runtime.vision.photo import value_table
 from edgec_runtime.vision.preprocess import ImageLayout
@@ -36,7 +38,8 @@ def vision_source(
     image, and others.
 
     There is edgec_boxes for a task that finds boxes; for one that paints a mask, an
-    image or a face edgec_resize, edgec_matte and edgec_blend; edgec_warp for landmarks.
+    image or a face edgec_resize, edgec_matte and edgec_blend; for a face mesh also
+    edgec_warp.
 
     Args:
         inputs: the model's inputs
@@ -59,9 +62,10 @@ def vision_source(
         size = (first.width, first.height)
         by_name = {o.name: o for o in outputs}
         parts.append(_boxes_function(task, by_name, size))
-    if isinstance(task, (Segmentation, ImageOutput, Landmarks)):
+    is_face = isinstance(task, Landmarks) and _has_face(task, outputs)
+    if is_face or isinstance(task, (Segmentation, ImageOutput)):
         parts.append(_PAINTING)
-    if isinstance(task, Landmarks):
+    if is_face:
         parts.append(_WARPING)
     if not parts:
         return ""
@@ -79,6 +83,21 @@ def _images(
             assert layout is not None, "the preprocessing does not suit its input"
             images[i] = layout
     return images
+
+
+def _has_face(task: Landmarks, outputs: Sequence[TensorInfo]) -> bool:
+    """Return whether a network for points has those of a face mesh.
+
+    Nothing is warped by the joints of a person or a hand.
+
+    Args:
+        task: the bound task
+        outputs: the model's outputs
+    """
+    shape = next(o.shape for o in outputs if o.name == task.output)
+    if task.units == "heatmaps":
+        return False
+    return math.prod(shape) >= COUNT * len(task.columns)
 
 
 def _file(body: str, digest: str) -> str:
