@@ -35,6 +35,7 @@ def photo(shared: Path, name: str, part: tuple[int, ...] | None = None) -> Array
     return pixels[top:bottom, left:right]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("name", "net", "name_of_photo", "least"),
     [
@@ -65,6 +66,7 @@ def test_detectors(
         np.testing.assert_allclose(b.points, e.points, atol=0.1)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("name", "where", "columns", "side"),
     [
@@ -105,6 +107,7 @@ def test_an_iris_is_between_the_lids(shared: Path) -> None:
         assert (point <= lids.max(axis=0) + 1).all()
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", ["hand", "hand-lite"])
 def test_a_left_hand_and_its_mirror_image(shared: Path, name: str) -> None:
     picture = photo(shared, *HAND)
@@ -172,6 +175,7 @@ def test_a_mesh_with_attention(shared: Path) -> None:
         assert low < got.points[iris][0] < high
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", ["selfie", "selfie-wide"])
 def test_a_person(shared: Path, name: str) -> None:
     """LiteRT lacks an operator; the wide network is also in the shared folder, with

@@ -101,6 +101,7 @@ def reference(values: Array) -> list[tuple[Array, float]]:
 
 
 @pytest.mark.shared
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("name", "least"),
     [

@@ -160,7 +160,7 @@ def test_a_compile_follows_the_database_bit_for_bit(tmp_path: Path) -> None:
         core.name, used, replace(entry, variant=v.name, schedule=dict(s))
     )
     database = database.with_entry(core.name, stale, replace(entry, variant="ek_gone"))
-    default_path().parent.mkdir(parents=True)
+    default_path().parent.mkdir(parents=True, exist_ok=True)
     default_path().write_text(json.dumps(database.to_json()))
     try:
         done = edgec.compile(
