@@ -76,7 +76,7 @@ def besides() -> list[bytes]:
 
 
 def damaged_beside(rng: random.Random, data: bytes) -> bytes:
-    """Of one of them."""
+    """Return the damaged content of a file that lies beside a model."""
     if data.startswith(b"{") and rng.random() < 0.7:
         return json.dumps(regrown(rng, json.loads(data))).encode()
     return flipped(rng, data) if data.startswith(b"\x93") else retyped(rng, data)

@@ -85,7 +85,7 @@ class Writer:
     def __call__(
         self, op_type: str, *inputs: str, outputs: int = 1, **attrs: Any
     ) -> list[str]:
-        """A node."""
+        """Add a node, and return the names of its outputs."""
         names = [f"n{len(self.nodes)}_{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(op_type, inputs, names, **attrs))
         return names

@@ -130,7 +130,7 @@ class _CascadeJoiner:
                 self.readers.setdefault(v, []).append(step)
 
     def run(self) -> None:
-        """Join all that pays."""
+        """Join neighbouring layers into cascades wherever that saves time or memory."""
         parts: list[_DepthwisePart] = []
         for step in self.steps:
             layer = depthwise(step.calls[0]) if len(step.calls) == 1 else None

@@ -116,7 +116,7 @@ class _Reader:
         self._ran: dict[int, int] = {}
 
     def read_line(self, line: str) -> None:
-        """Take in one line."""
+        """Add the counts in a line of the plugin's output."""
         kind, *words = line.split()
         if kind == "ran":
             block = int(words[0])

@@ -45,7 +45,7 @@ class GemmF32Shape(Conv):
 
     @property
     def groups(self) -> int:
-        """Channel groups."""
+        """The number of channel groups of the convolution."""
         return self.ic // self.group_ic
 
     @property

@@ -213,7 +213,7 @@ class Panels:
 
     @property
     def bytes(self) -> int:
-        """Bytes of one panel."""
+        """The size of one panel in bytes."""
         return int(self.array.shape[1]) * 8
 
 

@@ -26,6 +26,10 @@ CASCADE = "cascade"
 """The kind of a cascade's results, in place of a task."""
 PREVIEW_WIDTH = 168
 """Pixels of an effect's preview."""
+_STILL_TPU = "c"
+"""How pictures run that are no frames: the stick is the stream's, and its C twins have
+the same results.
+"""
 _TRIED = (48, 64)
 """Height and width of the frame that tests a bundle."""
 
@@ -98,6 +102,7 @@ class ShowProgram(ABC):
         self._uploads = options.uploads
         self._previews: Dict[str, Effect] = {}
         self._smoother = Smoother() if options.smooth else None
+        self._how = options.effect
         self.effect = self._effect(options.effect)
 
     @abstractmethod
@@ -109,12 +114,12 @@ class ShowProgram(ABC):
         """Close the session and the bundle."""
 
     @abstractmethod
-    def _run(self, frame: CameraFrame) -> Result:
-        """Return the result of one frame, and forget that there was one."""
-
     def _found(self, picture: Array) -> Result:
-        """Return the result of a picture that is no frame of the stream."""
-        return self._run(CameraFrame.of(picture))
+        """Return the result of a picture that is no frame of the stream.
+
+        It has a session of its own: the stream's may follow objects, or keep a state,
+        from frame to frame.
+        """
 
     def try_out(self) -> str:
         """Return the kind of the results, after one gray frame.
@@ -122,8 +127,8 @@ class ShowProgram(ABC):
         Raises InputError where there is none, or one that the effect is not for.
         """
         # Small, since only the shapes and the task matter here, not what it shows.
-        gray = CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
-        self.effect(gray.rgb(), self._run(gray))
+        gray = np.full((*_TRIED, 3), 128, np.uint8)
+        self.effect(gray, self._found(gray))
         return kind_of(self._bundle)
 
     def preview(self, how: str) -> Optional[Array]:
@@ -132,15 +137,19 @@ class ShowProgram(ABC):
         """
         if self.shown is None:
             return None
-        # An effect of its own: the state of the shown one must not see a frame twice.
-        if how not in self._previews:
-            self._previews[how] = self._effect(how)
-        picture = self._previews[how](
-            self.shown.before, self.shown.result, self.shown.at
-        )
+        if how == self._how:
+            picture = self.shown.after
+        else:
+            picture = self._previewed(how, self.shown)
         height, width = picture.shape[:2]
         size = PREVIEW_WIDTH, max(1, round(height * PREVIEW_WIDTH / width))
         return whole(picture, size, "area")
+
+    def _previewed(self, how: str, shown: ShownFrame) -> Array:
+        # An effect with a state needs to be the same one from preview to preview.
+        if how not in self._previews:
+            self._previews[how] = self._effect(how)
+        return self._previews[how](shown.before, shown.result, shown.at)
 
     def _effect(self, how: str) -> Effect:
         return effect(how, self._painter, self._found, self._uploads)
@@ -187,10 +196,11 @@ class _NetworkProgram(ShowProgram):
         result = self._vision.result(shot.value, shot.source.size)
         return self._smoothed(result, shot)
 
-    def _run(self, frame: CameraFrame) -> Result:
-        outputs = self._session.run(self._vision.prepare(frame))
-        self._session.reset()
-        return self._vision.result(outputs, frame.size)
+    def _found(self, picture: Array) -> Result:
+        inputs = self._vision.prepare(picture)
+        with Session(self._bundle, tpu=_STILL_TPU) as session:
+            outputs = session.run(inputs)
+        return self._vision.result(outputs, (picture.shape[1], picture.shape[0]))
 
     def close(self) -> None:
         """Close the session and the bundle."""
@@ -217,10 +227,9 @@ class _CascadeProgram(ShowProgram):
     def _result(self, shot: Shot) -> Result:
         return self._smoothed(shot.value, shot)
 
-    def _run(self, frame: CameraFrame) -> Result:
-        result = self._session.run(frame)
-        self._session.reset()
-        return result
+    def _found(self, picture: Array) -> Result:
+        with CascadeSession(self._bundle, tpu=_STILL_TPU) as session:
+            return session.run(picture)
 
     def close(self) -> None:
         """Close the session and the bundle."""
