@@ -14,12 +14,14 @@ from ai_edge_litert import schema_py_generated as schema
 
 import edgec
 from edgec.emit.tflite import write_tflite
+from edgec.emit.tflite_detections import with_detections
 from edgec.ir import Builder, Graph, Quant, TensorType, Value
+from edgec.ops.detection import Detections
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.reduce import Mean
 from edgec.ops.shape import Reshape
 from edgec.ops.softmax import Softmax
-from edgec.ops.unary import Relu6
+from edgec.ops.unary import Logistic, Relu6
 from edgec.quantize.change.steps.minmax import MinMaxRanges
 from tests import builds
 from tests.quantize.nets import Net, worked
@@ -27,6 +29,20 @@ from tests.quantize.nets import Net, worked
 SIZE = 16
 """Pixels of a side of every network's picture."""
 CLASSES = 5
+_CENTRES = (np.arange(8, dtype=np.float32) + 0.5) / 8
+ANCHORS = np.stack(
+    [
+        np.repeat(_CENTRES, 8),
+        np.tile(_CENTRES, 8),
+        np.full(64, 0.25, np.float32),
+        np.full(64, 0.25, np.float32),
+    ],
+    axis=1,
+)
+"""Centre y, x and height, width of each cell of 8 x 8, in parts of the picture."""
+SUPPRESSION = Detections(
+    most=10, background=1, scale=(10.0, 10.0, 5.0, 5.0), score=0.3, overlap=0.5
+)
 
 
 def _backbone(net: Net) -> Value:
@@ -71,8 +87,21 @@ def second_half() -> Graph:
     return net.done(net.op(Softmax(), net.op(Mean((1, 2), False), y), name="scores"))
 
 
+def heads() -> Graph:
+    """Boxes [1, 64, 4] and scores [1, 64, 6] of 8 x 8 cells, for `ANCHORS`."""
+    net = Net("heads", 6)
+    y = _backbone(net)
+    boxes = net.op(Reshape((1, 64, 4)), net.conv(y, 4, 1, act="none"), name="boxes")
+    scores = net.op(
+        Logistic(),
+        net.op(Reshape((1, 64, 6)), net.conv(y, 1 + CLASSES, 1, act="none")),
+        name="class_scores",
+    )
+    return net.done(boxes, scores)
+
+
 NETWORKS: dict[str, Callable[[], Graph]] = {
-    f.__name__: f for f in (classifier, pixels, points, first_half, second_half)
+    f.__name__: f for f in (classifier, pixels, points, first_half, second_half, heads)
 }
 
 
@@ -100,7 +129,8 @@ def _without_border(graph: Graph) -> Graph:
             name = op.outputs[0].name
             op.outputs[0].name = f"{name}_float"
             op.inputs[0].name = name
-            graph.outputs = op.inputs
+            outer = graph.outputs.index(op.outputs[0])
+            graph.outputs[outer] = op.inputs[0]
             graph.ops.remove(op)
     return graph
 
@@ -149,7 +179,10 @@ def tflite(name: str) -> bytes:
     graph = quantized(NETWORKS[name]())
     if name != "second_half":
         graph = with_pictures(graph)
-    return write_tflite(graph)
+    file = write_tflite(graph)
+    if name == "heads":
+        return with_detections(file, SUPPRESSION, ANCHORS, CLASSES)
+    return file
 
 
 def compiled(name: str, target: str = "host") -> tuple[Path, Path]:
