@@ -18,6 +18,7 @@ from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
 from edgec.frontends.asked import likely_state
 from edgec.frontends.stated import stated_preprocessing
+from edgec.frontends.tflite_signatures import TensorNames, tflite_signatures
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Graph
 from edgec.ir.tensors import tensor_info
@@ -76,12 +77,14 @@ class ReadModel:
         preprocess: the preprocessing of the inputs that are images, by name.
         notes: notes on the file.
         headless: whether the graph ends before a head with box selection.
+        signatures: the names that a .tflite gives arguments and results, by signature.
     """
 
     graph: Graph
     preprocess: Mapping[str, Preprocess]
     notes: tuple[str, ...] = ()
     headless: bool = False
+    signatures: Mapping[str, Mapping[str, TensorNames]] = field(default_factory=dict)
 
     def preprocess_notes(self) -> tuple[str, ...]:
         """Return a line for each image input on its preprocessing."""
@@ -117,7 +120,8 @@ def read(model: Path, options: ReadOptions) -> ReadModel:
     notes = (*head_notes, *stated.notes, *finite.check_constants(graph))
     outputs = {v.name for v in graph.outputs}
     headless = options.head is not None and options.head.name in outputs
-    return ReadModel(graph, preprocess, notes, headless)
+    signatures = tflite_signatures(model)
+    return ReadModel(graph, preprocess, notes, headless, signatures)
 
 
 def _read_graph(model: Path, options: ReadOptions) -> tuple[Graph, list[str]]:

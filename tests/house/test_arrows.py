@@ -142,6 +142,12 @@ TABLE = {
     "edgec_devices.decoding": {"edgec_runtime", *DEVICE_BASE},
     "edgec_devices.temporary": set(),
     "edgec_runtime": {"edgec_runtime.device_end", *DEVICE_BASE},
+    "edgec_runtime.interpreter": {"edgec_runtime"},
+    "edgec_runtime.coral": {
+        "edgec_runtime",
+        "edgec_runtime.device_end",
+        "edgec_runtime.interpreter",
+    },
     "edgec_runtime.device_end": DEVICE_BASE,
     "edgec_runtime.device_end.disk": set(),
     "edgec_runtime.device_end.printable": set(),
