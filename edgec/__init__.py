@@ -48,6 +48,7 @@ __all__ = [
     "diff",
     "doctor",
     "explain",
+    "export",
     "finish",
     "flash",
     "models",
@@ -106,6 +107,21 @@ def explain(model: str | Path, options: _Options) -> ExplainReport:
     from edgec.verbs.explain import explain_model
 
     return explain_model(Path(model), options)
+
+
+@_checked
+def export(bundle: str | Path, **folders: str | Path) -> tuple[Path, ...]:
+    """Take the parts out of a bundle that other tools read; the folders that were
+    written.
+
+    Args:
+        bundle: the .edgec file.
+        folders: for each kind of parts a new folder: `tflite=`, `c=`, … (`edgec export
+            --help` shows them all, docs/inspect.md explains them).
+    """
+    from edgec.exporting import export
+
+    return export(Path(bundle), {kind: Path(path) for kind, path in folders.items()})
 
 
 @_checked

@@ -88,6 +88,7 @@ TEXT = (
     Case(("bench", "digits.edgec", "--runs", "5", "--json", "bench.json")),
     Case(("diff", str(DIGITS), "digits.edgec", "--inputs", "digits.npz")),
     Case(("tune", "digits.edgec", "--ops", "1", "-o", "tuned.json")),
+    Case(("export", "cartoon.edgec", "--tflite", "segments", "--c", "c")),
     Case(("package", "cartoon.edgec", "-o", ".")),
     Case(
         ("sign", "--new-key", "new"),
