@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from edgec.benching.tuning import Tuning
     from edgec.catalogue.listing import ListedModel
     from edgec.compiler.compilation import Compiled
+    from edgec.inspecting.facts import Inspection
     from edgec.ir import Array
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "export",
     "finish",
     "flash",
+    "inspect",
     "models",
     "package",
     "rollback",
@@ -107,6 +109,21 @@ def explain(model: str | Path, options: _Options) -> ExplainReport:
     from edgec.verbs.explain import explain_model
 
     return explain_model(Path(model), options)
+
+
+@_checked
+def inspect(bundle: str | Path, *, key: str | Path | None = None) -> Inspection:
+    """What is in a bundle: networks, inputs and outputs, segments, accuracy, sizes,
+    licences, signature.
+
+    Args:
+        bundle: the .edgec file.
+        key: a public key's file, to compare the signer's with (default: the keys that
+            this machine trusts).
+    """
+    from edgec.inspecting.inspection import inspect_bundle
+
+    return inspect_bundle(Path(bundle), _path(key))
 
 
 @_checked
