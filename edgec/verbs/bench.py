@@ -6,7 +6,7 @@ It measures or estimates, compares with a baseline, judges budgets, and writes f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from edgec.benching.figures import check_budgets, parse_budgets
 from edgec.benching.request import FILES, Bench
 from edgec.benching.result import BenchReport
 from edgec.emit.graph_file import GraphFile
-from edgec.errors import EdgecError, InputError
+from edgec.errors import EdgecError
 from edgec.report.bench.junit import to_junit
 from edgec.report.bench.page import page
 from edgec.report.bench.text import to_markdown
 from edgec.report.bench.trace import to_trace
-from edgec.report.files import check_place, write_whole
+from edgec.report.files import check_places, write_whole
 
 SETTINGS = (
     "runs",
@@ -168,20 +168,3 @@ def _settings(request: Bench, plan: MeasuringPlan) -> dict[str, Any]:
     """Return the settings that the report repeats."""
     settings = {name: getattr(request, name) for name in SETTINGS}
     return {**settings, "launches": plan.rounds}
-
-
-def check_places(places: Mapping[str, Path]) -> None:
-    """Raise InputError where a file cannot be written, before minutes of work."""
-    for name, path in places.items():
-        check_place(path, f"--{name}")
-
-    # The second file would replace the first.
-    paths = [*places.values()]
-    repeated = [name for name, path in places.items() if paths.count(path) > 1]
-    if repeated:
-        options = " and ".join(f"--{name}" for name in repeated)
-        raise InputError(
-            f"{options} name one file",
-            at=str(places[repeated[0]]),
-            hint="give each its own",
-        )

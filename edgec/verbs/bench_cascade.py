@@ -27,8 +27,8 @@ from edgec.report.bench.cascade import (
 )
 from edgec.report.bench.page import page
 from edgec.report.bench.trace import Trace, to_trace
-from edgec.report.files import write_whole
-from edgec.verbs.bench import MeasuredBench, check_places, files_of, measured_bench
+from edgec.report.files import check_places, write_whole
+from edgec.verbs.bench import MeasuredBench, files_of, measured_bench
 from edgec.verbs.cascades import networks_as_files
 
 

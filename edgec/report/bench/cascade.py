@@ -8,7 +8,7 @@ from typing import Any
 from edgec.benching.cascade_report import MS_PER_S, CascadeBench
 from edgec.benching.verdicts import WORDS
 from edgec.report.bench import wording
-from edgec.report.bench.junit import Suite, document, suite_of
+from edgec.report.bench.junit import bench_suite, suite_of
 from edgec.report.bench.text import (
     markdown_table,
     stage_rows,
@@ -18,6 +18,7 @@ from edgec.report.bench.text import (
 )
 from edgec.report.bench.trace import Trace
 from edgec.report.cascade_page import CascadePage, PageTable
+from edgec.report.junit import VerdictSuite, to_xml
 from edgec.report.wording import plain
 
 NETWORKS = ("network", "p50", "runs a frame", "how")
@@ -108,16 +109,16 @@ def cascade_junit(bench: CascadeBench) -> str:
     suites = [_own_suite(bench)]
     for name, report in bench.networks.items():
         suites.append(suite_of(report, f"{bench.model} {name}"))
-    return document(suites)
+    return to_xml(suites)
 
 
-def _own_suite(bench: CascadeBench) -> Suite:
+def _own_suite(bench: CascadeBench) -> VerdictSuite:
     """Return the suite of the verdicts on the whole."""
     first = bench.first
     properties = {"cascade": bench.model, "device": wording.device(first)}
     for objects, rate in bench.frames_per_second().items():
         properties[f"fps.{objects}"] = f"{rate:.2f} fps"
-    return Suite(bench.model, first, properties, bench.own_verdicts())
+    return bench_suite(first, bench.model, properties, bench.own_verdicts())
 
 
 def cascade_trace(traces: Mapping[str, Trace]) -> Trace:
