@@ -38,56 +38,98 @@ def cascade_markdown(bench: CascadeBench, verdicts_last: bool = False) -> str:
     `verdicts_last` is for a terminal, where the end stays on the screen; the report on
     each network is left out there.
     """
-    head = f"## {plain(bench.model)} on {wording.device(bench.first)}"
-    blocks = [markdown_table(NETWORKS, _networks(bench), "lrrl")]
-    by_objects = _objects(bench)
-    if by_objects:
-        blocks += [markdown_table(OBJECTS, by_objects, "rrr"), f"({ALONE})"]
-    if bench.stream is not None:
-        blocks.append(stream_section(bench.stream, wording.mark(bench.first, False)))
+    model = plain(bench.model)
+    device = wording.device(bench.first)
+    head = f"## {model} on {device}"
+    tables = _tables(bench)
     judged = verdict_section(bench.verdicts(), verdicts_last)
-    blocks = [*blocks, judged] if verdicts_last else [judged, *blocks]
-    # A terminal would scroll the tables away, which are what a person looks at first.
-    if not verdicts_last:
+    if verdicts_last:
+        blocks = [head, *tables, judged]
+    else:
+        # A terminal would scroll the tables away, which are what a person looks at.
+        blocks = [head, judged, *tables]
         for report in bench.networks.values():
-            blocks.append(to_markdown(report).rstrip("\n"))
-    return "\n\n".join(filter(None, [head, *blocks])) + "\n"
+            text = to_markdown(report)
+            blocks.append(text.rstrip("\n"))
+    filled = filter(None, blocks)
+    return "\n\n".join(filled) + "\n"
+
+
+def _tables(bench: CascadeBench) -> list[str]:
+    """Return the tables of all networks together, in Markdown."""
+    networks = _networks(bench)
+    objects = _objects(bench)
+    tables = [markdown_table(NETWORKS, networks, "lrrl")]
+    if objects:
+        table = markdown_table(OBJECTS, objects, "rrr")
+        tables.append(table)
+        tables.append(f"({ALONE})")
+    if bench.stream is not None:
+        mark = wording.mark(bench.first, False)
+        stream = stream_section(bench.stream, mark)
+        tables.append(stream)
+    return tables
 
 
 def cascade_page(bench: CascadeBench, pages: Mapping[str, str]) -> CascadePage:
     """Return the page of all networks together; `pages` has each network's own."""
+    networks = _networks(bench)
+    objects = _objects(bench)
+    judged = _judged(bench)
+    # A verdict is what a person opens the page for, so its table is the first.
     tables = [
-        PageTable("Each network", NETWORKS, _networks(bench)),
-        PageTable("By the number of objects", OBJECTS, _objects(bench), 0),
+        PageTable("Must hold", VERDICTS, judged, left=5),
+        PageTable("Each network", NETWORKS, networks),
+        PageTable("By the number of objects", OBJECTS, objects, left=0),
     ]
     if bench.stream is not None:
-        stages = stage_rows(bench.stream, wording.mark(bench.first, False))
-        tables.append(PageTable("A stream of frames", STAGES, stages, 2))
-    # A verdict is what a person opens the page for, so its table is the first.
-    judged = []
+        mark = wording.mark(bench.first, False)
+        stages = stage_rows(bench.stream, mark)
+        table = PageTable("A stream of frames", STAGES, stages, left=2)
+        tables.append(table)
+    device = wording.device(bench.first)
+    return CascadePage(
+        title=f"{bench.model} on {device}",
+        summary="passed" if bench.passed() else "failed: see what must hold",
+        tables=tables,
+        notes=(ALONE,),
+        networks=pages,
+    )
+
+
+def _judged(bench: CascadeBench) -> Sequence[tuple[str, ...]]:
+    """Return the rows of the table of verdicts."""
+    rows = []
     for verdict in bench.verdicts():
         state = WORDS[verdict.state]
-        judged.append((state, verdict.name, verdict.value, verdict.margin, verdict.why))
-    tables.insert(0, PageTable("Must hold", VERDICTS, judged, 5))
-    device = wording.device(bench.first)
-    summary = "passed" if bench.passed() else "failed: see what must hold"
-    title = f"{bench.model} on {device}"
-    return CascadePage(title, summary, tables, (ALONE,), pages)
+        row = (
+            state,
+            verdict.name,
+            verdict.value,
+            verdict.margin,
+            verdict.why,
+        )
+        rows.append(row)
+    return rows
 
 
 def _networks(bench: CascadeBench) -> Sequence[tuple[str, ...]]:
     """Return the rows of the table of networks."""
     rows = []
-    for row in bench.cascade.networks:
-        report = bench.report(row.name)
-        latency = bench.latency(row.name)
+    for network in bench.cascade.networks:
+        name = network.name
+        report = bench.report(name)
         how = report.latency.how
-        if report.latency.estimated:
+        if report.estimated:
             how = f"estimate: {how}"
         p50 = "no figure"
+        latency = bench.latency(name)
         if latency is not None:
-            p50 = f"{wording.mark(report, report.estimated)}{latency:.2f} ms"
-        rows.append((row.name, p50, f"{bench.runs(row.name, 1):.2f}", how))
+            mark = wording.mark(report, report.estimated)
+            p50 = f"{mark}{latency:.2f} ms"
+        runs = bench.runs(name, 1)
+        row = (name, p50, f"{runs:.2f}", how)
+        rows.append(row)
     return rows
 
 
@@ -95,11 +137,18 @@ def _objects(bench: CascadeBench) -> Sequence[tuple[str, ...]]:
     """Return the rows of the table of times by the number of objects."""
     rows = []
     # One estimate among the times of a frame makes their sum an estimate.
-    estimated = any(report.estimated for report in bench.networks.values())
+    reports = bench.networks.values()
+    estimated = any(report.estimated for report in reports)
     mark = wording.mark(bench.first, estimated)
-    for objects, rate in bench.frames_per_second().items():
+    rates = bench.frames_per_second()
+    for objects, rate in rates.items():
         ms = MS_PER_S / rate
-        rows.append((str(objects), f"{mark}{ms:.2f} ms", f"{mark}{rate:.1f}"))
+        row = (
+            str(objects),
+            f"{mark}{ms:.2f} ms",
+            f"{mark}{rate:.1f}",
+        )
+        rows.append(row)
     return rows
 
 
@@ -108,16 +157,23 @@ def cascade_junit(bench: CascadeBench) -> str:
     # A suite each, so that a CI system shows which network missed its budget.
     suites = [_own_suite(bench)]
     for name, report in bench.networks.items():
-        suites.append(suite_of(report, f"{bench.model} {name}"))
+        model = f"{bench.model} {name}"
+        suite = suite_of(report, model)
+        suites.append(suite)
     return to_xml(suites)
 
 
 def _own_suite(bench: CascadeBench) -> VerdictSuite:
     """Return the suite of the verdicts on the whole."""
     first = bench.first
-    properties = {"cascade": bench.model, "device": wording.device(first)}
-    for objects, rate in bench.frames_per_second().items():
-        properties[f"fps.{objects}"] = f"{rate:.2f} fps"
+    properties = {
+        "cascade": bench.model,
+        "device": wording.device(first),
+    }
+    rates = bench.frames_per_second()
+    for objects, rate in rates.items():
+        name = f"fps.{objects}"
+        properties[name] = f"{rate:.2f} fps"
     return bench_suite(first, bench.model, properties, bench.own_verdicts())
 
 
@@ -125,17 +181,26 @@ def cascade_trace(traces: Mapping[str, Trace]) -> Trace:
     """Return the traces of all networks as one, each network's processes named by it."""
     events = []
     about: dict[str, Any] = {}
-    for number, (name, trace) in enumerate(traces.items()):
+    pids = 0
+    for name, trace in traces.items():
         for event in trace["traceEvents"]:
-            events.append(_of_network(event, name, number * PIDS_APART))
+            moved = _of_network(event, name, pids)
+            events.append(moved)
         about[name] = trace["otherData"]
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
+        pids += PIDS_APART
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": about,
+    }
 
 
 def _of_network(event: Mapping[str, Any], name: str, pids: int) -> dict[str, Any]:
     """Return an event with the process of a network."""
     # Viewers tell processes apart by their number alone.
-    moved = {**event, "pid": event["pid"] + pids}
-    if event["name"] == "process_name":
-        moved["args"] = {"name": f"{name}: {event['args']['name']}"}
+    moved = dict(event)
+    moved["pid"] += pids
+    if moved["name"] == "process_name":
+        process = moved["args"]["name"]
+        moved["args"] = {"name": f"{name}: {process}"}
     return moved
