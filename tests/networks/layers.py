@@ -86,6 +86,14 @@ def conv(
     return act(net, y, name)
 
 
+def branch(net: Net, x: str, out: int) -> str:
+    """The last convolution of a residual branch, with a layer scale of 0.3: sums of many
+    branches keep their size.
+    """
+    y = conv(net, x, out)
+    return net.op("Mul", y, net.const(np.full((1, out, 1, 1), 0.3, np.float32)))
+
+
 def patches(net: Net, x: str, out: int, side: int) -> str:
     """A convolution whose windows do not overlap."""
     inputs = net.channels[x]

@@ -79,13 +79,13 @@ def _mask(side: int, shift: int) -> np.ndarray:
     """[windows, tokens, tokens]: -100 between places that are no neighbours."""
     regions = np.zeros((side, side))
     cuts = (slice(0, -WINDOW), slice(-WINDOW, -shift), slice(-shift, None))
-    for i, rows in enumerate(cuts):
-        for j, columns in enumerate(cuts):
-            regions[rows, columns] = 3 * i + j
+    for i, above in enumerate(cuts):
+        for j, beside in enumerate(cuts):
+            regions[above, beside] = 3 * i + j
     count = side // WINDOW
     cells = regions.reshape(count, WINDOW, count, WINDOW).transpose(0, 2, 1, 3)
-    cells = cells.reshape(-1, WINDOW * WINDOW)
-    return np.where(cells[:, None] != cells[:, :, None], -100.0, 0.0)
+    rows = cells.reshape(-1, WINDOW * WINDOW)
+    return np.where(rows[:, None] != rows[:, :, None], -100.0, 0.0)
 
 
 def _merged(net: Net, x: str, side: int) -> str:
@@ -166,7 +166,7 @@ def efficientformer_v2_s0(path: Path, size: int = 224) -> Path:
 def _feed_forward(net: Net, x: str) -> str:
     dim = net.channels[x]
     y = nn.conv(net, x, 4 * dim, name="gelu")
-    return nn.conv(net, nn.depthwise(net, y, 3, name="gelu"), dim)
+    return nn.branch(net, nn.depthwise(net, y, 3, name="gelu"), dim)
 
 
 def _talking_attention(net: Net, x: str, side: int, strided: bool) -> str:
@@ -196,7 +196,7 @@ def _talking_attention(net: Net, x: str, side: int, strided: bool) -> str:
     y = nn.kept(net, net.op("Add", y, near), 128 * heads)
     if strided:
         y = nn.upsampled(net, y, 2, "linear")
-    return nn.conv(net, nn.gelu(net, y), dim)
+    return nn.branch(net, nn.gelu(net, y), dim)
 
 
 def conformer(path: Path, frames: int = 100, mel: int = 80) -> Path:
