@@ -23,7 +23,7 @@ from edgec.report.tables import table
 from edgec.verbs.bench import run_bench
 from edgec.verbs.cascades import networks_as_files
 
-OF_ONE_NETWORK = ("budgets", "compare", "junit", "markdown", "trace", "html")
+OF_ONE_NETWORK = ("budgets", "compare", "junit", "markdown", "trace", "html", "share")
 """Options that are for the bench of one network."""
 MS_PER_S = 1000.0
 

@@ -64,6 +64,15 @@ TABLE = {
         *WORK,
     },
     "edgec.exporting": {"edgec.report", *WORK},
+    "edgec.sharing": {
+        "edgec.benching",
+        "edgec.emit",
+        "edgec_devices",
+        "edgec_devices.boards",
+        "edgec_devices.cores",
+        "edgec_runtime.device_end",
+        *MODEL,
+    },
     "edgec.inspecting": {
         "edgec.benching",
         "edgec.quantize",
@@ -79,6 +88,7 @@ TABLE = {
     "edgec.verbs": {
         "edgec.compiler",
         "edgec.report",
+        "edgec.sharing",
         "edgec.benching",
         "edgec.comparing",
         "edgec.executors",
