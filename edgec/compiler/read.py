@@ -20,6 +20,7 @@ from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
 from edgec.frontends.asked import likely_state
 from edgec.frontends.stated import stated_license, stated_preprocessing
+from edgec.frontends.tflite_signatures import TensorNames, tflite_signatures
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Graph
 from edgec.ir.tensors import tensor_info
@@ -78,6 +79,7 @@ class ReadModel:
         preprocess: the preprocessing of the inputs that are images, by name.
         notes: notes on the file.
         headless: whether the graph ends before a head with box selection.
+        signatures: the names that a .tflite gives arguments and results, by signature.
         license: "name" and "source" of the file's licence; empty where nobody says.
     """
 
@@ -85,6 +87,7 @@ class ReadModel:
     preprocess: Mapping[str, Preprocess]
     notes: tuple[str, ...] = ()
     headless: bool = False
+    signatures: Mapping[str, Mapping[str, TensorNames]] = field(default_factory=dict)
     license: Mapping[str, str] = field(default_factory=dict)
 
     def preprocess_notes(self) -> tuple[str, ...]:
@@ -121,7 +124,8 @@ def read(model: Path, options: ReadOptions) -> ReadModel:
     notes = (*head_notes, *stated.notes, *finite.check_constants(graph))
     outputs = {v.name for v in graph.outputs}
     headless = options.head is not None and options.head.name in outputs
-    return ReadModel(graph, preprocess, notes, headless, _license(model))
+    signatures = tflite_signatures(model)
+    return ReadModel(graph, preprocess, notes, headless, signatures, _license(model))
 
 
 def _license(model: Path) -> dict[str, str]:
