@@ -47,6 +47,7 @@ def _digits(to: Path) -> None:
         "pi4+coral",
         to / "digits.edgec",
         also=["host"],
+        keep_tflite=True,
         calibrate=DIGITS / "digits_calibration.npz",
         quantize="fast",
     )
@@ -177,6 +178,38 @@ def test_the_segments_of_a_model_compute_what_its_session_does(
             for row, name in zip(rows, segment.outputs, strict=True):
                 got = interpreter.get_tensor(row["index"])
                 np.testing.assert_array_equal(got, session.tensor(name))
+
+
+@pytest.mark.slow
+def test_the_whole_model_is_one_file(digits: Path, tmp_path: Path) -> None:
+    edgec.export(digits, tflite=tmp_path / "out")
+    data = np.load(DIGITS / "digits_test.npz")["x"]
+    interpreter = Interpreter(
+        str(tmp_path / "out" / "model.tflite"),
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+    )
+    interpreter.allocate_tensors()
+    (given,) = interpreter.get_input_details()
+    (returned,) = interpreter.get_output_details()
+    with Session(digits) as session:
+        for x in data[:20]:
+            (want,) = session.run({"input": x[None]}).values()
+            interpreter.set_tensor(given["index"], x[None])
+            interpreter.invoke()
+            got = interpreter.get_tensor(returned["index"])
+            np.testing.assert_array_equal(got, want)
+    assert (
+        "model.tflite is the whole model"
+        in (tmp_path / "out" / "README.md").read_text()
+    )
+
+
+def test_a_float_model_is_no_int8_file(tmp_path: Path) -> None:
+    done = verb("compile", DIGITS / "digits.onnx", "--keep-tflite", cwd=tmp_path)
+    assert done.code == 2
+    assert "is in float, so the model is no int8 .tflite" in done.err
+    assert "at: --keep-tflite" in done.err
+    assert not list(tmp_path.iterdir())
 
 
 def run(folder: Path, *command: str) -> None:
