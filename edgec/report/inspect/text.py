@@ -149,6 +149,13 @@ def _value(value: object) -> str:
     """Return a parameter of a task, which may be a long list, in few characters."""
     if isinstance(value, (list, tuple)) and len(value) > MAX_LABELS:
         return f"({len(value)} values)"
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(_value, value))
+    # Tables, such as sizes of anchors, are for programs: --json has them all.
+    if isinstance(value, Mapping):
+        return f"by {' and '.join(value)}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:g}"
     return shortened(plain(str(value)), LONGEST_NAME)
@@ -286,7 +293,7 @@ def licenses(found: Inspection) -> Iterator[Row]:
             text = f"{network.license} ({network.license_source})"
         else:
             text = "not known to edgec: ask who made the model"
-        yield plain(network.name), plain(text)
+        yield (plain(network.name) if found.cascade else "model"), plain(text)
     yield "code", "Apache-2.0: edgec's kernels, in src/ and compiled in lib/ and bin/"
 
 
