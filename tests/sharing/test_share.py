@@ -7,6 +7,7 @@ from __future__ import annotations
 import getpass
 import json
 import platform
+import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from edgec_devices.decoding import from_json
+from edgec_devices.machine import Machine
 from edgec_devices.measurement import Identity
 from edgec_runtime.bundle.manifest import check_manifest
 from edgec_runtime.device_end.facts import collect
@@ -330,3 +332,33 @@ def test_bench_of_an_emulated_board_is_marked_as_such(tmp_path: Path) -> None:
     assert data["latency"]["origin"] == "estimate"
     tool = runpy.run_path(str(ROOT / "tools" / "measured_table.py"))
     assert tool["reports"](tmp_path) == []
+
+
+@pytest.mark.pi
+@pytest.mark.slow
+def test_doctor_and_bench_of_a_device(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over ssh, of a whole emulated board: nothing of the link is in the file."""
+    monkeypatch.setenv("EDGEC_SSH_CONFIG", str(machine.ssh_config))
+    doctor = tmp_path / "doctor.json"
+    edgec.doctor(machine.ssh_url, share=doctor)
+    row = json.loads(doctor.read_text())["machine"]
+    assert row["board"].startswith("Raspberry Pi 4 Model B")
+    assert row["cores"] == ["Cortex-A72"]
+    assert row["memory_mb"] > 300
+    assert re.match(r"\d+\.\d+\.\d+", row["kernel"])
+    assert row["emulated"] is True
+
+    edgec.compile(DIGITS, "pi4", tmp_path / "alices_secret.edgec")
+    bench = tmp_path / "bench.json"
+    edgec.bench(tmp_path / "alices_secret.edgec", machine.ssh_url, runs=10, share=bench)
+    text = bench.read_text()
+    data = json.loads(text)
+    for key in ("board", "cores", "memory_mb", "kernel", "python", "emulated"):
+        assert data["machine"][key] == row[key]
+    assert data["latency"]["origin"] == "emulator"
+    assert data["latency"]["estimate_ms"] > 0
+    assert traces(text) == []
+    for name in (machine.alias, "ssh", "attic", *personal()):
+        assert name not in text
