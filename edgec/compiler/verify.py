@@ -26,6 +26,7 @@ from edgec.compiler.segment_checks import (
     output_error,
     selects_by_floats,
 )
+from edgec.compiler.whole_tflite import check_whole
 from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, Value, interp
 from edgec.quantize.observe.accuracy import Agreement, Tally
@@ -69,6 +70,7 @@ def verify_bundle(
         outputs.compare(session, exact, count, say)
 
     _check_as_tflite(bundle, lowered, checker, exact, say)
+    check_whole(bundle, lowered, checker, exact)
     not_run = check_as_board(bundle, lowered, checker, say)
     # Such segments amplify the last bit of a float, so their own limit is a wide one.
     mixed = [s for s in segments if decides_by_floats(s.graph)]
