@@ -56,6 +56,11 @@ test-newest: setup
 	    onnxruntime opencv-python-headless
 	$(NEWEST)/bin/python -m pytest -rs tests/cli/test_every_verb.py tests/partition/test_cuts.py
 
+# The wheels in clean environments of the Pythons that are here, 3.9 to 3.13; what they need is downloaded into build/wheels
+test-wheels: setup
+	$(BIN)/python -m tests.distribution.pythons build/wheels
+	EDGEC_WHEELS=build/wheels $(BIN)/python -m pytest -rs tests/distribution
+
 KERNELS = $(shell find runtime/edgec_runtime/csrc -name '*.[ch]')
 
 lint:

@@ -252,6 +252,7 @@ class _CascadeCompile:
             toolchain={},
             verification={},
             quantization={},
+            license={},
             graph="",
             cascade=cascade,
         )
