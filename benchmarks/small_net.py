@@ -74,7 +74,7 @@ def slopes_of(weights: list[Array], x: Array, y: Array) -> tuple[float, list[Arr
     for (w, b), stride in zip(
         zip(weights[:-2:2], weights[1:-2:2], strict=True), STRIDES, strict=True
     ):
-        windows = _windows(x, stride)
+        windows = windows_of(x, stride)
         x = np.maximum(windows @ w.reshape(len(w), -1).T + b, 0).transpose(0, 3, 1, 2)
         seen.append((windows, x))
     flat = x.reshape(len(x), -1)
@@ -93,13 +93,13 @@ def slopes_of(weights: list[Array], x: Array, y: Array) -> tuple[float, list[Arr
         slope = local.reshape(-1, len(w)).T @ windows.reshape(-1, windows.shape[-1])
         slopes = [slope.reshape(w.shape), local.sum((0, 1, 2)), *slopes]
         if i:
-            back = _folded(
+            back = folded(
                 local @ w.reshape(len(w), -1), seen[i - 1][1].shape, STRIDES[i]
             )
     return loss, slopes
 
 
-def _windows(x: Array, stride: int) -> Array:
+def windows_of(x: Array, stride: int) -> Array:
     """[n, c, h, w] to [n, h', w', c·9], padded by one."""
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     found = sliding_window_view(padded, (3, 3), (2, 3))[
@@ -108,8 +108,8 @@ def _windows(x: Array, stride: int) -> Array:
     return np.ascontiguousarray(found).reshape(*found.shape[:3], -1)
 
 
-def _folded(slopes: Array, shape: tuple[int, ...], stride: int) -> Array:
-    """The transpose of _windows."""
+def folded(slopes: Array, shape: tuple[int, ...], stride: int) -> Array:
+    """The transpose of `windows_of`."""
     n, c, h, w = shape
     rows, columns = slopes.shape[1:3]
     taps = slopes.reshape(n, rows, columns, c, 3, 3)

@@ -23,6 +23,7 @@ from edgec.compiler.options import CompileCall as _CompileCall
 from edgec.compiler.options import Options as _Options
 from edgec.declared import takes as _takes
 from edgec.diffing import diff
+from edgec.evaluating import eval
 from edgec.version import VERSION as __version__
 from edgec.watching import webcam
 
@@ -48,6 +49,7 @@ __all__ = [
     "devices",
     "diff",
     "doctor",
+    "eval",
     "explain",
     "export",
     "finish",

@@ -27,6 +27,7 @@ SUBJECTS = {
     "edgec.report": "texts and pages",
     "edgec.benching": "latency reports",
     "edgec.comparing": "diff of two runs",
+    "edgec.evaluation": "labelled pictures",
     "edgec.emit": "C and TFLite files",
     "edgec.toolchain": "compilers",
     "edgec.quantize": "float to int8",

@@ -115,7 +115,7 @@ def agreement(a: Result, b: Result, width: int) -> dict[str, float]:
     if isinstance(a, Points) and isinstance(b, Points):
         return _points(a, b, width)
     if isinstance(a, Picture) and isinstance(b, Picture):
-        return _pictures(a, b)
+        return {"PSNR": psnr_db(a.pixels, b.pixels)}
     return {}
 
 
@@ -169,15 +169,16 @@ def _points(a: Points, b: Points, width: int) -> dict[str, float]:
     return figures
 
 
-def _pictures(a: Picture, b: Picture) -> dict[str, float]:
-    """Return the peak signal-to-noise ratio of two pictures, dB."""
-    noise = float(np.square(a.pixels.astype(np.float64) - b.pixels).mean())
-    if not noise:
-        return {"PSNR": MAX_PSNR_DB}
+def psnr_db(a: Array, b: Array) -> float:
+    """Return the peak signal-to-noise ratio of two pictures, uint8 [H, W, C], in dB.
 
-    # The peak signal of 8-bit pixels over the mean squared error.
+    10 log10(255² / mean squared difference), at most `MAX_PSNR_DB`.
+    """
+    noise = float(np.square(a.astype(np.float64) - b).mean())
+    if not noise:
+        return MAX_PSNR_DB
     ratio = 10 * float(np.log10(MAX_PIXEL**2 / noise))
-    return {"PSNR": min(MAX_PSNR_DB, ratio)}
+    return min(MAX_PSNR_DB, ratio)
 
 
 def _common_overlap(a: Sequence[Box], b: Sequence[Box]) -> float:

@@ -79,16 +79,16 @@ class ReadModel:
         preprocess: the preprocessing of the inputs that are images, by name.
         notes: notes on the file.
         headless: whether the graph ends before a head with box selection.
-        license: "name" and "source" of the file's licence; empty where nobody says.
         signatures: the names that a .tflite gives arguments and results, by signature.
+        license: "name" and "source" of the file's licence; empty where nobody says.
     """
 
     graph: Graph
     preprocess: Mapping[str, Preprocess]
     notes: tuple[str, ...] = ()
     headless: bool = False
-    license: Mapping[str, str] = field(default_factory=dict)
     signatures: Mapping[str, Mapping[str, TensorNames]] = field(default_factory=dict)
+    license: Mapping[str, str] = field(default_factory=dict)
 
     def preprocess_notes(self) -> tuple[str, ...]:
         """Return a line for each image input on its preprocessing."""
@@ -124,14 +124,8 @@ def read(model: Path, options: ReadOptions) -> ReadModel:
     notes = (*head_notes, *stated.notes, *finite.check_constants(graph))
     outputs = {v.name for v in graph.outputs}
     headless = options.head is not None and options.head.name in outputs
-    return ReadModel(
-        graph=graph,
-        preprocess=preprocess,
-        notes=notes,
-        headless=headless,
-        license=_license(model),
-        signatures=tflite_signatures(model),
-    )
+    signatures = tflite_signatures(model)
+    return ReadModel(graph, preprocess, notes, headless, signatures, _license(model))
 
 
 def _license(model: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from edgec_runtime.bundle.whole import whole
@@ -24,6 +25,27 @@ def check_place(path: Path, option: str) -> None:
     # Replacing a folder fails only at the end, after minutes of work.
     if path.is_dir():
         raise InputError(f"{path} is a folder", option, "give the name of a file")
+
+
+def check_places(places: Mapping[str, Path | None]) -> None:
+    """Raise InputError where a file cannot be written, before minutes of work.
+
+    places: the files by the names of their options; None: not wanted.
+    """
+    wanted = {name: path for name, path in places.items() if path is not None}
+    for name, path in wanted.items():
+        check_place(path, f"--{name}")
+
+    # The second file would replace the first.
+    paths = [*wanted.values()]
+    repeated = [name for name, path in wanted.items() if paths.count(path) > 1]
+    if repeated:
+        options = " and ".join(f"--{name}" for name in repeated)
+        raise InputError(
+            f"{options} name one file",
+            at=str(wanted[repeated[0]]),
+            hint="give each its own",
+        )
 
 
 def write_whole(path: Path, text: str) -> None:

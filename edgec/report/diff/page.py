@@ -6,8 +6,6 @@ form is diff.html.
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -33,6 +31,7 @@ from edgec.report.diff.text import (
 )
 from edgec.report.graph_svg import NodeBox, picture, short
 from edgec.report.markup import rendered
+from edgec.report.pictures import exact_url
 from edgec.report.terms import explained
 from edgec.report.wording import plain
 
@@ -225,13 +224,7 @@ def _as_image(array: Array) -> Array | None:
 
 def _png(image: Array) -> str:
     """Return an image with values from 0 to 1 as a data URI."""
-    from PIL import Image
-
     pixels = np.rint(image * 255).astype(np.uint8)
     if pixels.shape[-1] == 1:
         pixels = pixels[..., 0]
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG")
-
-    data = base64.b64encode(out.getvalue()).decode()
-    return f"data:image/png;base64,{data}"
+    return exact_url(pixels)

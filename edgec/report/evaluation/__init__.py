@@ -1,0 +1,1 @@
+"""Reports of `edgec eval`: text, JUnit, and a page with the worst pictures."""
