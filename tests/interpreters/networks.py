@@ -224,7 +224,7 @@ def _with_compiled_segments(path: Path) -> None:
     write_bundle(path, fields, files, hidden)
 
 
-def stand_in_library(folder: Path, target: str = "") -> Path:
+def stand_in_library(folder: Path, target: str = "") -> None:
     """libedgetpu.so.1 in a folder: a delegate under which LiteRT's own kernels run.
 
     target: zig's, for another machine than this one.
@@ -236,4 +236,3 @@ def stand_in_library(folder: Path, target: str = "") -> Path:
     subprocess.run(
         [*command, *flags, str(source), "-o", str(library)], check=True, timeout=300
     )
-    return library

@@ -1,10 +1,12 @@
 /* A stand-in for libedgetpu: a delegate that takes no operator, so that the interpreter's own kernels run.
    It has the functions that TFLite's load_delegate and edgetpu_c.h name, and writes a line to a file for each
    delegate that an interpreter prepares. The structure is TfLiteDelegate of TensorFlow Lite's C API (common.h). */
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 
 typedef struct delegate {
     void *data;
@@ -17,6 +19,16 @@ typedef struct delegate {
 } delegate;
 
 static char device[64];
+static int held = -1;
+
+/* As with the real device, one process has it at a time, for as many delegates as it likes. */
+static int is_free(void)
+{
+    const char *path = getenv("STAND_IN_LOCK");
+    if (!path || held >= 0) return 1;
+    held = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    return held >= 0 && !flock(held, LOCK_EX | LOCK_NB);
+}
 
 static int prepare(void *context, delegate *self)
 {
@@ -32,8 +44,8 @@ delegate *tflite_plugin_create_delegate(char **keys, char **values, size_t count
 {
     for (size_t i = 0; i < count; i++)
         if (!strcmp(keys[i], "device")) snprintf(device, sizeof device, "%s", values[i]);
-    if (!strcmp(device, "usb:7")) {
-        report("no such device");
+    if (!strcmp(device, "usb:7") || !is_free()) {
+        report("no such device, or another process has it");
         return NULL;
     }
     delegate *made = calloc(1, sizeof *made);

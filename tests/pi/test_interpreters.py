@@ -126,7 +126,7 @@ def test_scripts_on_a_whole_pi_with_a_stand_in_for_the_stick(
     assert classes_of(machine.run(start + " ".join(words), 120)) == classes_of(here)
     coral = machine.run(start + " ".join(Given.CORAL), 120)
     assert names_of(coral) == names_of(run(tmp_path, *Given.CORAL))
-    assert machine.run("cat ~/scripts/log").count("prepared") == 3
+    assert machine.run("cat ~/scripts/log").count("prepared") == 4
 
 
 def _copy(machine: Machine, folder: Path) -> None:
