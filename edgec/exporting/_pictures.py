@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 from edgec_runtime import Preprocess, TensorInfo
 
 from edgec.errors import InputError
-from edgec.ir import Builder, Graph, Quant, TensorType, Value
+from edgec.exporting._joined import has_elements
+from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
 from edgec.ops.quantize import Quantize
 
 _SHIFT = 128
 """Between int8 and uint8 of the same real value."""
-_MOVES = ("quantize", "transpose", "reshape")
-"""Ops between a model's input and its first int8 value in NHWC."""
 
 
 def with_pixels(graph: Graph, info: TensorInfo, preprocess: Preprocess) -> Graph:
@@ -29,7 +29,7 @@ def with_pixels(graph: Graph, info: TensorInfo, preprocess: Preprocess) -> Graph
         InputError: the input is no picture with the same numbers in all channels, or is
             not quantized at once
     """
-    inner = _first_int8(graph)
+    inner = _first_int8(graph, preprocess.layout)
     build = Builder(Graph(graph.name))
     quant = pixel_quant(info, preprocess)
     outer = build.input("pixels", TensorType(inner.type.shape, "uint8", quant))
@@ -43,25 +43,52 @@ def with_pixels(graph: Graph, info: TensorInfo, preprocess: Preprocess) -> Graph
     return build.graph
 
 
-def _first_int8(graph: Graph) -> Value:
-    """Return the first int8 value in NHWC behind the only input."""
+def _first_int8(graph: Graph, layout: str) -> Value:
+    """Return the first int8 value that is the picture [1, height, width, 3].
+
+    The ops before it move and quantize the model's input, in many ways (a large
+    transpose is cut into parts). So each value of this shape is tried with numbers.
+    """
     if len(graph.inputs) != 1:
         raise InputError(
             f"the model has {len(graph.inputs)} inputs; Frigate gives one picture",
             hint="export a detector of single pictures",
         )
-    value = graph.inputs[0]
-    users = graph.users()
-    while value.type.dtype != "int8" or value.type.shape[-1] != 3:
-        readers = users.get(value, [])
-        # Two readers would need the value in float as well.
-        if len(readers) != 1 or readers[0].spec.kind not in _MOVES:
-            raise InputError(
-                f"the model's input {graph.inputs[0].name} is not quantized at once",
-                hint="compile with --calibrate photos/ --budget 0%",
-            )
-        value = readers[0].outputs[0]
-    return value
+    given = graph.inputs[0]
+    shape = given.type.shape
+    wanted = (shape[0], *shape[2:], shape[1]) if layout == "nchw" else shape
+    for op in graph.ops:
+        value = op.outputs[0]
+        is_alike = value.type.dtype == "int8" and value.type.shape == wanted
+        if is_alike and _is_picture(graph, value, layout):
+            return value
+    raise InputError(
+        f"the model's input {given.name} is not quantized at once",
+        hint="compile with --calibrate photos/ --edgetpu all --budget 0%",
+    )
+
+
+def _is_picture(graph: Graph, value: Value, layout: str) -> bool:
+    """Return whether a value is the input's own numbers, quantized, in NHWC."""
+    quant = value.type.quant
+    given = graph.inputs[0]
+    if quant is None:
+        return False
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(-128, 128, value.type.shape, np.int8)
+    # What the input is for these numbers: real values, or integers of its own scale.
+    real = (numbers.astype(np.float32) - quant.zero_point[0]) * quant.scale[0]
+    own = given.type.quant
+    if own is not None:
+        real = np.round(real / own.scale[0]) + own.zero_point[0]
+    if layout == "nchw":
+        real = real.transpose(0, 3, 1, 2)
+    part = Graph(graph.name, [given], [value], [*graph.ops])
+    part.drop_unused()
+    if not all(has_elements(op) for op in part.ops):
+        return False
+    array = np.ascontiguousarray(real).astype(given.type.np_dtype)
+    return np.array_equal(interp(part, {given.name: array})[value.name], numbers)
 
 
 def pixel_quant(info: TensorInfo, preprocess: Preprocess) -> Quant:

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgec_partitioner.legalize import legalize
 from edgec_partitioner.stock import stock_places
 from edgec_runtime import Bundle, Preprocess, TensorInfo
 from edgec_runtime.vision.preprocess import ImageLayout
@@ -134,6 +135,7 @@ def _model_files(bundle: Bundle, picture: DetectorInput) -> ModelFiles:
     if op is not None:
         cut = with_pixels(_ssd.up_to(graph, op), picture.info, picture.preprocess)
         check_weights(cut, at)
+        cut = _for_edgetpu(cut)
         data = _ssd.with_suppression(bundle, cut, op)
         return ModelFiles(data, "ssd", data, cut)
 
@@ -145,14 +147,23 @@ def _model_files(bundle: Bundle, picture: DetectorInput) -> ModelFiles:
     pixels = with_pixels(graph, picture.info, picture.preprocess)
     check_weights(pixels, at)
     writer = HeadWriter(pixels, heads)
-    codes = writer.codes()
+    codes = _for_edgetpu(writer.codes())
     four = with_detections(write_tflite(codes), FOUND, anchors(heads), classes)
     # Frigate knows boxes by their 64 channels, and classes by not being one.
     has_bins = heads[0].boxes.type.shape[3] == SIDES * BINS
     if has_bins and classes not in (1, SIDES * BINS):
-        rows = HeadWriter(pixels, heads).rows()
+        rows = _for_edgetpu(HeadWriter(pixels, heads).rows())
         return ModelFiles(write_tflite(rows), "yolo-generic", four, rows)
     return ModelFiles(four, "ssd", four, codes)
+
+
+def _for_edgetpu(graph: Graph) -> Graph:
+    """Return the graph with what is too large for the Edge TPU cut into parts.
+
+    The rewrites are bit-exact. What was in the bundle went through them before; the
+    reshapes of a head are new.
+    """
+    return legalize(graph, exact=True)[0]
 
 
 def _class_count(bundle: Bundle) -> int:
