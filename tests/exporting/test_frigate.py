@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests import builds
 from tests.exporting import detectors
 from tests.exporting.detectors import SIDE
 from tests.interpreters import networks
+from tests.networks import yolov8n_like
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
 pytestmark = pytest.mark.cc
@@ -217,6 +219,47 @@ def test_yolo_as_the_coral_reads_it() -> None:
         found, chances = yolo_on_edgetpu(made.folder / f"{CORAL}.tflite", pixels)
         np.testing.assert_allclose(chances, scores, atol=SCORE)
         np.testing.assert_allclose(found * SIDE, boxes * SIDE, atol=PIXELS)
+
+
+@pytest.mark.slow
+def test_a_yolo_of_frigates_usual_size(tmp_path: Path) -> None:
+    """YOLOv8n's layers, 320 pixels, 80 classes: all of it maps, reshapes too."""
+    size = 320
+    model = yolov8n_like(tmp_path / "net.onnx", size, 80)
+    rng = np.random.default_rng(0)
+    pictures = rng.uniform(0, 1, (8, 3, size, size)).astype(np.float32)
+    np.savez(tmp_path / "pictures.npz", images=pictures)
+    edgec.compile(
+        model,
+        "pi4+coral",
+        tmp_path / "net.edgec",
+        calibrate=tmp_path / "pictures.npz",
+        quantize="fast",
+        task="yolov8",
+        edgetpu="all",
+        budget="0%",
+        edgetpu_compiler="none",
+        min_cosine=-1.0,
+    )
+    edgec.export(tmp_path / "net.edgec", frigate=tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text()
+    mapped = re.search(r"maps (\d+) of (\d+) operations", text)
+    assert mapped is not None
+    assert mapped[1] == mapped[2]
+
+    pixels = rng.integers(0, 256, (1, size, size, 3), np.uint8)
+    interpreter = Interpreter(str(tmp_path / "out" / "coral.tflite"))
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], pixels)
+    interpreter.invoke()
+    rows = {row["shape"][2]: row for row in interpreter.get_output_details()}
+    assert rows[64]["shape"][1] == rows[80]["shape"][1] == 2100
+    scale, zero = rows[80]["quantization"]
+    logits = scale * (interpreter.get_tensor(rows[80]["index"])[0].astype(float) - zero)
+    session = onnxruntime.InferenceSession(str(model))
+    planes = pixels.transpose(0, 3, 1, 2).astype(np.float32) / 255
+    (expected,) = session.run(None, {"images": planes})
+    np.testing.assert_allclose(1 / (1 + np.exp(-logits)), expected[0, 4:].T, atol=SCORE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
