@@ -31,7 +31,7 @@ from tests.interpreters import networks
 from tests.networks import yolov8n_like
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
-pytestmark = pytest.mark.cc
+pytestmark = [pytest.mark.cc, pytest.mark.slow]
 Array = NDArray[Any]
 SCORE = 0.04
 PIXELS = 4.0
@@ -221,7 +221,6 @@ def test_yolo_as_the_coral_reads_it() -> None:
         np.testing.assert_allclose(found * SIDE, boxes * SIDE, atol=PIXELS)
 
 
-@pytest.mark.slow
 def test_a_yolo_of_frigates_usual_size(tmp_path: Path) -> None:
     """YOLOv8n's layers, 320 pixels, 80 classes: all of it maps, reshapes too."""
     size = 320
@@ -351,7 +350,6 @@ def test_ssd(tmp_path: Path) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.slow
 def test_ssd_of_coco(shared: Path, tmp_path: Path) -> None:
     """Google's SSD MobileNet: what its own file finds in a photo."""
     folder = shared / "models" / "ssd_mnv1_coco_u8"

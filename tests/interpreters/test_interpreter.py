@@ -116,6 +116,7 @@ def check_model(model: Path, bundle: Path, inputs: list[Array]) -> None:
             np.testing.assert_allclose(array, expected[i], rtol=0, atol=limit)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", ["classifier", "pixels", "points"])
 def test_own_networks_are_as_on_litert(name: str) -> None:
     model, bundle = networks.compiled(name)
@@ -356,6 +357,7 @@ def test_damaged_signatures_are_refused(
         ours.Interpreter(tmp_path / "bad.edgec")
 
 
+@pytest.mark.slow
 def test_a_model_of_onnx_keeps_its_layout_and_names(tmp_path: Path) -> None:
     bundle = compiled(tmp_path, "net", "Relu", (1, 3, 24, 32), "image")
     interpreter = ours.Interpreter(bundle)
@@ -402,6 +404,7 @@ def test_state_goes_on_and_begins_anew_as_on_litert(
     np.testing.assert_array_equal(seen[0], seen[1])
 
 
+@pytest.mark.slow
 def test_a_cascade_has_no_tensors_of_its_own(tmp_path: Path) -> None:
     from edgec import cascades
     from tests.cascade import objects

@@ -43,6 +43,7 @@ def test_only_imports_change(name: str) -> None:
     assert not any("edgec" in line for line in before)
 
 
+@pytest.mark.slow
 def test_on_this_machine(tmp_path: Path) -> None:
     prepared(tmp_path, "host")
     found = run(tmp_path, *Given.TFLITE)
@@ -66,6 +67,7 @@ def test_on_this_machine(tmp_path: Path) -> None:
     assert any(": 0." in line for line in lines)
 
 
+@pytest.mark.slow
 def test_with_a_stand_in_for_the_stick(tmp_path: Path) -> None:
     """Both scripts use it, and find the same as on the CPU."""
     prepared(tmp_path, "pi4+coral")

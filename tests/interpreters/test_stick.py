@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tests import builds
 from tests.interpreters import networks
 
-pytestmark = pytest.mark.cc
+pytestmark = [pytest.mark.cc, pytest.mark.slow]
 Array = NDArray[Any]
 PATIENCE_S = 60.0
 
