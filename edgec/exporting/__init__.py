@@ -29,6 +29,8 @@ from edgec.errors import InputError, did_you_mean
 from edgec.exporting._folders import check_free, whole_folder
 
 README = "README.md"
+PARAGRAPH = "\n\n"
+"""Between the lines of a README; the last one is what to know of the result."""
 
 
 @cache
@@ -104,5 +106,5 @@ def _write(bundle: Bundle, kind: str, folder: Path) -> None:
 
 def _write_readme(folder: Path, name: str, lines: Sequence[str]) -> None:
     """Write the README of a folder: a title, and a paragraph for each line."""
-    text = "\n\n".join([f"# {name}", *lines])
+    text = PARAGRAPH.join([f"# {name}", *lines])
     (folder / README).write_text(f"{text}\n", encoding="utf-8")

@@ -18,10 +18,12 @@ import onnxruntime
 import pytest
 import yaml  # type: ignore[import-untyped]
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from click.testing import CliRunner
 from edgec_runtime import Bundle
 from numpy.typing import NDArray
 
 import edgec
+from edgec.cli.main import cli
 from edgec.errors import BundleError, InputError
 from edgec.exporting.frigate import CORAL, CPU, LABELS
 from tests import builds
@@ -315,10 +317,15 @@ def test_the_configuration_and_the_label_map() -> None:
     }
 
 
-def test_the_readme_says_what_the_stock_compiler_maps() -> None:
+def test_readme_and_summary_say_what_the_stock_compiler_maps(tmp_path: Path) -> None:
     text = exported("yolo11").readme()
     assert "`edgetpu_compiler -s coral.tflite`" in text
     assert "100.0 % of its multiply-accumulates" in text
+    bundle = exported("yolo11").model.parent / "net.edgec"
+    words = ["export", str(bundle), "--frigate", str(tmp_path / "out")]
+    said = CliRunner().invoke(cli, words)
+    assert said.exit_code == 0
+    assert "Stock column: edgetpu_compiler alone maps" in said.output
     text = exported("yolo26").readme()
     assert "the first on the CPU is dequantize" in text
 

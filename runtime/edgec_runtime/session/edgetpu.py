@@ -138,7 +138,7 @@ def _compiled_segments(bundle: Bundle, insists: bool) -> Tuple[SegmentInfo, ...]
         elif insists:
             raise InputError(
                 f'segment "{s.name}" was not compiled for the Edge TPU',
-                hint="compile again where edgetpu_compiler is installed, "
-                'or run with tpu="auto"',
+                hint="compile again where edgetpu_compiler is installed, or do not "
+                "insist on the Edge TPU",
             )
     return tuple(segments)
