@@ -31,6 +31,7 @@ from tests.exporting import detectors
 from tests.exporting.detectors import SIDE
 from tests.interpreters import networks
 from tests.networks import yolov8n_like
+from tests.tasks import yolo
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
 pytestmark = [pytest.mark.cc, pytest.mark.slow]
@@ -394,6 +395,37 @@ def test_networks_that_frigate_cannot_read(tmp_path: Path) -> None:
     assert "--calibrate" in str(caught.value.hint)
     assert not (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()
+
+
+def test_heads_that_are_missing(tmp_path: Path) -> None:
+    """A network with one grid, and one whose pixels have a scale for each channel."""
+    yolo.yolo(tmp_path / "one.onnx", "detect", False)
+    detectors.detector(tmp_path / "three.onnx")
+    pictures = np.random.default_rng(0).uniform(0, 1, (8, 3, SIDE, SIDE))
+    np.savez(tmp_path / "x.npz", images=pictures.astype(np.float32))
+    options: dict[str, Any] = {
+        "calibrate": tmp_path / "x.npz",
+        "quantize": "fast",
+        "edgetpu": "all",
+        "budget": "0%",
+        "edgetpu_compiler": "none",
+        "min_cosine": -1.0,
+    }
+    for name, preprocess, fault in (
+        ("one", None, "no raw head at the grid of 16 pixels"),
+        ("three", "imagenet", "differs between channels"),
+    ):
+        edgec.compile(
+            tmp_path / f"{name}.onnx",
+            "pi4+coral",
+            tmp_path / "net.edgec",
+            preprocess=preprocess,
+            **options,
+        )
+        with pytest.raises(InputError, match=fault) as caught:
+            edgec.export(tmp_path / "net.edgec", frigate=tmp_path / "out")
+        assert caught.value.hint
+        assert not (tmp_path / "out").exists()
 
 
 def test_a_bundle_without_its_report(tmp_path: Path) -> None:
