@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgec_runtime import Bundle, write_bundle
 from edgec_runtime.coral.adapters import classify, common, detect
 from edgec_runtime.coral.utils import edgetpu
 from edgec_runtime.interpreter import Interpreter, load_delegate
@@ -117,6 +118,25 @@ def test_a_device_that_is_not_there(library: Path) -> None:
     with pytest.raises(ValueError, match="the Edge TPU"):
         on_stick("heads", library, "usb:7")
     check(classifier, 7)
+    assert backends(classifier) == {"delegate"}
+
+
+def test_a_model_that_the_stick_does_not_take(library: Path, tmp_path: Path) -> None:
+    """The one before goes on, on the stick."""
+    classifier = on_stick("classifier", library)
+    path = networks.compiled("heads", "pi4+coral")[1]
+    with Bundle.open(path) as bundle:
+        fields = bundle.manifest_fields()
+        files = {name: bundle.read(name) for name in bundle.names}
+    for segment in fields["segments"]:
+        if segment["place"] == "edgetpu":
+            segment["edgetpu"] = "segments/broken.tflite"
+    files["segments/broken.tflite"] = b"no model at all"
+    write_bundle(tmp_path / "broken.edgec", fields, files)
+    delegate = load_delegate(str(library), {"device": ":0"})
+    with pytest.raises(ValueError, match="the Edge TPU cannot run"):
+        edgetpu.make_interpreter(str(tmp_path / "broken.edgec"), delegate=delegate)
+    check(classifier, 10)
     assert backends(classifier) == {"delegate"}
 
 

@@ -66,7 +66,7 @@ class SharedStick:
             except DeviceError:
                 # The new model may be what the Edge TPU does not take.
                 if before:
-                    self._open(before, warn)
+                    self._restore(before, warn)
                 raise
             return StickShare(self, number, model)
 
@@ -80,6 +80,15 @@ class SharedStick:
         self._stick = Stick(task, self._timeout, warn)
         self._models = models
         self._sticks = dict(zip(models, self._stick.models))
+
+    def _restore(
+        self, models: Dict[int, StickModel], warn: Callable[[str], None]
+    ) -> None:
+        """Open the Edge TPU for the sessions that had it, or say that they lost it."""
+        try:
+            self._open(models, warn)
+        except DeviceError as e:
+            warn(f"{e.what}; segments of earlier sessions run on the CPU from now on")
 
     def remove(self, number: int) -> None:
         """Forget a session; the process ends with the last one."""
