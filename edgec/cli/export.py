@@ -8,7 +8,7 @@ import click
 
 import edgec
 from edgec.cli.echo import echo
-from edgec.exporting import kinds
+from edgec.exporting import PARAGRAPH, README, kinds
 
 
 def _option(kind: str, text: str) -> click.Option:
@@ -24,6 +24,10 @@ def _export(bundle: Path, **folders: Path | None) -> None:
     wanted = {kind: folder for kind, folder in folders.items() if folder is not None}
     for folder in edgec.export(bundle, **wanted):
         echo(f"{folder}: its README.md says how to use it")
+        readme = folder / README
+        # The folders of a cascade's networks have one each.
+        if readme.exists():
+            echo(f"  {readme.read_text(encoding='utf-8').split(PARAGRAPH)[-1].strip()}")
 
 
 # The options come from the files of the room, which no decorator could name.

@@ -18,6 +18,7 @@ from edgec.compiler.contents import BundleFacts, contents_of, state_files
 from edgec.compiler.edgetpu_loop import CompilerOutcome
 from edgec.compiler.emit import Emitted
 from edgec.compiler.lower import Lowered
+from edgec.emit.anchors_file import anchors_file
 from edgec.emit.c import CSRC
 from edgec.emit.calls_file import CALLS_FILE, calls_file
 from edgec.emit.graph_file import GRAPH_FILE, graph_file
@@ -162,6 +163,7 @@ def _report_files(lowered: Lowered, emitted: Emitted) -> dict[str, bytes]:
         CALLS_FILE: calls_file(emitted.board_sources).to_json(),
         VALUES_FILE: with_changes(values, changes).to_json(),
     }
+    files |= anchors_file(lowered.graph)
     if floats is not None:
         report = floats.result.to_json()
         if floats.pruned is not None:

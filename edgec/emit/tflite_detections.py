@@ -39,6 +39,7 @@ def with_detections(
     boxes, scores = (writer.as_float(int(i)) for i in writer.graph.outputs)
     anchor = writer.constant("anchors", anchors.astype(np.float32))
 
+    # Exporters leave these shapes open; here they are known.
     shapes = ((1, spec.most, 4), (1, spec.most), (1, spec.most), (1,))
     outputs: list[int] = []
     for i, shape in enumerate(shapes):
@@ -46,6 +47,7 @@ def with_detections(
         outputs.append(writer.tensor(name, shape))
 
     op = writer.operator(writer.custom_code(NAME), [boxes, scores, anchor], outputs)
+    # The kernel reads its options from a flexbuffer, the schema-less kind.
     options = flexbuffers.Dumps(_options(spec, classes))
     op.customOptions = list(options)
     writer.graph.outputs = outputs
@@ -99,6 +101,7 @@ class _Appender:
 
     def as_float(self, index: int) -> int:
         """Return a tensor in float32: itself, or the result of a DEQUANTIZE."""
+        # Names come back from the parser as bytes.
         found = self.graph.tensors[index]
         if found.type == schema.TensorType.FLOAT32:
             return index

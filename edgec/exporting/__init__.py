@@ -30,6 +30,8 @@ from edgec.exporting._folders import check_free, whole_folder
 from edgec.report.wording import plain
 
 README = "README.md"
+PARAGRAPH = "\n\n"
+"""Between the lines of a README; the last one is what to know of the result."""
 
 
 @cache
@@ -106,5 +108,5 @@ def _write(bundle: Bundle, kind: str, folder: Path) -> None:
 def _write_readme(folder: Path, name: str, lines: Sequence[str]) -> None:
     """Write the README of a folder: a title, and a paragraph for each line."""
     # A name is of a file from anywhere: it stays on one line.
-    text = "\n\n".join([f"# {plain(name)}", *lines])
+    text = PARAGRAPH.join([f"# {plain(name)}", *lines])
     (folder / README).write_text(f"{text}\n", encoding="utf-8")

@@ -98,6 +98,7 @@ def test_scores_of_floats_and_ties() -> None:
 # --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_detect_with_a_picture_of_its_own_proportions() -> None:
     interpreter = interpreter_of("heads")
     image = picture(2, height=30, width=60)
@@ -207,6 +208,7 @@ def test_every_order_of_a_detectors_outputs(
 # --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_segment() -> None:
     interpreter = interpreter_of("pixels")
     image = picture(3)
@@ -225,6 +227,7 @@ def test_segment_of_classes() -> None:
     np.testing.assert_array_equal(found, classes[0])
 
 
+@pytest.mark.slow
 def test_pose_as_the_example_of_movenet_reads_it() -> None:
     interpreter = interpreter_of("points")
     image = picture(4, 40, 40)
@@ -260,6 +263,7 @@ def test_pose_of_movenet(shared: Path, tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_models_in_turns_and_in_threads() -> None:
     image = picture(5)
     expected_scores = reference("classifier", image)[0]
@@ -309,6 +313,7 @@ def expected_of_both(image: Array) -> Array:
 
 
 @pytest.mark.parametrize("limit", [0, 1])
+@pytest.mark.slow
 def test_a_pipeline_of_two_models(limit: int) -> None:
     halves = [interpreter_of(name) for name in ("first_half", "second_half")]
     runner = pipeline.PipelinedModelRunner(halves)
@@ -341,6 +346,7 @@ def test_a_pipeline_of_two_models(limit: int) -> None:
         runner.push({name: images[0][None]})
 
 
+@pytest.mark.slow
 def test_a_pipeline_refuses_what_pycoral_refuses() -> None:
     first, second = (interpreter_of(name) for name in ("first_half", "second_half"))
     with pytest.raises(ValueError, match="at least one"):
@@ -367,6 +373,7 @@ def test_a_pipeline_refuses_what_pycoral_refuses() -> None:
     assert list(runner.pop() or {}) == ["middle"]
 
 
+@pytest.mark.slow
 def test_a_forgotten_pipeline_ends_its_threads() -> None:
     runner = pipeline.PipelinedModelRunner([interpreter_of("first_half")])
     runner.set_output_queue_size(1)

@@ -23,6 +23,7 @@ import edgec
 from tests import builds
 from tests.interpreters import networks
 from tests.runtime import tiny_model
+from tests.webcam.conftest import compiled
 
 pytestmark = pytest.mark.cc
 Array = NDArray[Any]
@@ -115,6 +116,7 @@ def check_model(model: Path, bundle: Path, inputs: list[Array]) -> None:
             np.testing.assert_allclose(array, expected[i], rtol=0, atol=limit)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", ["classifier", "pixels", "points"])
 def test_own_networks_are_as_on_litert(name: str) -> None:
     model, bundle = networks.compiled(name)
@@ -353,6 +355,64 @@ def test_damaged_signatures_are_refused(
         write_bundle(tmp_path / "bad.edgec", bundle.manifest_fields(), files)
     with pytest.raises(ours.InterpreterError):
         ours.Interpreter(tmp_path / "bad.edgec")
+
+
+@pytest.mark.slow
+def test_a_model_of_onnx_keeps_its_layout_and_names(tmp_path: Path) -> None:
+    bundle = compiled(tmp_path, "net", "Relu", (1, 3, 24, 32), "image")
+    interpreter = ours.Interpreter(bundle)
+    interpreter.allocate_tensors()
+    (given,) = interpreter.get_input_details()
+    (found,) = interpreter.get_output_details()
+    assert (given["name"], given["shape"].tolist()) == ("x", [1, 3, 24, 32])
+    assert (found["name"], found["dtype"]) == ("y", np.float32)
+    assert given["quantization"] == (0.0, 0)
+    x = np.random.default_rng(0).standard_normal((1, 3, 24, 32)).astype(np.float32)
+    interpreter.set_tensor(given["index"], x)
+    interpreter.invoke()
+    expected = np.maximum(x, 0)
+    np.testing.assert_array_equal(interpreter.get_tensor(found["index"]), expected)
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_state_goes_on_and_begins_anew_as_on_litert(
+    shared: Path, tmp_path: Path
+) -> None:
+    model = shared / "models" / "mnist_lstm_i8" / "mnist_lstm_i8.tflite"
+    edgec.compile(model, "host", tmp_path / "m.edgec")
+    (x,) = random_inputs(model, 1)
+    seen = []
+    for module, path in ((litert, model), (ours, tmp_path / "m.edgec")):
+        interpreter = module.Interpreter(
+            str(path),
+            experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
+        )
+        interpreter.allocate_tensors()
+        found = []
+        for step in range(4):
+            if step == 3:
+                interpreter.reset_all_variables()
+            index = interpreter.get_input_details()[0]["index"]
+            interpreter.set_tensor(index, x)
+            interpreter.invoke()
+            output = interpreter.get_output_details()[0]["index"]
+            found.append(interpreter.get_tensor(output))
+        np.testing.assert_array_equal(found[3], found[0])
+        assert not np.array_equal(found[1], found[0])
+        seen.append(found)
+    np.testing.assert_array_equal(seen[0], seen[1])
+
+
+@pytest.mark.slow
+def test_a_cascade_has_no_tensors_of_its_own(tmp_path: Path) -> None:
+    from edgec import cascades
+    from tests.cascade import objects
+
+    file = objects.write(tmp_path)
+    cascades.compile(file, "host", tmp_path / "c.edgec")
+    with pytest.raises(ours.InterpreterError, match="cascade"):
+        ours.Interpreter(tmp_path / "c.edgec")
 
 
 def test_tensors_between_segments(bundle_path: Path) -> None:

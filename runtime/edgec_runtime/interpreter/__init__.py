@@ -9,7 +9,7 @@ Scripts written for those two packages change the import and the file's name alo
 (docs/interpreters.md).
 """
 
-from .delegate import EdgeTpuDelegate as EdgeTpuDelegate
+from ..model.interpreters import EdgeTpuDelegate as EdgeTpuDelegate
 from .delegate import load_delegate as load_delegate
 from .errors import DelegateError as DelegateError
 from .errors import InterpreterError as InterpreterError

@@ -4,46 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from dataclasses import dataclass
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional
 
-from ..model.interpreters import find_interpreter
+from ..model.interpreters import EdgeTpuDelegate
 from ..session.edgetpu import EdgeTpuOptions
 from .errors import DelegateError, InterpreterError
 
 _NAME = "libedgetpu"
 """The beginning of the library's file name, with or without a version behind it."""
-
-
-@dataclass(frozen=True)
-class EdgeTpuDelegate:
-    """An Edge TPU's library and its options; the device is opened by the interpreter.
-
-    A process of its own opens the device (docs/architecture.md), so an instance holds
-    text alone and can be pickled.
-
-    Attributes:
-        library: the name or path of libedgetpu
-        options: pairs of the library's options, such as ("device", "usb:0")
-    """
-
-    library: str
-    options: Tuple[Tuple[str, str], ...] = ()
-
-    def open(self, interpreter: Optional[str]) -> Any:
-        """Return the delegate of an interpreter's module.
-
-        Raises:
-            DelegateError: the device cannot be opened
-        """
-        _, module = find_interpreter(interpreter)
-        try:
-            return module.load_delegate(self.library, dict(self.options))
-        except (OSError, ValueError, RuntimeError) as e:
-            raise DelegateError(
-                f"no Edge TPU can be opened ({self.library}: {e})",
-                hint="plug the stick in; `edgec doctor` looks at it",
-            ) from e
 
 
 def load_delegate(

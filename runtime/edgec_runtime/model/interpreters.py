@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+from dataclasses import dataclass
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 from numpy.typing import NDArray
@@ -122,6 +123,39 @@ def load_edgetpu(name: Optional[str] = None) -> Any:
         return module.load_delegate(library)
     except (OSError, ValueError, RuntimeError) as e:
         raise _no_edgetpu(f"{library}: {e}".strip().rstrip(":")) from e
+
+
+@dataclass(frozen=True)
+class EdgeTpuDelegate:
+    """An Edge TPU's library and its options; `open` is a delegate of a Session.
+
+    A process of its own opens the device (stick/process.py), so an instance holds text
+    alone and can be pickled.
+
+    Attributes:
+        library: the name or path of libedgetpu
+        options: pairs of the library's options, such as ("device", "usb:0")
+    """
+
+    library: str
+    options: Tuple[Tuple[str, str], ...] = ()
+
+    @property
+    def device(self) -> str:
+        """The option of this name; "": any device."""
+        return dict(self.options).get("device", "")
+
+    def open(self, name: Optional[str] = None) -> Any:
+        """Return the delegate of an interpreter's module.
+
+        Raises:
+            DeviceError: the device cannot be opened
+        """
+        _, module = find_interpreter(name)
+        try:
+            return module.load_delegate(self.library, dict(self.options))
+        except (OSError, ValueError, RuntimeError) as e:
+            raise _no_edgetpu(f"{self.library}: {e}".strip().rstrip(":")) from e
 
 
 def _no_edgetpu(why: str) -> DeviceError:

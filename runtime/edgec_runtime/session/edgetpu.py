@@ -8,8 +8,14 @@ from typing import Callable, List, Optional, Sequence, Set, Tuple, Union
 from ..bundle.archive import Bundle
 from ..bundle.manifest import SegmentInfo
 from ..errors import DeviceError, InputError, did_you_mean
-from ..model.interpreters import InterpreterFactory, edgetpu_library, load_edgetpu
+from ..model.interpreters import (
+    EdgeTpuDelegate,
+    InterpreterFactory,
+    edgetpu_library,
+    load_edgetpu,
+)
 from ..stick.process import Delegate, StickModel, StickTask
+from ..stick.shared import shared_stick
 from ..stick.stick import Stick, StickOfModel
 
 TPU_MODES = ("auto", "delegate", "interpreter", "c")
@@ -75,7 +81,12 @@ def open_stick(
         return nothing
 
     task = StickTask(there, options.interpreter, options.delegate)
+    device = _device(options)
     try:
+        # A cascade's networks have one process already.
+        if device is not None and len(bundles) == 1:
+            shared = shared_stick(task, device)
+            return (shared.add(there[0], options.timeout, warn),)
         opened = iter(Stick(task, options.timeout, warn).models)
     except DeviceError as e:
         if insists:
@@ -83,6 +94,16 @@ def open_stick(
         warn(f"{e.what}; it runs on the CPU")
         return nothing
     return tuple(None if model is None else next(opened) for model in models)
+
+
+def _device(options: EdgeTpuOptions) -> Optional[str]:
+    """Return the device of libedgetpu ("": any); None for a function of somebody's."""
+    if callable(options.interpreter):
+        return None
+    if options.delegate is load_edgetpu:
+        return ""
+    owner = getattr(options.delegate, "__self__", None)
+    return owner.device if isinstance(owner, EdgeTpuDelegate) else None
 
 
 def _model(bundle: Bundle, insists: bool) -> Optional[StickModel]:
@@ -117,7 +138,7 @@ def _compiled_segments(bundle: Bundle, insists: bool) -> Tuple[SegmentInfo, ...]
         elif insists:
             raise InputError(
                 f'segment "{s.name}" was not compiled for the Edge TPU',
-                hint="compile again where edgetpu_compiler is installed, "
-                'or run with tpu="auto"',
+                hint="compile again where edgetpu_compiler is installed, or do not "
+                "insist on the Edge TPU",
             )
     return tuple(segments)

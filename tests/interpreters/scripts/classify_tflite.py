@@ -1,10 +1,10 @@
-"""Classify pictures with tflite_runtime: python3 classify_tflite.py MODEL PICTURES.npy"""
+"""With tflite_runtime: classify_tflite.py MODEL PICTURES.npy [DELEGATE]"""
 
 import sys
 from typing import Any
 
 import numpy as np
-from tflite_runtime.interpreter import Interpreter
+from tflite_runtime.interpreter import Interpreter, load_delegate
 
 
 def quantized(pictures: Any, details: Any) -> Any:
@@ -25,7 +25,8 @@ def probabilities(numbers: Any, details: Any) -> Any:
     return scale * (numbers.astype(np.int32) - zero_point)
 
 
-interpreter = Interpreter(model_path=sys.argv[1], num_threads=1)
+delegates = [load_delegate(name) for name in sys.argv[3:]]
+interpreter = Interpreter(sys.argv[1], experimental_delegates=delegates)
 interpreter.allocate_tensors()
 input_details = interpreter.get_input_details()[0]
 output_details = interpreter.get_output_details()[0]
