@@ -62,7 +62,7 @@ def emit(
     """
     board = lowered.target.board
     segments = lowered.partition.segments
-    vision = vision_texts(lowered, task)
+    vision = vision_texts(lowered.read, lowered.graph, task)
     own = {t.name for t in board.targets}
     sources = {}
     for target in targets_of(board):
