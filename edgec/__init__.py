@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from edgec.benching.tuning import Tuning
     from edgec.catalogue.listing import ListedModel
     from edgec.compiler.compilation import Compiled
+    from edgec.inspecting.facts import Inspection
     from edgec.ir import Array
 
 __all__ = [
@@ -50,8 +51,10 @@ __all__ = [
     "doctor",
     "eval",
     "explain",
+    "export",
     "finish",
     "flash",
+    "inspect",
     "models",
     "package",
     "rollback",
@@ -108,6 +111,36 @@ def explain(model: str | Path, options: _Options) -> ExplainReport:
     from edgec.verbs.explain import explain_model
 
     return explain_model(Path(model), options)
+
+
+@_checked
+def inspect(bundle: str | Path, *, key: str | Path | None = None) -> Inspection:
+    """What is in a bundle: networks, inputs and outputs, segments, accuracy, sizes,
+    licences, signature.
+
+    Args:
+        bundle: the .edgec file.
+        key: a public key's file, to compare the signer's with (default: the keys that
+            this machine trusts).
+    """
+    from edgec.inspecting.inspection import inspect_bundle
+
+    return inspect_bundle(Path(bundle), _path(key))
+
+
+@_checked
+def export(bundle: str | Path, **folders: str | Path) -> tuple[Path, ...]:
+    """Take the parts out of a bundle that other tools read; the folders that were
+    written.
+
+    Args:
+        bundle: the .edgec file.
+        folders: for each kind of parts a new folder: `tflite=`, `c=`, … (`edgec export
+            --help` shows them all, docs/inspect.md explains them).
+    """
+    from edgec.exporting import export
+
+    return export(Path(bundle), {kind: Path(path) for kind, path in folders.items()})
 
 
 @_checked

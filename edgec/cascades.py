@@ -8,6 +8,7 @@ All other verbs of `edgec` take the bundle of a cascade as any other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,8 @@ from edgec.compiler.options import CompileCall, Options
 from edgec.declared import takes
 
 if TYPE_CHECKING:
+    from edgec.benching.cascade_report import CascadeBench
     from edgec.compiler.cascade import CompiledCascade
-    from edgec.verbs.bench_cascade import CascadeBench
     from edgec.verbs.explain_cascade import ExplainedCascade
 
 __all__ = ["bench", "compile", "explain"]
@@ -57,11 +58,20 @@ def bench(
     bundle: str | Path,
     on: str = "local:",
     *,
+    budgets: Sequence[str] = (),
     runs: int | None = None,
     seconds: float | None = None,
     threads: int = 1,
     timeout: float = TIMEOUT_S,
+    compare: str | Path | None = None,
+    max_regress: float = 0.05,
+    accept_estimates: bool = False,
+    accept_throttling: bool = False,
     json: str | Path | None = None,
+    junit: str | Path | None = None,
+    markdown: str | Path | None = None,
+    trace: str | Path | None = None,
+    html: str | Path | None = None,
     frames: int | None = None,
     source: str | None = None,
 ) -> CascadeBench:
@@ -70,7 +80,11 @@ def bench(
 
     Args:
         bundle: the .edgec file of a cascade.
-        on, runs, seconds, threads, timeout, json, frames, source: as of `edgec.bench`.
+        budgets: "mesh.p95<=9ms" of a network, "fps.1>=25" of all with one object.
+        html: a page of the whole; each network's page is beside it.
+        on, runs, seconds, threads, timeout, frames, source: as of `edgec.bench`.
+        compare, max_regress, accept_estimates, accept_throttling: as of `edgec.bench`.
+        json, junit, markdown, trace: as of `edgec.bench`.
     """
     from edgec_devices.listing import resolve
 
@@ -80,15 +94,29 @@ def bench(
     request = Bench(
         Path(bundle),
         resolve(on, Path.cwd()),
+        tuple(budgets),
         runs=runs,
         seconds=seconds,
         threads=threads,
         timeout=timeout,
-        json=None if json is None else Path(json),
+        compare=_path(compare),
+        max_regress=max_regress,
+        accept_estimates=accept_estimates,
+        accept_throttling=accept_throttling,
+        json=_path(json),
+        junit=_path(junit),
+        markdown=_path(markdown),
+        trace=_path(trace),
+        html=_path(html),
         frames=frames,
         source=source,
     )
     return run_cascade_bench(request)
+
+
+def _path(value: str | Path | None) -> Path | None:
+    """Return a file as a path."""
+    return None if value is None else Path(value)
 
 
 def _silent(*what: Any) -> None:

@@ -35,8 +35,11 @@ def checked(fn: Callable[_P, _R]) -> Callable[_P, _R]:
                 hints[p.name] = eval(p.annotation, names)
 
         for name, value in signature.bind(*args, **kwargs).arguments.items():
-            annotation = signature.parameters[name].annotation
-            check_argument(fn.__name__, name, value, hints[name], annotation)
+            parameter = signature.parameters[name]
+            # The annotation of `**named` is that of each of its values.
+            named = parameter.kind is inspect.Parameter.VAR_KEYWORD
+            for key, one in (value if named else {name: value}).items():
+                check_argument(fn.__name__, key, one, hints[name], parameter.annotation)
         return fn(*args, **kwargs)
 
     return call

@@ -27,7 +27,7 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
 }
 _FORM = re.compile(
-    r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(>=|<=|==|=|>|<)\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))\s*([^\s,]*)\s*"
+    r"\s*([A-Za-z_][A-Za-z0-9_.-]*)\s*(>=|<=|==|=|>|<)\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))\s*([^\s,]*)\s*"
 )
 
 
@@ -298,6 +298,30 @@ class Vocabulary:
             )
         if not kind.takes(unit):
             raise InputError(f'"{text}": {name} has no {unit}', self.where, use)
+
+
+def by_network(
+    texts: Iterable[str], networks: Iterable[str]
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Split requirements on a cascade into those on the whole and on each network.
+
+    A network's begin with its name, as in `mesh.p95<=9ms`, and are returned without.
+
+    Args:
+        texts: texts of several requirements each, separated by commas
+        networks: the names of the networks
+    """
+    own: list[str] = []
+    of_networks: dict[str, list[str]] = {name: [] for name in networks}
+    for text in texts:
+        for part in text.split(","):
+            requirement = part.strip()
+            prefix, _, rest = requirement.partition(".")
+            if prefix in of_networks:
+                of_networks[prefix].append(rest)
+            else:
+                own.append(requirement)
+    return own, of_networks
 
 
 def amount(value: float, unit: str) -> str:

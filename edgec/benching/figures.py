@@ -121,11 +121,11 @@ def check_budgets(
         # The bundle lists the op, but the run did not profile it.
         if figure is None:
             figure = _unprofiled(budget.figure, report)
-        checks.append(_check(budget, figure, report, accept_estimates))
+        checks.append(check_budget(budget, figure, report, accept_estimates))
     return tuple(checks)
 
 
-def _check(
+def check_budget(
     budget: Requirement, figure: Figure | Absent, r: BenchReport, accept_estimates: bool
 ) -> Check:
     """Return the outcome of a budget on a figure."""

@@ -47,7 +47,7 @@ class BudgetVerdict:
 
 def verdicts(r: BenchReport) -> tuple[BudgetVerdict, ...]:
     """Return all verdicts, the budgets first."""
-    results = [_budget(check, r.mark) for check in r.budgets]
+    results = [budget_verdict(check, r.mark) for check in r.budgets]
     results += _throttling(r)
     if r.comparison:
         results.append(_comparison(r.comparison))
@@ -59,7 +59,7 @@ def passed(r: BenchReport) -> bool:
     return not any(v.state == "fail" for v in verdicts(r))
 
 
-def _budget(c: Check, mark: str) -> BudgetVerdict:
+def budget_verdict(c: Check, mark: str) -> BudgetVerdict:
     """Return the verdict of a budget; `mark` is the prefix of estimates."""
     # A measured figure needs no prefix.
     if not c.estimated:

@@ -101,6 +101,20 @@ class ListedCascade:
         }
 
 
+def license_of(sha256: str) -> tuple[str, str] | None:
+    """Return the SPDX identifier of a file's licence, and where its text is.
+
+    sha256: the hash of the file. None: it is no file of the catalogue.
+    """
+    for one in catalogue():
+        for entry in one.entries:
+            if entry.sha256 == sha256:
+                listed = ListedModel(entry, one.wheel, None)
+                wheel = f"{one.wheel.project} {one.wheel.version}"
+                return listed.license, f"{wheel}, {listed.license_text}"
+    return None
+
+
 def listed_cascades() -> tuple[ListedCascade, ...]:
     """Return all ready cascades."""
     listed: list[ListedCascade] = []

@@ -113,6 +113,7 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
     or of those of edgec.toml.
     """
     from edgec.benching.verdicts import passed, verdicts
+    from edgec.report.bench.cascade import cascade_markdown
     from edgec.report.bench.text import to_markdown
     from edgec.verbs.bench import run_bench
     from edgec.verbs.bench_cascade import run_cascade_bench
@@ -128,10 +129,12 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
             echo()
         try:
             if is_cascade_bundle(request.bundle):
-                # It has no verdicts.
-                text = run_cascade_bench(request, say).text() + "\n"
-                echo("" if quiet else text, nl=False)
-                codes.append(0)
+                cascade = run_cascade_bench(request, say)
+                codes.append(0 if cascade.passed() else 1)
+                say("")
+                lines = "".join(f"{v.line()}\n" for v in cascade.verdicts())
+                text = cascade_markdown(cascade, verdicts_last=True)
+                echo(lines if quiet else text, nl=False)
                 continue
             report = run_bench(request, say)
         except EdgecError as e:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from edgec_devices.requirement import RequirementOutcome
 
 import edgec
 from edgec.cli.declared import given, options_of
@@ -17,7 +19,6 @@ from edgec.cli.reach import TIMEOUT, on_one, resolved
 from edgec.cli.sections import SectionedCommand, option
 from edgec.compiler.options import CompileOptions, Options
 from edgec.declared import Section
-from edgec.errors import InputError
 from edgec.report.terminal import progress, where_the_time_went
 
 _MODEL = click.argument("model", type=click.Path(path_type=Path))
@@ -119,52 +120,47 @@ def explain(
     from edgec.report.explain.text import to_text
     from edgec.report.files import check_place, write_whole
     from edgec.verbs.explain import explain_model
+    from edgec.verbs.explain_cascade import explain_cascade
     from edgec.verbs.requirements import check, requirements
 
     model = local_file(model)
-    if is_cascade(model):
-        return _explain_cascade(model, brief, as_json, bool(html or require), options)
-
     # Typing errors in requirements and paths end before the work, not after it.
-    wanted = requirements(require)
     if html is not None:
         check_place(html, "--html")
+    if is_cascade(model):
+        with progress(lines=False) as say:
+            cascade = explain_cascade(model, given(Options, options), say, require)
+        if html is not None:
+            cascade.page().write(html)
+        texts = cascade.to_json() if as_json else cascade.text(not brief)
+        return _explained(texts, cascade.outcomes)
+
+    wanted = requirements(require)
     with progress(lines=False) as say:
         report = explain_model(model, given(Options, options), say)
     outcomes = check(wanted, report)
     if html is not None:
         write_whole(html, page(report))
-    if as_json:
-        # Outcomes go to standard error below, so that the output is JSON and no more.
-        data = report.to_json()
-        data["requirements"] = [asdict(outcome) for outcome in outcomes]
-        echo(json.dumps(data, indent=1))
+    if not as_json:
+        return _explained(to_text(report, not brief), outcomes)
+    data = report.to_json()
+    data["requirements"] = [asdict(outcome) for outcome in outcomes]
+    return _explained(data, outcomes)
+
+
+def _explained(
+    report: str | dict[str, Any], outcomes: Sequence[RequirementOutcome]
+) -> int:
+    """Print a report and the outcomes of requirements; return the exit code."""
+    as_json = not isinstance(report, str)
+    if isinstance(report, str):
+        echo(report, nl=bool(outcomes))
     else:
-        echo(to_text(report, not brief), nl=bool(outcomes))
+        echo(json.dumps(report, indent=1))
+    # To standard error beside JSON, so that the output is JSON and no more.
     for outcome in outcomes:
         echo(outcome.line(), err=as_json)
     return 0 if all(outcome.holds for outcome in outcomes) else 1
-
-
-def _explain_cascade(
-    file: Path, brief: bool, as_json: bool, of_one: bool, options: dict[str, Any]
-) -> int:
-    """Explain the networks of a cascade; of_one: whether options are for one network."""
-    from edgec.verbs.explain_cascade import explain_cascade
-
-    if of_one:
-        raise InputError(
-            "--html and --require are for one network, and a cascade has several",
-            at=str(file),
-            hint="explain a network alone with them",
-        )
-    with progress(lines=False) as say:
-        report = explain_cascade(file, given(Options, options), say)
-    if as_json:
-        echo(json.dumps(report.to_json(), indent=1))
-    else:
-        echo(report.text(not brief))
-    return 0
 
 
 @click.command()

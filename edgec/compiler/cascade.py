@@ -253,6 +253,7 @@ class _CascadeCompile:
             toolchain={},
             verification={},
             quantization={},
+            license={},
             graph="",
             cascade=cascade,
         )

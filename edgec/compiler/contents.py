@@ -72,6 +72,7 @@ def contents_of(lowered: Lowered, facts: BundleFacts) -> Contents:
         toolchain=facts.toolchain,
         verification={},
         quantization=_quantization(lowered),
+        license=lowered.read.license,
         graph=digest_of(segments),
         cascade=None,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from edgec_devices.boards import Board
 from edgec_runtime import Contents
 from edgec_runtime.bundle.archive import WEIGHTS_FILE
+from edgec_runtime.bundle.signatures import SIGNATURES_FILE
 from edgec_runtime.vision.tasks.base import Task
 
 from edgec.compiler.build import Built
@@ -69,6 +70,7 @@ def pack(
     if task is not None:
         files |= wanted.files
     files |= _report_files(lowered, emitted)
+    files |= _signatures_file(lowered)
 
     toolchain = built.versions()
     if outcome is not None and outcome.version is not None:
@@ -163,6 +165,19 @@ def _report_files(lowered: Lowered, emitted: Emitted) -> dict[str, bytes]:
             report["pruned"] = floats.pruned.to_json()
         files[QUANTIZE_FILE] = _json(report)
     return files
+
+
+def _signatures_file(lowered: Lowered) -> dict[str, bytes]:
+    """Return the signatures whose tensors the compiled model has, as a file."""
+    # A head that was left out, or state, takes tensors of the file away.
+    inputs = {v.name for v in lowered.graph.given()}
+    outputs = {v.name for v in lowered.graph.returned()}
+    kept = {}
+    for key, signature in lowered.read.signatures.items():
+        is_given = inputs.issuperset(signature["inputs"].values())
+        if is_given and outputs.issuperset(signature["outputs"].values()):
+            kept[key] = signature
+    return {SIGNATURES_FILE: _json(kept)} if kept else {}
 
 
 def _of_targets(files: Mapping[str, bytes], targets: Set[str]) -> set[str]:

@@ -5,6 +5,7 @@ The result is a graph with the preprocessing of its image inputs.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,12 +13,14 @@ from pathlib import Path
 
 from edgec_runtime import Preprocess
 
+from edgec.catalogue.listing import license_of
 from edgec.compiler import finite
 from edgec.compiler.options import Options
 from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
 from edgec.frontends.asked import likely_state
-from edgec.frontends.stated import stated_preprocessing
+from edgec.frontends.stated import stated_license, stated_preprocessing
+from edgec.frontends.tflite_signatures import TensorNames, tflite_signatures
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Graph
 from edgec.ir.tensors import tensor_info
@@ -76,12 +79,16 @@ class ReadModel:
         preprocess: the preprocessing of the inputs that are images, by name.
         notes: notes on the file.
         headless: whether the graph ends before a head with box selection.
+        signatures: the names that a .tflite gives arguments and results, by signature.
+        license: "name" and "source" of the file's licence; empty where nobody says.
     """
 
     graph: Graph
     preprocess: Mapping[str, Preprocess]
     notes: tuple[str, ...] = ()
     headless: bool = False
+    signatures: Mapping[str, Mapping[str, TensorNames]] = field(default_factory=dict)
+    license: Mapping[str, str] = field(default_factory=dict)
 
     def preprocess_notes(self) -> tuple[str, ...]:
         """Return a line for each image input on its preprocessing."""
@@ -117,7 +124,21 @@ def read(model: Path, options: ReadOptions) -> ReadModel:
     notes = (*head_notes, *stated.notes, *finite.check_constants(graph))
     outputs = {v.name for v in graph.outputs}
     headless = options.head is not None and options.head.name in outputs
-    return ReadModel(graph, preprocess, notes, headless)
+    signatures = tflite_signatures(model)
+    return ReadModel(graph, preprocess, notes, headless, signatures, _license(model))
+
+
+def _license(model: Path) -> dict[str, str]:
+    """Return the name of a file's licence and where it is stated; {} where nobody says.
+
+    The catalogue knows the licences of its files, also of a copy under another name.
+    """
+    found = license_of(hashlib.sha256(model.read_bytes()).hexdigest())
+    if found is not None:
+        name, wheel = found
+        return {"name": name, "source": wheel}
+    stated = stated_license(model)
+    return {"name": stated, "source": "the model file's metadata"} if stated else {}
 
 
 def _read_graph(model: Path, options: ReadOptions) -> tuple[Graph, list[str]]:

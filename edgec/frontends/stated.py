@@ -7,6 +7,7 @@ same.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from edgec_runtime import TensorInfo
+from edgec_runtime.device_end.printable import printable
 from edgec_runtime.vision.photo import value_table
 from edgec_runtime.vision.preprocess import (
     NOTHING,
@@ -27,7 +29,11 @@ from edgec_runtime.vision.preprocess import (
 
 from edgec.errors import InputError
 from edgec.frontends import pt2
-from edgec.frontends.tflite_metadata import InputMetadata, read_metadata
+from edgec.frontends.tflite_metadata import (
+    InputMetadata,
+    read_license,
+    read_metadata,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -47,6 +53,8 @@ _PIXEL_RANGES = {
 }
 _ULTRALYTICS = {"classify": "crop"}
 """How the tasks of Ultralytics' exporter fit a photo; all others letterbox."""
+LONGEST_LICENSE = 200
+"""Characters of a licence: a file may have its whole text, whose beginning has its name."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,32 @@ def stated_preprocessing(path: Path, inputs: Sequence[TensorInfo]) -> Stated:
         except InputError as e:
             notes.append(f"{_WHERE} is ignored for {info.name}: {e.what}")
     return Stated(by_input, tuple(notes))
+
+
+def stated_license(path: Path) -> str:
+    """Return the licence that the metadata of a model file states, on one line.
+
+    "" if it states none, or cannot be read. Raises nothing.
+    """
+    try:
+        text = _license(path)
+    # As above: whether the file is a model is said by its own reader.
+    except Exception:
+        return ""
+    return textwrap.shorten(printable(text), LONGEST_LICENSE, placeholder=" …")
+
+
+def _license(path: Path) -> str:
+    """Return the licence in a file's metadata as it is there."""
+    suffix = path.suffix.lower()
+    if suffix == ".tflite":
+        return read_license(path.read_bytes())
+    if suffix != ".onnx":
+        return ""
+    for p in _load_onnx(path).metadata_props:
+        if p.key.lower() == "license":
+            return str(p.value)
+    return ""
 
 
 def _of_tflite(path: Path, inputs: Sequence[TensorInfo]) -> list[Wish]:
@@ -157,10 +191,14 @@ def _of_onnx(path: Path, inputs: Sequence[TensorInfo]) -> list[Wish]:
 
     It is the same for all inputs: the properties are of the model.
     """
+    return [_properties(properties(_load_onnx(path)))] * len(inputs)
+
+
+def _load_onnx(path: Path) -> ModelProto:
+    """Return the model in a file, without the data beside it."""
     import onnx
 
-    model = onnx.load(str(path), format="protobuf", load_external_data=False)
-    return [_properties(properties(model))] * len(inputs)
+    return onnx.load(str(path), format="protobuf", load_external_data=False)
 
 
 def pixels(said: Mapping[str, str]) -> tuple[str, str | None] | None:

@@ -21,7 +21,8 @@ ENTRY = "TFLITE_METADATA"
 """The name of its buffer among the model's."""
 
 IDENTIFIER = b"M001"
-SUBGRAPHS = 3  # of ModelMetadata
+SUBGRAPHS = 3
+LICENSE = 5  # of ModelMetadata
 INPUTS = 2
 OUTPUTS = 3  # of SubGraphMetadata
 CONTENT = 3
@@ -84,18 +85,34 @@ def read_outputs(model: bytes) -> list[OutputMetadata]:
     return [_output(t) for t in _of_tensors(model, OUTPUTS)]
 
 
+def read_license(model: bytes) -> str:
+    """Return the licence that the metadata states, as `read_metadata` does; "" if it
+    states none.
+    """
+    root = _root(model)
+    return "" if root is None else _string(root, LICENSE)
+
+
 def _of_tensors(model: bytes, which: int) -> list[Table]:
     """Return the metadata tables of the inputs or the outputs."""
+    root = _root(model)
+    if root is None:
+        return []
+    for subgraph in _tables(root, SUBGRAPHS):
+        return [*_tables(subgraph, which)]
+    return []
+
+
+def _root(model: bytes) -> Table | None:
+    """Return the metadata table of the model; None if there is none."""
     data = _buffer(model)
     if data is None:
-        return []
+        return None
     if data[4:8] != IDENTIFIER:
         raise ValueError(f"its identifier is {data[4:8]!r}")
     # A flatbuffer begins with the offset of its root table.
     start = encode.Get(number_types.UOffsetTFlags.packer_type, data, 0)
-    for subgraph in _tables(Table(data, start), SUBGRAPHS):
-        return [*_tables(subgraph, which)]
-    return []
+    return Table(data, start)
 
 
 def _output(t: Table) -> OutputMetadata:

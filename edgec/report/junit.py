@@ -7,6 +7,7 @@ GitLab and the GitHub actions for test reports read: `testsuites` with one `test
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
@@ -37,29 +38,31 @@ class VerdictSuite:
     properties: Mapping[str, str]
     verdicts: Sequence[BudgetVerdict]
 
-    def to_xml(self) -> str:
-        """Return the document.
+    def counts(self) -> dict[str, int]:
+        """Return the number of test cases, and of those in each state."""
+        # A verdict is pass, fail or skipped, as a test case is.
+        states = [verdict.state for verdict in self.verdicts]
+        return {
+            "tests": len(states),
+            "failures": states.count("fail"),
+            "errors": 0,
+            "skipped": states.count("skipped"),
+            "time": 0,
+        }
+
+    def add_to(self, root: ElementTree.Element) -> None:
+        """Add the suite to a document.
 
         The classname is MODEL.DEVICE: CI systems group test cases by the part of the
         classname before its last dot.
         """
-        # A verdict is pass, fail or skipped, as a test case is.
-        states = [verdict.state for verdict in self.verdicts]
-        counts = {
-            "tests": str(len(states)),
-            "failures": str(states.count("fail")),
-            "errors": "0",
-            "skipped": str(states.count("skipped")),
-            "time": "0",
-        }
         attributes = {
             "name": plain(f"{self.name} {self.model}"),
             # The schema's timestamps have no time zone.
             "timestamp": self.when.removesuffix("+00:00"),
             "hostname": plain(self.hostname),
-            **counts,
+            **_texts(self.counts()),
         }
-        root = ElementTree.Element("testsuites", {"name": self.name, **counts})
         suite = ElementTree.SubElement(root, "testsuite", attributes)
         properties = ElementTree.SubElement(suite, "properties")
         for name, value in self.properties.items():
@@ -73,9 +76,25 @@ class VerdictSuite:
         for verdict in self.verdicts:
             _case(suite, verdict, classname)
 
-        ElementTree.indent(root, " ")
-        text = ElementTree.tostring(root, encoding="unicode")
-        return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+def to_xml(suites: Sequence[VerdictSuite]) -> str:
+    """Return the document of one or more suites of the same name."""
+    totals: Counter[str] = Counter()
+    for suite in suites:
+        totals.update(suite.counts())
+    attributes = {"name": suites[0].name, **_texts(totals)}
+    root = ElementTree.Element("testsuites", attributes)
+    for suite in suites:
+        suite.add_to(root)
+
+    ElementTree.indent(root, " ")
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def _texts(counts: Mapping[str, int]) -> dict[str, str]:
+    """Return counts as attributes."""
+    return {name: str(count) for name, count in counts.items()}
 
 
 def _case(suite: ElementTree.Element, verdict: BudgetVerdict, classname: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,21 +10,17 @@ from edgec_partitioner.partition import Partition
 
 from edgec.emit.c import CSource
 from edgec.quantize.float_ops.pruning import Pruned
-from edgec.quantize.observe.layers import LayerNoise
 from edgec.quantize.observe.verification import Verification
 from edgec.quantize.select.apply import QuantizedModel
+from edgec.report.checked import accuracy, checks, sample_count, wrapped
 from edgec.report.explain.text import PLACES
 from edgec.report.precision import bought
 from edgec.report.pruning import taken_out
 from edgec.report.tables import table
 from edgec.report.terms import legend
 
-FEW = 8
-"""The summary warns of calibration with fewer samples."""
 MAX_REFUSALS = 3
 """Reasons against the Edge TPU that the summary shows."""
-MAX_NAMES = 6
-"""Longer lists of segments are written as their first and last."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +60,14 @@ def summary(made: Made) -> str:
     """Return plain text of at most 120 columns."""
     lines = [_headline(made)]
     for remark in made.remarks:
-        lines += _wrapped(remark)
+        lines += wrapped(remark)
     lines.append("")
     lines += _segments(made)
     lines.append("")
     lines += _top_refusals(made.partition)
     lines += made.edgetpu_compiler
-    lines += _checks(made.verification)
-    lines += _accuracy(made.verification)
+    lines += checks(made.verification)
+    lines += accuracy(made.verification)
 
     quantized = made.quantized
     # The remedy is of the recipe, so a model that was int8 already has none.
@@ -95,12 +90,6 @@ def _headline(made: Made) -> str:
     if made.float_on_cpu:
         return f"{line}, in float: all on the CPU, nothing on the Edge TPU"
     return line
-
-
-def _wrapped(text: str) -> list[str]:
-    """Wrap text at 120 columns, names of files and options unbroken."""
-    # A broken path or option could not be copied into a command.
-    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _segments(made: Made) -> Iterator[str]:
@@ -153,69 +142,6 @@ def _top_refusals(partition: Partition) -> Iterator[str]:
         yield "(edgec explain shows them all)"
 
 
-def _checks(verification: Verification) -> Iterator[str]:
-    """Yield whether the code does what the reference interpreter does.
-
-    This is independent of the accuracy of the model. All segments that are exact share
-    a line for each executor; every other segment has its own.
-    """
-    # A network may have dozens of segments, and exact ones leave nothing to say.
-    exact: dict[tuple[str, int], list[str]] = {}
-    for check in verification.segments:
-        if not check.error:
-            exact.setdefault((check.how, check.samples), []).append(check.segment)
-    for (how, samples), names in exact.items():
-        if len(names) <= MAX_NAMES:
-            segments = ", ".join(names)
-        else:
-            segments = f"{len(names)} segments, {names[0]} to {names[-1]}"
-        runs = "it runs" if len(names) == 1 else "they run"
-        yield (
-            f"verified {segments}: as {how} {runs} as interp does, "
-            f"bit for bit ({_samples(samples)})"
-        )
-
-    for check in verification.segments:
-        if check.error:
-            near = f"within {check.error:.2g} of interp ({check.limit:.2g} allowed)"
-            samples_text = _samples(check.samples)
-            yield (
-                f"verified {check.segment}: as {check.how} it runs {near} "
-                f"({samples_text})"
-            )
-
-    if verification.not_finite:
-        where = f"on {verification.source}: first {verification.not_finite}"
-        yield from textwrap.wrap(f"warning: outputs are not finite {where}", 120)
-    if verification.not_run:
-        yield from _wrapped(f"not run here {verification.not_run}")
-
-
-def _accuracy(verification: Verification) -> Iterator[str]:
-    """Yield how near the outputs are to the original model's."""
-    basis = f"{_samples(verification.samples)} of {verification.source}"
-    if verification.calibrated:
-        yield f"calibrated on {_samples(verification.calibrated)}"
-        if verification.calibrated < FEW:
-            yield (
-                f"warning: that is few: ranges and corrections want {FEW} samples "
-                "or "
-                "more, of different things"
-            )
-        yield f"accuracy against the float model, on {basis}:"
-    else:
-        yield f"agreement with the model, on {basis}:"
-
-    low = verification.low()
-    for name, agreement in verification.whole.items():
-        remark = ": low" if name in low else ""
-        yield f"  output {name}: {agreement}{remark}"
-    if verification.worst is not None:
-        yield from _worst_layer(verification.worst)
-    for name, misses in low.items():
-        yield f"warning: low accuracy: output {name}: {'; '.join(misses)}"
-
-
 def _candidates(model: QuantizedModel) -> Iterator[str]:
     """Yield the candidates of a quantization recipe, the most accurate first."""
     if not model.tried:
@@ -228,7 +154,7 @@ def _candidates(model: QuantizedModel) -> Iterator[str]:
     yield (
         f"quantized by {model.recipe.name}: {model.candidate.name}; "
         "judged on "
-        f"{_samples(model.held)}, {how}:"
+        f"{sample_count(model.held)}, {how}:"
     )
 
     # Gains are over the first candidate of the recipe, its baseline.
@@ -265,22 +191,3 @@ def _judgement(model: QuantizedModel) -> Iterator[str]:
         f"on {model.pictures} labelled pictures, none of which calibrated: "
         f"{judged.text()}, {chance} what chance explains"
     )
-
-
-def _worst_layer(layer: LayerNoise) -> Iterator[str]:
-    """Yield the op whose own quantization noise is largest, and its source nodes."""
-    yield (
-        f"  largest loss in one op: {layer.kind} {layer.value} in {layer.part}, "
-        f"SQNR {layer.own_sqnr_db:.1f} dB by itself"
-    )
-    if layer.source:
-        # Spaces let a long list of fused nodes be shortened between two names.
-        nodes = layer.source.replace("+", " + ")
-        yield textwrap.shorten(
-            f"from {nodes}", 110, placeholder=" …", initial_indent="    "
-        )
-
-
-def _samples(count: int) -> str:
-    plural = "s" if count != 1 else ""
-    return f"{count} sample{plural}"

@@ -41,6 +41,10 @@ TERMS: Mapping[str, str] = {
     "inherited": "the same of what its inputs' noise changes",
     "whole": "of the value as it is, own and inherited",
     "centred": "the same about the mean of each channel, which is easily kept",
+    "SQNR": "signal to quantization noise ratio: each 6 dB halve the noise; networks that "
+    "quantize well have 20 to 45 dB",
+    "cosine": "how alike both outputs are as vectors, 1 is equal",
+    "interp": "the reference, which computes each operation with numpy",
     "tensors": "what crosses from segment to segment",
 }
 

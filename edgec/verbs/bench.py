@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edgec_devices.device import Progress, device_for
-from edgec_devices.measurement import MeasuringPlan
+from edgec_devices.measurement import Measurement, MeasuringPlan
 from edgec_runtime import Bundle
 
 from edgec.benching.baseline import compare_with
@@ -20,6 +20,7 @@ from edgec.benching.build import build_report, read_graph
 from edgec.benching.figures import check_budgets, parse_budgets
 from edgec.benching.request import FILES, Bench
 from edgec.benching.result import BenchReport
+from edgec.emit.graph_file import GraphFile
 from edgec.errors import EdgecError
 from edgec.report.bench.junit import to_junit
 from edgec.report.bench.page import page
@@ -39,22 +40,56 @@ SETTINGS = (
 """The fields of a request that its report repeats."""
 
 
+@dataclass(frozen=True)
+class MeasuredBench:
+    """A bench, with the values that its report summarises.
+
+    Attributes:
+        report: the judged report.
+        measurement: what the device measured, or its estimate.
+        graph: the bundle's graph.
+    """
+
+    report: BenchReport
+    measurement: Measurement
+    graph: GraphFile
+
+
 def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     """Measure a bundle, and write the files of the request, each as a whole.
 
     Raises EdgecError.
     """
-    places: dict[str, Path] = {}
-    for name in FILES:
-        path = getattr(request, name)
-        if path is not None:
-            places[name] = path
+    places = files_of(request)
     # Everything that can be wrong with the request is an error before the measuring.
     check_places(places)
     baseline = None
     if request.compare:
         baseline = BenchReport.load_file(request.compare)
+    done = measured_bench(request, baseline, say)
+    report = done.report
 
+    # Functions, since a page takes time and is not always asked for.
+    writers: dict[str, Callable[[], str]] = {
+        "json": lambda: json.dumps(report.to_json(), indent=1) + "\n",
+        "junit": lambda: to_junit(report),
+        "markdown": lambda: to_markdown(report),
+        "trace": lambda: json.dumps(to_trace(done.measurement, report)),
+        "html": lambda: page(report, done.graph, done.measurement),
+    }
+    for name, path in places.items():
+        write_whole(path, writers[name]())
+
+    return report
+
+
+def measured_bench(
+    request: Bench, baseline: BenchReport | None, say: Progress
+) -> MeasuredBench:
+    """Measure a bundle, compare it with an earlier report, and judge its budgets.
+
+    Raises EdgecError.
+    """
     with Bundle.open(request.bundle) as bundle:
         bundle.manifest.check_alone(
             str(bundle.path), hint="use edgec.cascades.bench, or edgec bench"
@@ -79,20 +114,17 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
         )
         report = replace(report, comparison=comparison)
     checked = check_budgets(budgets, report, request.accept_estimates)
-    report = replace(report, budgets=checked)
+    return MeasuredBench(replace(report, budgets=checked), measurement, graph)
 
-    # Functions, since a page takes time and is not always asked for.
-    writers: dict[str, Callable[[], str]] = {
-        "json": lambda: json.dumps(report.to_json(), indent=1) + "\n",
-        "junit": lambda: to_junit(report),
-        "markdown": lambda: to_markdown(report),
-        "trace": lambda: json.dumps(to_trace(measurement, report)),
-        "html": lambda: page(report, graph, measurement),
-    }
-    for name, path in places.items():
-        write_whole(path, writers[name]())
 
-    return report
+def files_of(request: Bench) -> dict[str, Path]:
+    """Return the files that a request wants, by the names of their options."""
+    places: dict[str, Path] = {}
+    for name in FILES:
+        path = getattr(request, name)
+        if path is not None:
+            places[name] = path
+    return places
 
 
 def _absolute(source: str | None) -> str | None:

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgec_devices.requirement import RequirementOutcome, by_network
 from edgec_partitioner.cost import LINKS, PARAMETER_CACHE
 from edgec_partitioner.explain import ExplainReport
 
 from edgec.compiler.cascade import check_options, network_job
 from edgec.compiler.options import CompileOptions, Options
 from edgec.frontends.cascade_file import read_cascade
+from edgec.report.cascade_page import CascadePage, PageTable
+from edgec.report.explain.page import page
 from edgec.report.explain.text import to_text
+from edgec.report.wording import percent
+from edgec.report.wording import size as as_size
 from edgec.steps import Progress
 from edgec.verbs.explain import explain_model
+from edgec.verbs.requirements import check, requirements
 
 _MB = 1e6
+_HEAD = (
+    "network",
+    "estimated ms",
+    "MACs on the Edge TPU",
+    "segments there",
+    "parameters there",
+)
+_SUMMARY = "Nothing was run: all times are estimates of one inference."
 
 
 @dataclass(frozen=True)
@@ -27,10 +41,12 @@ class ExplainedCascade:
     Attributes:
         model: the name of the cascade.
         networks: the report on each network with a model of its own, by name.
+        outcomes: whether requirements hold, each named by its network.
     """
 
     model: str
     networks: Mapping[str, ExplainReport]
+    outcomes: tuple[RequirementOutcome, ...] = ()
 
     def parameter_bytes(self) -> dict[str, int]:
         """Return the bytes of parameters on the Edge TPU, by network."""
@@ -77,7 +93,29 @@ class ExplainedCascade:
     def to_json(self) -> dict[str, Any]:
         """Return the reports in JSON's types."""
         networks = {name: report.to_json() for name, report in self.networks.items()}
-        return {"cascade": self.model, "swap_ms": self.swap_ms(), "networks": networks}
+        return {
+            "cascade": self.model,
+            "swap_ms": self.swap_ms(),
+            "networks": networks,
+            "requirements": [asdict(outcome) for outcome in self.outcomes],
+        }
+
+    def page(self) -> CascadePage:
+        """Return the page of all networks together, and each network's own."""
+        rows = []
+        for name, report in self.networks.items():
+            c = report.comparison.edgec
+            share = percent(c.tpu_macs / c.macs if c.macs else 0.0)
+            parameters = as_size(self.parameter_bytes().get(name, 0))
+            rows.append(
+                (name, f"{c.est_ms:.2f}", share, str(c.tpu_segments), parameters)
+            )
+        table = PageTable("Each network", _HEAD, rows)
+        notes = [note for note in (self.sharing(),) if note]
+        pages = {name: page(report) for name, report in self.networks.items()}
+        targets = {report.target for report in self.networks.values()}
+        title = f"{self.model} for {', '.join(targets)}"
+        return CascadePage(title, _SUMMARY, [table], notes, pages)
 
     def text(self, ops: bool) -> str:
         """Return the reports for a terminal; ops: with a line for each operation."""
@@ -91,10 +129,21 @@ class ExplainedCascade:
 
 
 def explain_cascade(
-    file: Path, options: Options, progress: Progress = lambda text: None
+    file: Path,
+    options: Options,
+    progress: Progress = lambda text: None,
+    require: Sequence[str] = (),
 ) -> ExplainedCascade:
-    """Return the reports on the networks of a cascade.toml. Raises EdgecError."""
+    """Return the reports on the networks of a cascade.toml. Raises EdgecError.
+
+    A requirement holds for each network, or for one where its name comes first, as in
+    `mesh.ms<=5ms`.
+    """
     source = read_cascade(file)
+    names = [network.name for network in source.models()]
+    general, of_networks = by_network(require, names)
+    # Typing errors in requirements end before the work, not after it.
+    wanted = {name: requirements([*general, *of_networks[name]]) for name in names}
     whole = CompileOptions(**vars(options))
     check_options(whole)
     reports: dict[str, ExplainReport] = {}
@@ -104,4 +153,8 @@ def explain_cascade(
         reports[network.name] = explain_model(
             job.model, type(options)(**kept), progress
         )
-    return ExplainedCascade(file.stem, reports)
+    outcomes = []
+    for name, report in reports.items():
+        for outcome in check(wanted[name], report):
+            outcomes.append(replace(outcome, text=f"{name}: {outcome.text}"))
+    return ExplainedCascade(file.stem, reports, tuple(outcomes))

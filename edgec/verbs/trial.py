@@ -178,6 +178,7 @@ def _write(path: Path, trial: ScheduleTrial, source: TrialSource) -> None:
         toolchain={},
         verification={},
         quantization={},
+        license={},
         graph=source.graph,
         cascade=None,
     )

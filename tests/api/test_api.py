@@ -15,6 +15,7 @@ from edgec_runtime.errors import EdgecError
 
 import edgec
 from edgec.cli.main import cli
+from edgec.exporting import kinds
 
 SAME = {
     "input_shape": "input_shapes",
@@ -38,10 +39,12 @@ ONLY_CLI = {
         "every",
         "min_sqnr",
     },  # so does the comparison
+    "inspect": {"html"},
+    "export": {*kinds()},  # these are the names of `folders`
     "demo": None,
 }
-ONLY_PYTHON = {"progress", "ask", "executor", "example_inputs"}
-"""What the command line takes from the terminal; objects."""
+ONLY_PYTHON = {"progress", "ask", "executor", "example_inputs", "folders"}
+"""What the command line takes from the terminal; objects; options that are files."""
 
 
 def _verbs() -> dict[str, click.Command]:
@@ -90,6 +93,8 @@ def test_every_verb_is_a_function_with_the_same_options(name: str) -> None:
         (lambda: edgec.trust(1, "local:"), "trust(key=1)"),  # type: ignore[arg-type]
         (lambda: edgec.doctor(1), "doctor(on=1)"),  # type: ignore[arg-type]
         (lambda: edgec.finish(1), "finish(folder=1)"),  # type: ignore[arg-type]
+        (lambda: edgec.inspect(7), "inspect(bundle=7)"),  # type: ignore[arg-type]
+        (lambda: edgec.export("a.edgec", c=4), "export(c=4)"),  # type: ignore[arg-type]
         (lambda: edgec.tune("a.edgec", executor=4), "tune(executor=4)"),  # type: ignore[arg-type]
     ],
 )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_runtime import Bundle, CascadeSession, write_bundle
-from edgec_runtime.model.interpreters import Interpreter, interpreter_factory
+from edgec_runtime.model.interpreters import TfliteInterpreter, interpreter_factory
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -100,8 +100,8 @@ class LiteRTStick(FakeStick):
         return _Faulty(self, interpreter_factory()(model, None))
 
 
-class _Faulty(Interpreter):
-    def __init__(self, stick: LiteRTStick, inner: Interpreter) -> None:
+class _Faulty(TfliteInterpreter):
+    def __init__(self, stick: LiteRTStick, inner: TfliteInterpreter) -> None:
         self._stick = stick
         self._inner = inner
         self._invokes = 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -33,9 +35,12 @@ class Said:
 
 
 def typed(*words: str | Path) -> Said:
-    result = CliRunner().invoke(cli, [str(word) for word in words])
+    texts = [str(word) for word in words]
+    result = CliRunner().invoke(cli, texts, standalone_mode=False)
     if not isinstance(result.exception, EdgecError):
-        return Said(result.exit_code, result.output, result.stdout)
+        # A verb returns its exit code, or nothing.
+        code = result.exit_code or result.return_value or 0
+        return Said(code, result.output, result.stdout)
     # The program's own main prints it.
     text = f"{result.output}{result.exception}"
     return Said(result.exception.exit_code, text, result.stdout)
@@ -130,7 +135,7 @@ def test_bench_has_each_network_and_the_rates(photo: Path, tmp_path: Path) -> No
     assert report["stream"]["delivered"] == 30
     assert 60 <= stages["discs"] <= 68
     assert 3 <= stages["thing"] <= 4
-    assert "a stream of 30 frames" in result.output
+    assert "Stream of 30 frames" in result.output
 
 
 def test_bench_reckons_by_the_number_of_objects() -> None:
@@ -144,19 +149,70 @@ def test_bench_reckons_by_the_number_of_objects() -> None:
     assert done.ms(0) == pytest.approx(detector)
 
 
+def test_bench_judges_a_network_and_the_whole(tmp_path: Path) -> None:
+    """Each budget has a verdict, each network a suite, a page and a process."""
+    names = ("junit", "markdown", "trace", "html")
+    files = {name: tmp_path / f"out.{name}" for name in names}
+    words = [word for name in names for word in (f"--{name}", files[name])]
+    budgets = "fps.1>=0.001, discs.p95<=0.000001ms"
+    result = typed("bench", bundle(), "--runs", "9", "--budget", budgets, *words)
+    assert result.exit_code == 1, result.output
+    assert re.search(r"PASS +\| `fps.1>=0.001`", result.output)
+    assert re.search(r"FAIL +\| `discs: p95<=0.000001ms`", result.output)
+
+    root = ElementTree.parse(files["junit"]).getroot()
+    assert [suite.get("name") for suite in root] == [
+        "edgec bench cascade",
+        "edgec bench cascade thing",
+        "edgec bench cascade discs",
+    ]
+    assert root.get("failures") == "1"
+    failed = [
+        case.get("name")
+        for case in root.iter("testcase")
+        if len(case) and case[0].tag == "failure"
+    ]
+    assert failed == ["p95<=0.000001ms"]
+    assert "`discs: p95" in files["markdown"].read_text()
+    assert 'href="out.discs.html"' in files["html"].read_text()
+    assert (tmp_path / "out.thing.html").exists()
+    events = json.loads(files["trace"].read_text())["traceEvents"]
+    processes = {
+        e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"
+    }
+    assert {name.partition(":")[0] for name in processes.values()} == {"thing", "discs"}
+
+
+def test_bench_compares_each_network(tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier.json"
+    assert typed("bench", bundle(), "--runs", "12", "--json", earlier).exit_code == 0
+    compared = cascades.bench(bundle(), runs=12, compare=earlier, max_regress=9.0)
+    for report in compared.networks.values():
+        assert report.comparison is not None
+        assert report.comparison.ratio > 0
+    other = json.loads(earlier.read_text())
+    del other["networks"]["discs"]
+    earlier.write_text(json.dumps(other))
+    result = typed("bench", bundle(), "--runs", "9", "--compare", earlier)
+    assert result.exit_code == 2
+    assert "the earlier run has no network discs, but thing" in result.output
+
+
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("budget", "message"),
     [
-        (("--budget", "p95<=33ms"), "--budget is for one network"),
-        (("--html", "x.html"), "--html is for one network"),
+        ("p95<=33ms", "there is no figure p95"),
+        ("fps.3>=1", "there is no figure fps.3"),
+        ("fps>=25", "there is no figure fps"),
+        ("mirror.p95<=1ms", "there is no figure mirror.p95"),
+        ("discs.q95<=1ms", "there is no figure q95"),
     ],
 )
-def test_bench_refuses_what_is_for_one_network(
-    words: tuple[str, ...], message: str
-) -> None:
-    result = typed("bench", bundle(), *words)
+def test_bench_names_what_budgets_can_name(budget: str, message: str) -> None:
+    result = typed("bench", bundle(), "--budget", budget)
     assert result.exit_code == 2
     assert message in result.output
+    assert "figures: " in result.output
 
 
 def test_explain_has_a_report_for_each_network(tmp_path: Path) -> None:
@@ -166,7 +222,18 @@ def test_explain_has_a_report_for_each_network(tmp_path: Path) -> None:
     assert report["networks"]["discs"]["model"] == "points"
     text = typed("explain", file, "--target", "pi4+coral", "--brief").output
     assert "network thing\n" in text
-    assert "--html and --require" in typed("explain", file, "--html", "x.html").output
+
+
+def test_explain_requires_of_each_network(tmp_path: Path) -> None:
+    file = objects.write(tmp_path)
+    page = tmp_path / "page.html"
+    words = ("--target", "pi4+coral", "--require", "segments>=1, discs.cpu.ms<=0ms")
+    result = typed("explain", file, *words, "--html", page)
+    assert result.exit_code == 1, result.output
+    assert "holds   thing: segments>=1" in result.output
+    assert "MISSED  discs: cpu.ms<=0ms" in result.output
+    assert 'href="page.thing.html"' in page.read_text()
+    assert "<svg" in (tmp_path / "page.discs.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,8 @@ TEXT = (
     Case(("bench", "digits.edgec", "--runs", "5", "--json", "bench.json")),
     Case(("diff", str(DIGITS), "digits.edgec", "--inputs", "digits.npz")),
     Case(("tune", "digits.edgec", "--ops", "1", "-o", "tuned.json")),
+    Case(("inspect", "cartoon.edgec")),
+    Case(("export", "cartoon.edgec", "--tflite", "segments", "--c", "c")),
     Case(("package", "cartoon.edgec", "-o", ".")),
     Case(
         ("sign", "--new-key", "new"),
@@ -128,6 +130,7 @@ AS_JSON = (
         ("diff", str(DIGITS), "digits.edgec", "--inputs", "digits.npz", "--json", "-")
     ),
     Case(("doctor", "--json"), codes=(0, 1)),
+    Case(("inspect", "cartoon.edgec", "--json")),
     Case(("models", "--json")),
     Case(("devices", "--json")),
     Case(("devices", "status", "--json")),

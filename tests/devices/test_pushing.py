@@ -74,7 +74,8 @@ def test_a_wheel_whose_files_cannot_be_unpacked(tmp_path: Path, method: int) -> 
 def test_the_runtime_wheel() -> None:
     made = runtime_wheel()
     assert made == runtime_wheel()
-    assert len(made.data) * 10 / 115_200 < 22, "seconds at 115200 baud, ten bits a byte"
+    # Of these seconds, one is for scripts of tflite_runtime and pycoral, five for faces.
+    assert len(made.data) * 10 / 115_200 < 24, "seconds at 115200 baud, ten bits a byte"
     project = tomllib.loads((ROOT / "runtime" / "pyproject.toml").read_text())[
         "project"
     ]

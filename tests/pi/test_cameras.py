@@ -8,6 +8,7 @@ import base64
 import io
 import json
 import os
+import shutil
 import signal
 import time
 import urllib.request
@@ -27,6 +28,9 @@ from tests.pi import usb_camera
 from tests.webcam.conftest import compiled
 from tests.webcam.test_on import Typed
 
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="no playwright: pip install playwright"
+)
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
@@ -142,9 +146,31 @@ def test_figures_of_a_camera(machine: Machine, url: str, bundle: Path) -> None:
     assert there.figures.delivered == 2
 
 
+SHOWS = """() => document.getElementById("canvas").width > 320
+    && document.getElementById("fps").textContent !== "–" """
+
+
+def seen_in_chromium(address: str, screenshot: Path) -> dict[str, str]:
+    """Texts of the page when it has a picture and a rate; a picture of it is written."""
+    with sync_api.sync_playwright() as started:
+        chromium = started.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = chromium.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(address)
+        page.wait_for_function(SHOWS, timeout=1000 * PATIENCE)
+        page.screenshot(path=screenshot)
+        names = ("source", "message", "stages")
+        texts: dict[str, str] = {name: page.inner_text(f"#{name}") for name in names}
+        texts["effect"] = page.locator("#effects input:checked").first.input_value()
+        chromium.close()
+        return texts
+
+
+@pytest.mark.browser
 def test_an_avatar_over_ssh(machine: Machine, url: str, tmp_path: Path) -> None:
     """The networks, the portrait and its points go there, and the page has the
-    portrait: a test picture without a face lets it rest.
+    portrait, as Chromium shows it: a test picture without a face lets it rest.
     """
     for name in ("face-near", "face-mesh"):
         fetched(name)
@@ -156,9 +182,13 @@ def test_an_avatar_over_ssh(machine: Machine, url: str, tmp_path: Path) -> None:
         soon(lambda: picture(shown)[:2] == b"\xff\xd8", "the page has no picture")
         both = np.asarray(Image.open(io.BytesIO(picture(shown)))).astype(int)
         figures = shown.figures()
+        page = seen_in_chromium(shown.url, tmp_path / "page.png")
     finally:
         os.killpg(shown.process.pid, signal.SIGINT)
         shown.process.communicate(timeout=PATIENCE)
+    assert page["message"] == ""
+    assert page["effect"].startswith("avatar=")
+    assert "cascade" in page["stages"]
     assert figures["renewable"]
     assert [s["name"] for s in figures["stream"]["stages"]][1] == "cascade"
     after = both[:, both.shape[1] // 2 :]

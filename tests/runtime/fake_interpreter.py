@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from edgec_runtime.model.interpreters import Interpreter
+from edgec_runtime.model.interpreters import TfliteInterpreter
 from numpy.typing import NDArray
 
 from tests.runtime.tiny_model import SHAPE, ZERO
@@ -17,7 +17,7 @@ from tests.runtime.tiny_model import SHAPE, ZERO
 Array = NDArray[Any]
 
 
-class FakeInterpreter(Interpreter):
+class FakeInterpreter(TfliteInterpreter):
     """Refuses to run while a view of its memory is held, as LiteRT does.
 
     fail_at: the invoke (from 1) that raises, as when the stick is pulled out.  move:

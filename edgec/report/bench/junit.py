@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from edgec_devices.requirement import amount
 
 from edgec.benching.figures import figures
 from edgec.benching.quantities import Absent
 from edgec.benching.result import BenchReport
-from edgec.benching.verdicts import verdicts
+from edgec.benching.verdicts import BudgetVerdict, verdicts
 from edgec.report.bench import wording
-from edgec.report.junit import VerdictSuite
+from edgec.report.junit import VerdictSuite, to_xml
 
 SUITE = "edgec bench"
 
 
 def to_junit(r: BenchReport) -> str:
-    """Return an XML document."""
-    suite = VerdictSuite(
+    """Return an XML document with the verdicts on a network."""
+    return to_xml([suite_of(r, r.model)])
+
+
+def suite_of(r: BenchReport, model: str) -> VerdictSuite:
+    """Return the suite of a report; `model` is its name in the document."""
+    return bench_suite(r, model, _properties(r), verdicts(r))
+
+
+def bench_suite(
+    r: BenchReport,
+    model: str,
+    properties: Mapping[str, str],
+    judged: Sequence[BudgetVerdict],
+) -> VerdictSuite:
+    """Return a suite of verdicts with the device and the time of a report."""
+    return VerdictSuite(
         name=SUITE,
-        model=r.model,
+        model=model,
         device=wording.device(r),
         hostname=r.device.url,
         when=r.when,
-        properties=_properties(r),
-        verdicts=verdicts(r),
+        properties=properties,
+        verdicts=judged,
     )
-    return suite.to_xml()
 
 
 def _properties(r: BenchReport) -> dict[str, str]:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from edgec_devices.requirement import amount
+from edgec_runtime.session.meters import StreamFigures
 
 from edgec.benching.figures import figures
 from edgec.benching.quantities import Absent, spread
 from edgec.benching.result import BenchReport
-from edgec.benching.verdicts import WORDS, verdicts
+from edgec.benching.verdicts import WORDS, BudgetVerdict, verdicts
 from edgec.report.bench import wording
 from edgec.report.bench.histogram import histogram
 from edgec.report.bench.wording import mark, ms
@@ -33,7 +34,7 @@ def to_markdown(r: BenchReport, verdicts_last: bool = False) -> str:
     """
     headline = f"## {_prose(r.model)} on {_prose(wording.device(r))}"
     head = f"{headline}: {', '.join(_key_figures(r))}"
-    verdict_block = _verdicts(r, verdicts_last)
+    verdict_block = verdict_section(verdicts(r), verdicts_last)
     blocks = [
         _latency(r),
         _segments(r),
@@ -81,11 +82,11 @@ def _key_figures(r: BenchReport) -> list[str]:
     return texts
 
 
-def _verdicts(r: BenchReport, last: bool) -> str:
+def verdict_section(all_verdicts: Sequence[BudgetVerdict], last: bool) -> str:
     """Return the table of verdicts and the outcome; with `last`, the outcome below."""
     rows = []
     states = []
-    for verdict in verdicts(r):
+    for verdict in all_verdicts:
         states.append(verdict.state)
         rows.append(
             (
@@ -99,7 +100,7 @@ def _verdicts(r: BenchReport, last: bool) -> str:
     if not rows:
         return ""
     outcome = _outcome(states)
-    table = _table(("", "must hold", "value", "margin", ""), rows, "llrrl")
+    table = markdown_table(("", "must hold", "value", "margin", ""), rows, "llrrl")
     return f"{table}\n\n{outcome}" if last else f"{outcome}\n\n{table}"
 
 
@@ -140,7 +141,7 @@ def _latency(r: BenchReport) -> str:
         }
         header = (f"{marked}ms", *columns)
         row = ("latency", *map(ms, columns.values()))
-        table = _table(header, [row], "l" + "r" * len(columns))
+        table = markdown_table(header, [row], "l" + "r" * len(columns))
 
     terms = legend(wording.latency_terms(r))
     conditions = _sentence(wording.conditions(r))
@@ -199,7 +200,7 @@ def _segments(r: BenchReport) -> str:
             cells["p95 ms"] = ms(summary.p95, marked)
             cells["share"] = wording.share(summary.p50, r)
         rows.append([cells.get(name, "") for name in columns])
-    table = _table(list(columns), rows, "".join(columns.values()))
+    table = markdown_table(list(columns), rows, "".join(columns.values()))
 
     # Only segments on the Edge TPU have parts.
     parts = filter(None, map(wording.parts, r.segments))
@@ -232,7 +233,7 @@ def _slowest(r: BenchReport) -> str:
     title = "slowest" if len(times) > MAX_OPS else "op"
     header = (title, "place", "kind", "in the model", "MACs", "ms", "share")
 
-    table = _table(header, rows, "llllrrr")
+    table = markdown_table(header, rows, "llllrrr")
     return _paragraphs(table, " ".join(_remarks(r, times)))
 
 
@@ -255,11 +256,12 @@ def _remarks(r: BenchReport, times: Sequence[wording.TimeSpent]) -> Iterator[str
 
 
 def _stream(r: BenchReport) -> str:
-    """Return the rate and the stages of a stream, or "" if none was run."""
-    stream = r.stream
-    if stream is None:
-        return ""
-    marked = mark(r, False)
+    """Return the rate and the stages of the stream, or "" if none was run."""
+    return "" if r.stream is None else stream_section(r.stream, mark(r, False))
+
+
+def stream_section(stream: StreamFigures, marked: str) -> str:
+    """Return the rate and the stages of a stream; `marked` is the prefix of times."""
     latency = ""
     if stream.latency is not None:
         latency = f", latency p95 {ms(stream.latency.p95, marked)} ms"
@@ -268,16 +270,23 @@ def _stream(r: BenchReport) -> str:
         f"frames/s{latency}, {stream.dropped} dropped."
     )
 
+    table = markdown_table(
+        ("stage", "by", "p50 ms", "p95 ms"), stage_rows(stream, marked), "llrr"
+    )
+    return f"{head}\n\n{table}"
+
+
+def stage_rows(stream: StreamFigures, marked: str) -> Sequence[tuple[str, ...]]:
+    """Return the rows of the table of stages that ran; see `stream_section`."""
     rows = []
     for stage in stream.stages:
         if stage.ms is None:
             continue
-
         backends = _cell(", ".join(stage.backends))
         p50 = ms(stage.ms.p50, marked)
         p95 = ms(stage.ms.p95, marked)
         rows.append((_code(stage.name), backends, p50, p95))
-    return f"{head}\n\n{_table(('stage', 'by', 'p50 ms', 'p95 ms'), rows, 'llrr')}"
+    return rows
 
 
 def _memory(r: BenchReport) -> str:
@@ -285,7 +294,7 @@ def _memory(r: BenchReport) -> str:
     rows = list(wording.memory_rows(r))
     if not rows:
         return ""
-    table = _table(("memory", "size", "planned"), rows, "lrr")
+    table = markdown_table(("memory", "size", "planned"), rows, "lrr")
     return f"{table}\n\n{legend(wording.memory_terms(r))}"
 
 
@@ -323,7 +332,9 @@ def _paragraphs(*blocks: str) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], sides: str) -> str:
+def markdown_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], sides: str
+) -> str:
     """Return a table that is aligned as plain text too.
 
     `sides` has "l" or "r" for each column.

@@ -33,6 +33,8 @@ each launch are in the trace.
 """
 
 Event = dict[str, Any]
+Trace = dict[str, Any]
+"""A JSON object with "traceEvents"."""
 
 DEVICE_PID = 1
 """Process of the counters; the launches follow."""
@@ -80,8 +82,8 @@ class _Process:
         }
 
 
-def to_trace(m: Measurement, r: BenchReport) -> dict[str, Any]:
-    """Return a JSON object with "traceEvents".
+def to_trace(m: Measurement, r: BenchReport) -> Trace:
+    """Return the trace of a bench.
 
     "otherData" says what the timestamps are and how many inferences were left out.
     """

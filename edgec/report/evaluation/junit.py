@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgec.evaluation.report import EvaluationReport
 from edgec.report.evaluation.text import drop_text, figure_text
-from edgec.report.junit import VerdictSuite
+from edgec.report.junit import VerdictSuite, to_xml
 
 SUITE = "edgec eval"
 
@@ -35,4 +35,4 @@ def to_junit(r: EvaluationReport) -> str:
         properties=values,
         verdicts=r.verdicts,
     )
-    return suite.to_xml()
+    return to_xml([suite])

@@ -233,6 +233,24 @@ class Bundle:
         archive = _open_zip(path)
         return cls._checked(path, archive, path.stat().st_size)
 
+    @classmethod
+    def of_bytes(cls, data: bytes, path: PathLike) -> "Bundle":
+        """Open and check a bundle in memory.
+
+        Args:
+            data: the content of a .edgec file
+            path: the name for messages
+
+        Raises:
+            BundleError: the content is wrong
+        """
+        path = Path(path)
+        try:
+            archive = zipfile.ZipFile(io.BytesIO(data))
+        except _ZIP_TROUBLE as e:
+            _refuse(path, f"the bundle is cut off or damaged ({e})")
+        return cls._checked(path, archive, len(data))
+
     def network(self, name: str) -> "Bundle":
         """Open the bundle of a network of a cascade; raises InputError for another
         name.
@@ -248,13 +266,8 @@ class Bundle:
                 hint="leave the network out",
             )
         inside = cascade.network(name).path
-        data = self.read(inside)
         path = self.path / inside
-        try:
-            archive = zipfile.ZipFile(io.BytesIO(data))
-        except _ZIP_TROUBLE as e:
-            _refuse(path, f"the bundle is cut off or damaged ({e})")
-        made = self._checked(path, archive, len(data))
+        made = self.of_bytes(self.read(inside), path)
         if made.manifest.cascade is not None:
             _refuse(path, "a network of a cascade cannot be a cascade")
         return made

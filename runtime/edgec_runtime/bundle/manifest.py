@@ -127,7 +127,8 @@ class Contents:
     inputs that are images, by name, how a photo becomes one.  task: what outputs mean,
     None where nobody said.  libraries, programs, weights: a path in the bundle for each
     target.  threads: the most that the libraries and programs can use.  quantization:
-    its recipe, where edgec quantized it, else {}.  graph: sha256 of what the libraries
+    its recipe, where edgec quantized it, else {}.  license: "name" and "source" of the
+    model's licence, {} where nobody said.  graph: sha256 of what the libraries
     and programs were made of.  cascade: how the bundles in `networks/` work together;
     such a bundle has no segments of its own.
     """
@@ -151,6 +152,7 @@ class Contents:
     toolchain: Mapping[str, Any]
     verification: Mapping[str, Any]
     quantization: Mapping[str, Any]
+    license: Mapping[str, str]
     graph: str
     cascade: Optional[Cascade]
 
@@ -166,6 +168,8 @@ class Contents:
         plain["preprocess"] = {name: p.to_json() for name, p in self.preprocess.items()}
         # Absent, not null: the bundle of one network says nothing of cascades.
         del plain["cascade"]
+        if not self.license:
+            del plain["license"]
         if self.cascade is not None:
             plain["cascade"] = cascade_json(self.cascade)
         return plain
@@ -291,9 +295,9 @@ def check_manifest(value: Any) -> Manifest:
             _segment(JsonReader(s, f"segments[{i}]"))
             for i, s in enumerate(top.get("segments", list))
         ),
-        libraries=MappingProxyType(_paths(top, "libraries")),
-        programs=MappingProxyType(_paths(top, "programs")),
-        weights=MappingProxyType(_paths(top, "weights")),
+        libraries=MappingProxyType(_texts(top, "libraries")),
+        programs=MappingProxyType(_texts(top, "programs")),
+        weights=MappingProxyType(_texts(top, "weights")),
         files=MappingProxyType({k: _file(r) for k, r in top.members("files")}),
         labels=labels,
         preprocess=MappingProxyType({k: _preprocess(r) for k, r in _preprocesses(top)}),
@@ -301,6 +305,7 @@ def check_manifest(value: Any) -> Manifest:
         toolchain=top.get("toolchain", dict, {}),
         verification=top.get("verification", dict, {}),
         quantization=top.get("quantization", dict, {}),
+        license=MappingProxyType(_texts(top, "license")),
         threads=_threads(top),
         graph=top.get("graph", str, ""),
         cascade=_cascade(top),
@@ -463,11 +468,11 @@ def _file(r: JsonReader) -> FileInfo:
     return FileInfo(sha, r.count("bytes"), r.get("detached", bool, False))
 
 
-def _paths(top: JsonReader, key: str) -> Dict[str, str]:
+def _texts(top: JsonReader, key: str) -> Dict[str, str]:
     found: Dict[str, Any] = top.get(key, dict, {})
-    for target, path in found.items():
-        if not isinstance(path, str):
-            top.bad(f'has an impossible "{key}"', {target: path})
+    for name, text in found.items():
+        if not isinstance(text, str):
+            top.bad(f'has an impossible "{key}"', {name: text})
     return found
 
 

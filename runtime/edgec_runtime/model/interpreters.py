@@ -19,7 +19,7 @@ from ..errors import DeviceError, InputError, did_you_mean
 Array = NDArray[Any]
 
 
-class Interpreter:
+class TfliteInterpreter:
     """The methods of `tf.lite.Interpreter` for a session; any class with them will do."""
 
     def allocate_tensors(self) -> None:
@@ -47,7 +47,7 @@ class Interpreter:
 
 # (the .tflite's bytes, the Edge TPU delegate or None) -> an interpreter, not yet
 # allocated
-InterpreterFactory = Callable[[bytes, Any], Interpreter]
+InterpreterFactory = Callable[[bytes, Any], TfliteInterpreter]
 
 
 def find_interpreter(name: Optional[str] = None) -> Tuple[str, Any]:
@@ -79,9 +79,9 @@ def interpreter_factory(name: Optional[str] = None) -> InterpreterFactory:
     """
     _, module = find_interpreter(name)
 
-    def make(model: bytes, delegate: Any) -> Interpreter:
+    def make(model: bytes, delegate: Any) -> TfliteInterpreter:
         if delegate is not None:
-            made: Interpreter = module.Interpreter(
+            made: TfliteInterpreter = module.Interpreter(
                 model_content=model, experimental_delegates=[delegate]
             )
             return made

@@ -12,7 +12,7 @@ from ..bundle.manifest import SegmentInfo
 from ..errors import DeviceError, EdgecError
 from ..tensors import TensorInfo
 from .inference import ExecutionContext, Inference
-from .interpreters import Interpreter, match_ports
+from .interpreters import TfliteInterpreter, match_ports
 
 Array = NDArray[Any]
 
@@ -83,7 +83,7 @@ class InterpreterSegment:
         self,
         info: SegmentInfo,
         tensors: Mapping[str, TensorInfo],
-        interpreter: Interpreter,
+        interpreter: TfliteInterpreter,
     ) -> None:
         self._info = info
         self._tensors = tensors

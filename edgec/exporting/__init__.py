@@ -1,0 +1,108 @@
+"""Takes the parts out of a bundle that other tools read, one kind of parts per file.
+
+Each file of this folder is a kind, found by its name: `tflite.py` makes `edgec export
+BUNDLE --tflite DIR`. The first sentence of its docstring is the help of the option. The
+file has one function,
+
+    write(bundle: Bundle, folder: Path) -> Sequence[str]
+
+which writes files into an empty folder and returns the three lines of its README: what
+the files are, the command that uses them, and what to know of the result. A bundle
+without such parts raises InputError. The bundle is of one network: each network of a
+cascade is exported to a folder of its own. Files whose name begins with an underscore
+are helpers.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from edgec_runtime import Bundle
+
+from edgec.errors import InputError, did_you_mean
+from edgec.exporting._folders import check_free, whole_folder
+
+README = "README.md"
+
+
+@cache
+def kinds() -> Mapping[str, str]:
+    """Return the help of each kind by its name.
+
+    No kind is imported: `edgec --help` shall not load the compiler.
+    """
+    found = {}
+    for info in pkgutil.iter_modules(__path__):
+        if not info.name.startswith("_"):
+            # The text of the file, since its imports take their time.
+            source = Path(__path__[0], f"{info.name}.py").read_text(encoding="utf-8")
+            doc = inspect.cleandoc(ast.get_docstring(ast.parse(source)) or "")
+            summary = doc.partition("\n\n")[0]
+            found[info.name] = " ".join(summary.split()).removesuffix(".")
+    return found
+
+
+def export(path: Path, folders: Mapping[str, Path]) -> tuple[Path, ...]:
+    """Export parts of a bundle; return the folders that were written.
+
+    Args:
+        path: the .edgec file.
+        folders: for each kind by name a folder, which is new or empty.
+
+    Raises:
+        InputError: an unknown kind, a folder with files in it, or a bundle without such
+            parts; no folder is left half-written.
+        BundleError: a damaged bundle.
+    """
+    if not folders:
+        options = ", ".join(f"--{name} DIR" for name in kinds())
+        raise InputError("nothing to export", at=str(path), hint=f"give {options}")
+    # Before the first one is written: a person gets all folders or none.
+    for kind, folder in folders.items():
+        _check_kind(kind)
+        check_free(folder, f"--{kind}")
+
+    with Bundle.open(path) as bundle:
+        for kind, folder in folders.items():
+            with whole_folder(folder) as aside:
+                _write(bundle, kind, aside)
+    return tuple(folders.values())
+
+
+def _check_kind(kind: str) -> None:
+    known = kinds()
+    if kind not in known:
+        raise InputError(
+            f'there is no export of kind "{kind}"{did_you_mean(kind, known)}',
+            hint=f"kinds: {', '.join(known)}",
+        )
+
+
+def _write(bundle: Bundle, kind: str, folder: Path) -> None:
+    """Fill a folder with a kind of parts; for a cascade, a folder for each network."""
+    cascade = bundle.manifest.cascade
+    if cascade is None:
+        write = importlib.import_module(f"{__name__}.{kind}").write
+        lines = write(bundle, folder)
+        _write_readme(folder, bundle.manifest.name, lines)
+        return
+
+    for network in cascade.networks:
+        # A network that is like another one shares its bundle.
+        if network.like is None:
+            own = folder / network.name
+            own.mkdir()
+            with bundle.network(network.name) as inner:
+                _write(inner, kind, own)
+
+
+def _write_readme(folder: Path, name: str, lines: Sequence[str]) -> None:
+    """Write the README of a folder: a title, and a paragraph for each line."""
+    text = "\n\n".join([f"# {name}", *lines])
+    (folder / README).write_text(f"{text}\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Reads the facts about a bundle that `edgec inspect` shows."""

@@ -1,0 +1,1 @@
+"""Renders the facts about a bundle, as text and as a page."""

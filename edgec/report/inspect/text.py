@@ -1,0 +1,369 @@
+"""Writes the facts of `edgec inspect` for a terminal.
+
+The page has a headline, then a section for each question of a person who was given the
+file: what it does, where it runs, how accurate it is, how large it is, whose it is.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from edgec.inspecting.facts import (
+    InspectedMemory,
+    InspectedNetwork,
+    InspectedPart,
+    InspectedSegment,
+    InspectedSignature,
+    InspectedTensor,
+    Inspection,
+)
+from edgec.report.checked import accuracy, checks
+from edgec.report.explain.text import PLACES
+from edgec.report.tables import WIDTH, table
+from edgec.report.terms import legend
+from edgec.report.wording import count, percent, plain, shortened, size
+
+SEGMENT_HEAD = (
+    "segment",
+    "place",
+    "ops",
+    "MACs",
+    "of all",
+    "arena",
+    "constants",
+    "est. ms",
+)
+SEGMENT_TERMS = ("segment", "MACs", "arena", "est.")
+ACCURACY_TERMS = ("SQNR", "cosine", "interp")
+PART_HEAD = ("part", "size", "of all", "files", "what it is")
+MEMORY_HEAD = ("code for", "in all", "code", "constants", "arena", "tensors")
+MAX_LABELS = 4
+"""Names of classes that the page shows."""
+MAX_KINDS = 8
+"""Kinds of operations that the page shows."""
+NAME_WIDTH = 15
+"""Columns of the names in front of texts."""
+LONGEST_NAME = 60
+"""Characters of a tensor's name."""
+
+Row = tuple[str, str]
+"""A name, and the text behind it."""
+
+
+def to_text(found: Inspection) -> str:
+    """Return the page of text."""
+    blocks = [headline(found), intro(found)]
+    for network in found.networks:
+        if found.cascade:
+            blocks.append(f"== {network.name}: {network.role} ==")
+        # A network that is like another one was shown there.
+        if not network.like:
+            blocks += _network(network)
+    blocks.append(legend(terms(found)))
+    blocks.append(_section("How large it is", _sizes(found)))
+    blocks.append(_section("Licences", _named(licenses(found))))
+    blocks.append(_section("Who signed it", _folded(signed(found.signature))))
+    blocks.append(_section("What made it", _named(versions(found))))
+    blocks.append(_section("What to do with it", _named(commands(found))))
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def headline(found: Inspection) -> str:
+    """Return the line with the file, its content, its target and its size."""
+    kind = "a cascade of networks" if found.cascade else "a network"
+    return plain(
+        f"{found.path}: {found.name}, {kind} for {found.target}, {size(found.bytes)}"
+    )
+
+
+def intro(found: Inspection) -> str:
+    """Return what the target and the kind of bundle mean, in a paragraph."""
+    # The board's own name has no Edge TPU: it is a part that a person adds.
+    coral = found.target.endswith("+coral")
+    where = f"{found.board} with a Coral Edge TPU" if coral else found.board
+    text = f"An edgec bundle: all that a device needs to run it, for {where}."
+    if found.cascade:
+        rules = found.cascade_rules
+        text += (
+            f" Its {len(found.networks)} networks run one after another, for at most "
+            f"{rules['objects']} object{'s' if rules['objects'] != 1 else ''} at a time; "
+        )
+        if rules["every"]:
+            text += f"the first one looks again after {rules['every']} frames."
+        else:
+            text += "the first one looks again where an object is lost."
+    return textwrap.fill(plain(text), WIDTH)
+
+
+def _network(network: InspectedNetwork) -> Iterator[str]:
+    """Yield the sections about a network."""
+    yield _section("What it does", _named(does(network)))
+    yield _section("Where it runs", _runs(network))
+    yield _section("How accurate it is", [*accuracy_lines(network)])
+
+
+def terms(found: Inspection) -> tuple[str, ...]:
+    """Return the terms that the sections about networks use."""
+    checked = any(network.checks is not None for network in found.networks)
+    return (*SEGMENT_TERMS, *(ACCURACY_TERMS if checked else ()))
+
+
+def does(network: InspectedNetwork) -> Iterator[Row]:
+    """Yield the task, and a row for each input, output and state."""
+    # What a person calls the network for comes first.
+    yield "task", task_text(network.task)
+    if network.labels is not None:
+        yield "classes", labels_text(network.labels)
+    for tensor in network.inputs:
+        yield "input", tensor_text(tensor)
+        if tensor.photo is not None:
+            yield "", f"a photo becomes it by {tensor.photo}; docs/preprocessing.md"
+    for tensor in network.outputs:
+        yield "output", tensor_text(tensor)
+    for state in network.state:
+        name = shortened(plain(state.input), LONGEST_NAME)
+        begins = "zeros" if state.begins == "zeros" else "values of the model"
+        yield (
+            "state",
+            f"{name}, {size(state.bytes)}: kept from one call to the next, "
+            f"begins as {begins}",
+        )
+
+
+def task_text(task: Mapping[str, Any] | None) -> str:
+    """Return a task and its parameters in one line."""
+    if task is None:
+        return "not stated: outputs are arrays (compile --task says what they mean)"
+    rest = []
+    for key, value in task.items():
+        # Defaults that say "nothing" are no news for a reader.
+        if key in ("task", "schema") or value in (None, "", [], ()):
+            continue
+        rest.append(f"{key} = {_value(value)}")
+    return "; ".join([str(task["task"]), *rest])
+
+
+def _value(value: object) -> str:
+    """Return a parameter of a task, which may be a long list, in few characters."""
+    if isinstance(value, (list, tuple)) and len(value) > MAX_LABELS:
+        return f"({len(value)} values)"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return shortened(plain(str(value)), LONGEST_NAME)
+
+
+def labels_text(labels: Sequence[str]) -> str:
+    """Return how many classes there are, and the first of them."""
+    shown = ", ".join(plain(label) for label in labels[:MAX_LABELS])
+    more = ", …" if len(labels) > MAX_LABELS else ""
+    return f"{len(labels)}: {shown}{more}"
+
+
+def tensor_text(tensor: InspectedTensor) -> str:
+    """Return the name, type and shape of a tensor, and what its integers stand for."""
+    # Names come from the model's file, and some have hundreds of characters.
+    name = shortened(plain(tensor.name), LONGEST_NAME)
+    shape = " x ".join(map(str, tensor.shape)) or "one number"
+    text = f"{name}: {tensor.dtype}, {shape}"
+    if len(tensor.scale) == 1:
+        text += f", real = {tensor.scale[0]:.6g} * (q - {tensor.zero_point[0]})"
+    # Scales of channels are for programs: --json has them all.
+    elif tensor.scale:
+        text += f", with a scale for each of {len(tensor.scale)} channels"
+    return text
+
+
+def _runs(network: InspectedNetwork) -> Iterator[str]:
+    """Yield the table of segments, and the operations by kind."""
+    yield table(SEGMENT_HEAD, segment_rows(network.segments), "llrrrrrr")
+    for note in run_notes(network):
+        yield textwrap.fill(note, WIDTH, break_on_hyphens=False)
+
+
+def segment_rows(segments: Sequence[InspectedSegment]) -> list[tuple[str, ...]]:
+    """Return the rows of the table of segments."""
+    # A model without multiply-accumulates has shares too, of 0 %.
+    total = max(1, sum(segment.macs for segment in segments))
+    rows: list[tuple[str, ...]] = []
+    for segment in segments:
+        place = PLACES[segment.place]
+        if segment.form:
+            place += f", {segment.form}"
+        rows.append(
+            (
+                segment.name,
+                place,
+                "-" if segment.ops is None else str(segment.ops),
+                count(segment.macs),
+                percent(segment.macs / total),
+                size(segment.arena),
+                size(segment.constants),
+                "-" if segment.est_ms is None else f"{segment.est_ms:.2f}",
+            )
+        )
+    return rows
+
+
+def run_notes(network: InspectedNetwork) -> Iterator[str]:
+    """Yield sentences about the operations and the threads."""
+    # Most networks have a few kinds, which say much about their cost.
+    if network.kinds:
+        kinds = [f"{n} x {kind}" for kind, n in network.kinds.items()]
+        more = ", …" if len(kinds) > MAX_KINDS else ""
+        yield f"operations: {', '.join(kinds[:MAX_KINDS])}{more}"
+    if any(segment.form == "to be compiled" for segment in network.segments):
+        yield (
+            "segments that are to be compiled run on the Edge TPU after edgetpu_compiler "
+            "has made them ready (docs/edgetpu-compiler.md); until then the CPU runs "
+            "them, with the same results"
+        )
+    if network.threads > 1:
+        yield f"up to {network.threads} threads of the CPU share the work"
+
+
+def accuracy_lines(network: InspectedNetwork) -> Iterator[str]:
+    """Yield how the compile quantized and checked the network."""
+    if network.recipe:
+        kept = f", which kept {network.kept}" if network.kept else ""
+        yield f"quantized to int8 by the recipe {plain(network.recipe)}{kept}"
+    if network.checks is None:
+        yield "the bundle does not say what was checked"
+        return
+    # Indented lines belong to the line above them.
+    for line in (*accuracy(network.checks), *checks(network.checks)):
+        yield plain(line) if not line.startswith(" ") else f"  {plain(line)}"
+
+
+def _sizes(found: Inspection) -> Iterator[str]:
+    """Yield the tables of the file's parts and of the memory."""
+    yield table(PART_HEAD, part_rows(found.parts, found.bytes), "lrrrl")
+    for network in found.networks:
+        if network.memory and not network.like:
+            of = f" of {network.name}" if found.cascade else ""
+            yield ""
+            yield f"memory{of} while it runs, without the system's libraries:"
+            yield table(MEMORY_HEAD, memory_rows(network.memory), "lrrrrr")
+    if found.detached:
+        yield ""
+        yield textwrap.fill(detached_text(found.detached), WIDTH)
+
+
+def part_rows(parts: Sequence[InspectedPart], whole: int) -> list[tuple[str, ...]]:
+    """Return the rows of the table of parts; whole: bytes of the file."""
+    rows: list[tuple[str, ...]] = []
+    for part in parts:
+        share = percent(part.bytes / max(1, whole))
+        files = str(part.files) if part.files else "-"
+        rows.append((part.name, size(part.bytes), share, files, part.about))
+    return rows
+
+
+def memory_rows(memory: Sequence[InspectedMemory]) -> list[tuple[str, ...]]:
+    """Return the rows of the table of memory."""
+    rows: list[tuple[str, ...]] = []
+    for row in memory:
+        sizes = (row.all, row.code, row.constants, row.arena, row.tensors)
+        rows.append((row.target, *map(size, sizes)))
+    return rows
+
+
+def detached_text(detached: Sequence[str]) -> str:
+    """Return which code is not in the file."""
+    return (
+        f"not in the file: {', '.join(detached)}; the machine that compiled it keeps them "
+        "in its cache, to try the model there"
+    )
+
+
+def licenses(found: Inspection) -> Iterator[Row]:
+    """Yield the licence of each network, and that of the code around it."""
+    for network in found.networks:
+        if network.like:
+            continue
+        if network.license:
+            text = f"{network.license} ({network.license_source})"
+        else:
+            text = "not known to edgec: ask who made the model"
+        yield plain(network.name), plain(text)
+    yield "code", "Apache-2.0: edgec's kernels, in src/ and compiled in lib/ and bin/"
+
+
+def signed(signature: InspectedSignature | None) -> str:
+    """Return in a sentence who signed a bundle, and whether that holds."""
+    if signature is None:
+        return (
+            "nobody: a device that trusts a key refuses it (edgec sign; "
+            "docs/packages.md)"
+        )
+    who = (
+        f"signed with the key {signature.fingerprint}, for the application "
+        f'"{signature.app}", counter {signature.counter}'
+    )
+    # The key is in the file, so a valid signature alone says little: whose key is it?
+    if not signature.valid:
+        return plain(
+            f"NOT VALID: {who}, but the file was changed after that: do not use it"
+        )
+    return plain(f"{who}: valid; {_whose(signature)}")
+
+
+def _whose(signature: InspectedSignature) -> str:
+    """Return whether the signer's key is one that is known here."""
+    if signature.trusted is not None:
+        name = f" ({signature.trusted})" if signature.trusted else ""
+        return f"the key is known here{name}"
+    if signature.compared:
+        return "the key is NOT the one that is known here"
+    return "whose key it is, is not known here: --key FILE.pub compares it with one"
+
+
+def versions(found: Inspection) -> Iterator[Row]:
+    """Yield the versions of the programs that made a bundle."""
+    yield "edgec", f"{found.edgec}, format {found.schema} of the bundle"
+    # The networks of a cascade were made together, by the same programs.
+    tools = dict[str, str]()
+    for network in found.networks:
+        tools |= network.toolchain
+    for target, version in tools.items():
+        yield plain(target), plain(version)
+    yield "sha256", f"{found.sha256} of the manifest, which has those of all files"
+
+
+def commands(found: Inspection) -> Iterator[Row]:
+    """Yield commands that take the bundle."""
+    file = plain(found.path)
+    # A person who copies a command shall not have to correct it.
+    photo = any(t.photo for network in found.networks for t in network.inputs)
+    given = "photo.jpg" if photo else "inputs.npz"
+    yield "run", f"edgec run {file} --input {given}"
+    yield "measure", f"edgec bench {file} --on ssh://pi@host"
+    yield "install", f"edgec flash {file} --on ssh://pi@host"
+    yield "take apart", f"edgec export {file} --c folder/"
+
+
+def _section(title: str, lines: Iterator[str] | Sequence[str]) -> str:
+    """Return a title with the lines below it, indented; "" without lines."""
+    body = "\n".join(lines)
+    if not body:
+        return ""
+    return f"{title}\n{textwrap.indent(body, '  ')}"
+
+
+def _named(rows: Iterator[Row]) -> Iterator[str]:
+    """Yield rows as lines, the texts in a column of their own."""
+    for name, text in rows:
+        yield textwrap.fill(
+            text,
+            WIDTH - 2,
+            initial_indent=f"{shortened(name, NAME_WIDTH - 1):{NAME_WIDTH}}",
+            subsequent_indent=" " * NAME_WIDTH,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+
+def _folded(text: str) -> list[str]:
+    """Return a sentence as lines."""
+    return textwrap.wrap(text, WIDTH - 2, break_on_hyphens=False)

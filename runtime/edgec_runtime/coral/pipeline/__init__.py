@@ -1,0 +1,1 @@
+"""Runs several models as a pipeline."""

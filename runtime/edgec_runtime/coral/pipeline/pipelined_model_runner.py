@@ -1,0 +1,239 @@
+"""A pipeline of models: while one model computes a frame, the next computes the frame
+before.
+
+A thread for each model takes tensors from the queue before it. On one Edge TPU the
+models take turns; on the CPU they run at the same time.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Set
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter import Interpreter
+from ...interpreter.errors import InterpreterError, InvokeError
+
+Array = NDArray[Any]
+Tensors = Dict[str, Array]
+
+
+class TensorQueue:
+    """A queue between two threads, whose limit can change; without one at first."""
+
+    def __init__(self) -> None:
+        """Make an empty queue."""
+        self._items: Deque[Any] = deque()
+        self._changed = threading.Condition()
+        # None would be the natural word for no limit; pycoral has 0.
+        self._limit = 0
+
+    def set_limit(self, limit: int) -> None:
+        """Let `put` wait while so many items are inside; 0: never."""
+        with self._changed:
+            self._limit = limit
+            self._changed.notify_all()
+
+    def put(self, item: Any) -> None:
+        """Append an item, after waiting for room."""
+        with self._changed:
+            self._changed.wait_for(self._has_room)
+            self._items.append(item)
+            self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        return self._limit == 0 or len(self._items) < self._limit
+
+    def get(self) -> Any:
+        """Return the first item, after waiting for one."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._items) > 0)
+            item = self._items.popleft()
+            self._changed.notify_all()
+            return item
+
+
+class PipelinedModelRunner:
+    """Runs models one after the other on a stream of frames.
+
+        runner = PipelinedModelRunner([first, second])
+        runner.push({"image": array})
+        runner.push({})
+        result = runner.pop()
+
+    Every input of a model is an input of the first model, or an output of a model
+    before it, by name.
+
+    Args:
+        interpreters: one for each model, allocated. The runner uses them alone until it
+            was ended by an empty push.
+
+    Raises:
+        InterpreterError: there is none, or an input comes from nowhere
+    """
+
+    def __init__(self, interpreters: Sequence[Interpreter]) -> None:
+        self._interpreters = list(interpreters)
+        _check_chain(self._interpreters)
+        inputs = self._interpreters[0].get_input_details()
+        outputs = self._interpreters[-1].get_output_details()
+        self._input_types = {row["name"]: row["dtype"] for row in inputs}
+        self._ended = False
+        self._drained = False
+
+        # Each thread knows the queues alone, so that a runner nobody has ends them.
+        self._queues = [TensorQueue() for _ in range(len(self._interpreters) + 1)]
+        names = [row["name"] for row in outputs]
+        for i, interpreter in enumerate(self._interpreters):
+            is_last = i == len(self._interpreters) - 1
+            thread = threading.Thread(
+                target=_work,
+                args=(
+                    interpreter,
+                    self._queues[i],
+                    self._queues[i + 1],
+                    names if is_last else None,
+                ),
+                name=f"edgec-pipeline-{i}",
+                daemon=True,
+            )
+            thread.start()
+        weakref.finalize(self, _end, list(self._queues))
+
+    def interpreters(self) -> List[Interpreter]:
+        """Return the interpreters, in order."""
+        return self._interpreters
+
+    def set_input_queue_size(self, size: int) -> None:
+        """Let `push` wait while so many frames wait for the first model; 0: never."""
+        self._queues[0].set_limit(size)
+
+    def set_output_queue_size(self, size: int) -> None:
+        """Let the last model wait while so many results were not popped; 0: never."""
+        self._queues[-1].set_limit(size)
+
+    def push(self, input_tensors: Mapping[str, Array]) -> None:
+        """Give the pipeline a frame.
+
+        Args:
+            input_tensors: an array for each input of the first model, by name. They are
+                not copied. An empty dict says that no frame follows.
+
+        Raises:
+            InterpreterError: a wrong name or type
+            InvokeError: the pipeline was ended
+        """
+        if self._ended:
+            raise InvokeError(
+                "the pipeline was ended by an empty push", hint="make a new runner"
+            )
+        if not input_tensors:
+            # None goes through all models, so that all frames before it are computed.
+            self._ended = True
+            self._queues[0].put(None)
+            return
+        self._check(input_tensors)
+        self._queues[0].put(dict(input_tensors))
+
+    def _check(self, tensors: Mapping[str, Array]) -> None:
+        expected = self._input_types
+        if set(tensors) != set(expected):
+            raise InterpreterError(
+                f"the frame has the tensors {', '.join(tensors)}",
+                hint=f"give {', '.join(expected)}",
+            )
+        for name, dtype in expected.items():
+            tensor = tensors[name]
+            if not isinstance(tensor, np.ndarray) or tensor.dtype != dtype:
+                raise InterpreterError(
+                    f'the tensor "{name}" is no array of {np.dtype(dtype)}',
+                    hint=f"give an array of {np.dtype(dtype)}",
+                )
+
+    def pop(self) -> Optional[Tensors]:
+        """Return the outputs of the last model for the oldest frame, by name.
+
+        It waits for them. None: the pipeline was ended, and nothing is left.
+
+        Raises:
+            InvokeError, InterpreterError: a model failed on this frame
+        """
+        if self._drained:
+            return None
+        result = self._queues[-1].get()
+        if isinstance(result, Exception):
+            raise result
+        # Once None came there is no thread left that could put anything.
+        self._drained = result is None
+        found: Optional[Tensors] = result
+        return found
+
+
+def _check_chain(interpreters: Sequence[Interpreter]) -> None:
+    """Raise InterpreterError for a model whose inputs come from nowhere."""
+    if not interpreters:
+        raise InterpreterError(
+            "a pipeline has at least one interpreter", hint="give a list with one"
+        )
+    # Models run in this order, so an input has to be known before its turn.
+    known: Set[str] = {row["name"] for row in interpreters[0].get_input_details()}
+    for i, interpreter in enumerate(interpreters):
+        for row in interpreter.get_input_details():
+            if row["name"] not in known:
+                raise InterpreterError(
+                    f'nothing before interpreter {i} gives its input "{row["name"]}"',
+                    hint=f"the tensors there are {', '.join(sorted(known))}",
+                )
+        known.update(row["name"] for row in interpreter.get_output_details())
+
+
+def _work(
+    interpreter: Interpreter,
+    before: TensorQueue,
+    after: TensorQueue,
+    results: Optional[List[str]],
+) -> None:
+    """Run a model on each frame of the queue before it, until None.
+
+    results: the names that leave the pipeline; None: all that is known goes on, since
+        later models may read it.
+    """
+    # Ends with the pipeline, or with a runner that nobody has any more.
+    while True:
+        tensors = before.get()
+        if tensors is None:
+            after.put(None)
+            return
+        # A failure takes the frame's place, and `pop` raises it.
+        if not isinstance(tensors, Exception):
+            tensors = _computed(interpreter, tensors)
+        if results is not None and not isinstance(tensors, Exception):
+            tensors = {name: tensors[name] for name in results}
+        after.put(tensors)
+
+
+def _computed(interpreter: Interpreter, tensors: Tensors) -> Any:
+    """Return the tensors with a model's outputs, or the error that it raised."""
+    try:
+        for row in interpreter.get_input_details():
+            interpreter.set_tensor(row["index"], tensors[row["name"]])
+        interpreter.invoke()
+    except (InterpreterError, InvokeError) as e:
+        return e
+    # The frame goes on with all its tensors: a later model may read an early one.
+    found = dict(tensors)
+    for row in interpreter.get_output_details():
+        found[row["name"]] = interpreter.get_tensor(row["index"])
+    return found
+
+
+def _end(queues: Sequence[TensorQueue]) -> None:
+    """Let the threads of a runner end, also the ones that wait for room."""
+    # A thread that waits for room would never see the end.
+    for queue in queues:
+        queue.set_limit(0)
+    queues[0].put(None)

@@ -1,0 +1,1 @@
+"""Finds the Edge TPU, makes interpreters, and reads files of labels."""

@@ -1,0 +1,219 @@
+"""`edgec export`: each kind of parts is what its README says, and a folder is there as a
+whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from click.testing import CliRunner
+from edgec_runtime import Bundle, Session, noise_inputs, write_bundle
+from edgec_runtime.device_end.bundles import machine_target
+
+import edgec
+from edgec.cli.main import cli
+from edgec.errors import InputError
+from edgec.exporting import kinds
+from tests import builds
+from tests.cli.verbs import edgec as verb
+from tests.runtime import tiny_model
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "fixtures" / "digits"
+
+pytestmark = pytest.mark.cc
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A bundle that nobody compiled, with a segment for the Edge TPU."""
+    manifest, files = tiny_model.parts()
+    manifest["segments"][1]["tflite"] = "segments/relu.tflite"
+    files["segments/relu.tflite"] = b"no real file"
+    write_bundle(tmp_path / "tiny.edgec", manifest, files)
+    return tmp_path / "tiny.edgec"
+
+
+def _digits(to: Path) -> None:
+    edgec.compile(
+        DIGITS / "digits.onnx",
+        "pi4+coral",
+        to / "digits.edgec",
+        also=["host"],
+        calibrate=DIGITS / "digits_calibration.npz",
+        quantize="fast",
+    )
+
+
+def _cartoon(to: Path) -> None:
+    edgec.compile(
+        ROOT / "fixtures" / "cartoon" / "cartoon.onnx",
+        "pi4+coral",
+        to / "cartoon.edgec",
+        calibrate=ROOT / "fixtures" / "photos",
+        quantize="fast",
+        preprocess="0_1",
+        task="image",
+    )
+
+
+@pytest.fixture
+def cartoon() -> Path:
+    """One with segments for the Edge TPU."""
+    return builds.once("export cartoon", _cartoon) / "cartoon.edgec"
+
+
+@pytest.fixture
+def digits() -> Path:
+    """A real one, for this machine too."""
+    return builds.once("export digits", _digits) / "digits.edgec"
+
+
+def test_each_file_of_the_room_is_an_option_with_its_first_sentence() -> None:
+    shown = CliRunner().invoke(cli, ["export", "--help"]).output
+    assert {"c", "cmake", "tflite"} <= kinds().keys()
+    for kind, text in kinds().items():
+        assert f"--{kind} DIR" in shown
+        assert " ".join(text.split()[:5]) in " ".join(shown.split())
+
+
+def test_nothing_to_export_and_unknown_kinds_name_the_kinds(tiny: Path) -> None:
+    with pytest.raises(InputError, match="nothing to export") as e:
+        edgec.export(tiny)
+    assert "--tflite DIR" in str(e.value.hint)
+    with pytest.raises(InputError, match='did you mean "cmake"'):
+        edgec.export(tiny, cmak=tiny.with_name("out"))
+
+
+def test_a_folder_with_files_is_refused_before_anything_is_written(
+    tiny: Path, tmp_path: Path
+) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine").touch()
+    done = verb("export", tiny, "--tflite", "new", "--c", full, cwd=tmp_path)
+    assert done.code == 2
+    assert f"the folder {full} is not empty" in done.err
+    assert "at: --c" in done.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["full", "tiny.edgec"]
+
+
+@pytest.mark.parametrize("kind", ["file", "no/parent"])
+def test_other_places_are_refused(kind: str, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError) as e:
+        edgec.export(tiny, c=tmp_path / kind)
+    assert e.value.at == "--c"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_nobody_may_write_to(tiny: Path, tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(0o500)
+    with pytest.raises(InputError, match="cannot write"):
+        edgec.export(tiny, tflite=locked / "out")
+
+
+def test_a_kind_that_fails_leaves_nothing(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(bundle: Bundle, folder: Path) -> list[str]:
+        (folder / "half").touch()
+        raise InputError("no", hint="none")
+
+    monkeypatch.setattr("edgec.exporting.tflite.write", fail)
+    with pytest.raises(InputError):
+        edgec.export(tiny, tflite=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == [tiny]
+
+
+def test_an_empty_folder_is_filled_and_has_the_usual_permissions(
+    tiny: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    assert edgec.export(tiny, tflite=out) == (out,)
+    usual = tmp_path / "usual"
+    usual.mkdir()
+    assert stat.S_IMODE(out.stat().st_mode) == stat.S_IMODE(usual.stat().st_mode)
+    readme = (out / "README.md").read_text().split("\n\n")
+    assert len(readme) == 4, "a title and three lines"
+
+
+def test_a_bundle_without_the_parts_says_so(tiny: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no C") as e:
+        edgec.export(tiny, cmake=tmp_path / "out")
+    assert e.value.at == str(tiny)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_segments_of_a_model_compute_what_its_session_does(
+    cartoon: Path, tmp_path: Path
+) -> None:
+    edgec.export(cartoon, tflite=tmp_path / "out")
+    with Bundle.open(cartoon) as bundle, Session(bundle) as session:
+        session.run(noise_inputs(bundle.manifest))
+        segments = [s for s in bundle.manifest.segments if s.place == "edgetpu"]
+        assert segments
+        for segment in segments:
+            interpreter = Interpreter(
+                str(tmp_path / "out" / f"{segment.name}.tflite"),
+                experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+            )
+            interpreter.allocate_tensors()
+            rows = interpreter.get_input_details()
+            for row, name in zip(rows, segment.inputs, strict=True):
+                interpreter.set_tensor(row["index"], session.tensor(name))
+            interpreter.invoke()
+            rows = interpreter.get_output_details()
+            for row, name in zip(rows, segment.outputs, strict=True):
+                got = interpreter.get_tensor(row["index"])
+                np.testing.assert_array_equal(got, session.tensor(name))
+
+
+def run(folder: Path, *command: str) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def check_program(program: Path, digits: Path, folder: Path) -> None:
+    """A program that was built of an export gives what a session gives."""
+    with Bundle.open(digits) as bundle, Session(bundle) as session:
+        inputs = noise_inputs(bundle.manifest)
+        want = session.run(inputs)
+    names = []
+    for i, array in enumerate(inputs.values()):
+        np.save(folder / f"in{i}.npy", array)
+        names.append(f"in{i}.npy")
+    (folder / "results").mkdir()
+    run(folder, str(program), "--input", *names, "--output", "results")
+    for i, array in enumerate(want.values()):
+        got = np.load(folder / "results" / f"output{i}.npy")
+        np.testing.assert_array_equal(got, array)
+
+
+@pytest.mark.slow
+def test_the_c_is_built_by_make(digits: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    edgec.export(digits, c=out)
+    run(out, "make", f"CC={shutil.which('gcc')}", f"MODEL_TARGET={machine_target()}")
+    check_program(out / "main", digits, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_c_is_built_by_cmake(digits: Path, tmp_path: Path) -> None:
+    if not shutil.which("cmake"):
+        pytest.skip("no cmake: install cmake")
+    out = tmp_path / "out"
+    edgec.export(digits, cmake=out)
+    run(out, "cmake", "-B", "build")
+    run(out, "cmake", "--build", "build")
+    check_program(out / "build" / "main", digits, tmp_path)
