@@ -43,14 +43,20 @@ class MaskOverlap(Measure):
 
     Attributes:
         labels: names of classes
-        one: whether the network finds the mask of one class: every level but 0 is in it
+        index: the only class whose mask the network finds, of which every level but 0
+            is; None: it finds the class of each pixel
         pictures: the folder that names of pictures are relative to, if given
     """
 
     labels: tuple[str, ...] = ()
-    one: bool = False
+    index: int | None = None
     pictures: Path | None = None
     kind: ClassVar[str] = "segmentation"
+
+    @property
+    def one(self) -> bool:
+        """Whether the network finds one mask."""
+        return self.index is not None
 
     @property
     def figures(self) -> tuple[MeasuredFigure, ...]:  # type: ignore[override]
@@ -140,11 +146,13 @@ class MaskOverlap(Measure):
         classes = np.where(classes == UNJUDGED, 0, classes).astype(np.uint16)
         view = whole_view(classes)
         mask = (classes > 0).astype(np.float32)
-        if self.one:
-            name = ClassNames(0, self.labels).label(MASK)
-            return Segments(mask, None, view, labels=((MASK, name),))
-
         names = ClassNames(0, self.labels)
+        if self.index is not None:
+            # The class of the mask, which need not be its level.
+            named = self.index < len(self.labels)
+            name = names.label(self.index) if named else "mask"
+            return Segments(mask, None, view, labels=((self.index, name),))
+
         labels = []
         for index in np.unique(classes).tolist():
             label = (index, names.label(index))

@@ -48,8 +48,7 @@ def measure_of(reader: ResultReader, options: DataOptions, at: str) -> Measure:
     if isinstance(task, Detection):
         return BoxPrecision(names, task, options.pictures)
     if isinstance(task, Segmentation):
-        one = task.index is not None
-        return MaskOverlap(reader.labels or (), one, options.pictures)
+        return MaskOverlap(reader.labels or (), task.index, options.pictures)
     if isinstance(task, Landmarks):
         return _points(task, reader, options)
     if isinstance(task, ImageOutput):

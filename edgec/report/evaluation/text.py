@@ -9,10 +9,12 @@ from edgec.evaluation.bootstrap import FigureEstimate
 from edgec.evaluation.measure import MeasuredFigure
 from edgec.evaluation.report import EvaluationReport
 from edgec.report.tables import table
-from edgec.report.wording import plain
+from edgec.report.wording import plain, shortened
 
 MOST_WORST = 5
 """Pictures that the terminal names."""
+MAX_FOUND = 26
+"""Characters of what was found in a picture."""
 NO_VALUE = "none"
 
 
@@ -96,7 +98,8 @@ def _worst(r: EvaluationReport) -> str:
     for picture in r.worst[:MOST_WORST]:
         found = [plain(picture.name)]
         for side in ("truth", *(side.key for side in r.sides)):
-            found.append(plain(picture.lines[side][0]))
+            first = plain(picture.lines[side][0])
+            found.append(shortened(first, MAX_FOUND))
         rows.append(found)
     head = ["worst pictures", "truth", *(plain(side.title) for side in r.sides)]
     return table(head, rows, "l" * len(head))
