@@ -12,7 +12,6 @@ from edgec_runtime.vision.tasks.base import Result
 from edgec_runtime.vision.tasks.detection import Detection
 from edgec_runtime.vision.tasks.instances import Box, Boxes, Mask
 
-from edgec.errors import InputError
 from edgec.evaluation.average_precision import AveragePrecision, coco_module
 from edgec.evaluation.class_names import ClassNames
 from edgec.evaluation.coco_file import CocoReader
@@ -89,7 +88,13 @@ class BoxPrecision(Measure):
         """Return the pictures of COCO's annotations."""
         # Without the library, minutes of inferences would be for nothing.
         coco_module("cocoeval")
-        return CocoReader(self.names, self.pictures).read(data)
+        reader = CocoReader(
+            self.names,
+            self.pictures,
+            masks="segm" in self.kinds,
+            points=PERSON_POINTS if "keypoints" in self.kinds else 0,
+        )
+        return reader.read(data)
 
     def observe(
         self, result: Result, picture: LabelledPicture, frame: Array
@@ -272,26 +277,19 @@ def _runs(box: Box, size: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _mask(label: Any, frame: Array) -> Mask | None:
-    """Return the mask of a label; None without one.
-
-    Raises InputError for a label that is no mask.
-    """
+    """Return the mask of a label, which `mask_fault` has looked at; None without one."""
     if not label:
         return None
     height, width = frame.shape[:2]
     masks = coco_module("mask")
-    try:
-        runs = label
-        if isinstance(label, list) or isinstance(label["counts"], list):
-            runs = masks.frPyObjects(label, height, width)
-        if isinstance(runs, list):
-            runs = masks.merge(runs)
-        inside = masks.decode(runs)
-    except (KeyError, TypeError, ValueError, IndexError) as e:
-        raise InputError(
-            f"a mask is neither polygons nor lengths of runs: {e}",
-            hint="write it as COCO does: https://cocodataset.org/#format-data",
-        ) from e
+    runs = label
+    # Compressed runs are as the library has them.
+    if isinstance(label, list) or isinstance(label["counts"], list):
+        runs = masks.frPyObjects(label, height, width)
+    # Each polygon is a part of the object.
+    if isinstance(runs, list):
+        runs = masks.merge(runs)
+    inside = masks.decode(runs)
 
     # The grid is the picture itself: positive inside, negative outside.
     logits = inside.astype(np.float32) * 2 - 1
