@@ -58,7 +58,7 @@ class Judging:
         check_there(self.data)
         v = _image_input(graph, read)
         reader = self._reader(read, graph, v)
-        measure = measure_of(reader, DataOptions(), _OPTION)
+        measure = measure_of(reader, DataOptions(self.data), _OPTION)
         pictures = _others(measure.read(self.data), samples.calibrate)
         if not pictures:
             raise InputError(

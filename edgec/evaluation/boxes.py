@@ -34,7 +34,7 @@ _KINDS = {"bbox": "", "segm": "mask.", "keypoints": "points."}
 _TITLES = {"bbox": "", "segm": "masks, ", "keypoints": "points, "}
 
 
-def _figures(kind: str) -> tuple[MeasuredFigure, MeasuredFigure]:
+def figures_of_kind(kind: str) -> tuple[MeasuredFigure, MeasuredFigure]:
     """Return the two figures of a kind."""
     name = _KINDS[kind]
     title = _TITLES[kind]
@@ -82,7 +82,7 @@ class BoxPrecision(Measure):
     @property
     def figures(self) -> tuple[MeasuredFigure, ...]:  # type: ignore[override]
         """mAP 50-95 and 50 of each kind."""
-        return tuple(figure for kind in self.kinds for figure in _figures(kind))
+        return tuple(figure for kind in self.kinds for figure in figures_of_kind(kind))
 
     def read(self, data: Path) -> list[LabelledPicture]:
         """Return the pictures of COCO's annotations."""
@@ -127,15 +127,7 @@ class BoxPrecision(Measure):
         self, pictures: Sequence[LabelledPicture], observations: Sequence[Observation]
     ) -> Scored:
         """Return what was found, matched with the labels."""
-        truth = _data_set(pictures)
-        parts: dict[str, AveragePrecision] = {}
-        for kind in self.kinds:
-            # Objects without a mask say nothing about masks.
-            labelled = _of_kind(truth, kind)
-            classes = {one["category_id"] for one in labelled["annotations"]}
-            found = _found(observations, kind, classes)
-            parts[kind] = AveragePrecision(labelled, found, kind)
-        return BoxScores(parts)
+        return BoxScores.of(self.kinds, pictures, observations)
 
     def truth(self, picture: LabelledPicture, frame: Array) -> Result:
         """Return the labelled objects as boxes."""
@@ -180,6 +172,24 @@ class BoxScores:
     """mAP of each kind that COCO judges."""
 
     parts: Mapping[str, AveragePrecision]
+
+    @classmethod
+    def of(
+        cls,
+        kinds: Sequence[str],
+        pictures: Sequence[LabelledPicture],
+        observations: Sequence[Observation],
+    ) -> BoxScores:
+        """Return observations of these kinds, matched with the labels."""
+        truth = _data_set(pictures)
+        parts: dict[str, AveragePrecision] = {}
+        for kind in kinds:
+            # Objects without a mask say nothing about masks.
+            labelled = _of_kind(truth, kind)
+            classes = {one["category_id"] for one in labelled["annotations"]}
+            found = _found(observations, kind, classes)
+            parts[kind] = AveragePrecision(labelled, found, kind)
+        return cls(parts)
 
     def figures(self, counts: Array | None = None) -> dict[str, float]:
         """Return the figures, see `Scored.figures`."""

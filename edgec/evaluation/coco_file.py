@@ -30,6 +30,8 @@ from edgec.evaluation.measure import LabelledPicture
 
 _WANTED = "give COCO's .json with images, annotations and categories"
 _HINT = "write it as COCO does: https://cocodataset.org/#format-data"
+_START = 64
+"""Bytes that show how a file begins."""
 _BESIDE = "images"
 """The folder beside the file in which pictures often are."""
 
@@ -178,6 +180,16 @@ class CocoReader:
             "mask": (one.segmentation or None) if self.masks else None,
             "points": [*one.keypoints] if self.points else [],
         }
+
+
+def is_coco(data: Path) -> bool:
+    """Return whether a data set is a .json file with an object, as COCO's are."""
+    if data.suffix.lower() != ".json" or not data.is_file():
+        return False
+    with data.open("rb") as file:
+        start = file.read(_START)
+    # A list is of points.
+    return start.lstrip().startswith(b"{")
 
 
 def _annotation_file(data: Path) -> Path:

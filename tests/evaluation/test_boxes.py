@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgec_runtime import TensorInfo
+from edgec_runtime.vision.preprocess import Fit
 from edgec_runtime.vision.tasks.detection import Detection
 from edgec_runtime.vision.tasks.instances import Box, Boxes, Mask
+from edgec_runtime.vision.tasks.points import Points, Pose
 
 from edgec.evaluation.boxes import BoxPrecision
 from edgec.evaluation.class_names import ClassNames
 from edgec.evaluation.measure import LabelledPicture, whole_view
+from edgec.evaluation.person_points import PersonPrecision
+from edgec.evaluation.points import PointError
+from edgec.evaluation.results import ResultReader
+from edgec.evaluation.tasks import DataOptions, measure_of
 from edgec.ir import Array
 
 FRAME = np.zeros((48, 64, 3), np.uint8)
@@ -159,3 +166,47 @@ def test_draws_of_a_set() -> None:
     assert whole(np.array([0, 2])) == 0
     # Recalls up to 0.5: 51 of 101.
     assert whole(np.array([1, 1])) == pytest.approx(100 * 51 / 101)
+
+
+# ---- networks of one person
+
+
+def person(shift: float = 0.0, shown: bool = True) -> Points:
+    points = np.array([[12.0 + i + shift, 10.0 + i] for i in range(17)], np.float32)
+    sure = np.full(17, 0.9)
+    return Points(points, sure, np.full(17, shown), 1.0, None)
+
+
+def person_figures(result: Points) -> dict[str, float]:
+    measure = PersonPrecision()
+    label = picture(**{"class": 0, "mask": None})
+    row = measure.observe(result, label, FRAME)
+    return measure.score([label], [row]).figures()
+
+
+def test_a_pose_is_judged_by_cocos_points() -> None:
+    exact = person_figures(person())
+    assert exact == pytest.approx({"points.map": 100.0, "points.map50": 100.0})
+    # The same points in a box of a detector have the same figure.
+    near = person_figures(person(1))
+    assert near["points.map"] == figures(found(1))["points.map"]
+    assert person_figures(person(shown=False))["points.map"] == 0
+    measure = PersonPrecision()
+    truth = measure.truth(picture(), FRAME)
+    assert isinstance(truth, Points)
+    assert truth.points.tolist()[:2] == [[12, 10], [13, 11]]
+    assert measure.loss(person(4), picture(), FRAME) == pytest.approx(4 / 64)
+
+
+def test_the_form_of_the_labels_decides_for_a_pose(tmp_path: Path) -> None:
+    task = Pose(output="y", columns=("x", "y", "score"))
+    outputs = {"y": TensorInfo("y", (1, 17, 3), "<f4", None)}
+    reader = ResultReader(task, (64, 48), Fit(), outputs)
+    path = tmp_path / "labels.json"
+    path.write_text('{"images": []}')
+    assert isinstance(measure_of(reader, DataOptions(path), "a"), PersonPrecision)
+    path.write_text("[]")
+    measure = measure_of(reader, DataOptions(path), "a")
+    assert isinstance(measure, PointError)
+    # COCO's names of points say which two are the eyes.
+    assert measure.between == (1, 2)
