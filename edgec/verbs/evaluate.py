@@ -188,6 +188,8 @@ class _Evaluation:
 
         scored = {}
         for key, rows in observed.items():
+            # COCO's matching takes a while, and has no turns to count.
+            self.say(f"compare with the labels ({key})")
             scored[key] = self.measure.score(self.pictures, rows)
         number = self.request.resamples or self.measure.resamples
         resampled = ResampledSides.of(scored, len(self.pictures), number, self.say)

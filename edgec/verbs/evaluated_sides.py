@@ -129,7 +129,6 @@ class BundleHereSide:
     """
 
     key = BUNDLE
-    title = "bundle"
 
     def __init__(self, bundle: Bundle, tpu: str, threads: int) -> None:
         """Open a session.
@@ -137,6 +136,8 @@ class BundleHereSide:
         tpu: how Edge TPU segments run, as `local:` has it.
         """
         self._session = Session(bundle, tpu=tpu, threads=threads)
+        # What edgec quantized has a report about it.
+        self.title = "int8 bundle" if bundle.manifest.quantization else "bundle"
         backends = ", ".join(dict.fromkeys(self._session.backends.values()))
         self.how = f"this machine, {machine_target()}: {backends}"
         self.parts: tuple[str, ...] = (
