@@ -107,7 +107,12 @@ def evaluate(on: str | None, quiet: bool, **options: Any) -> int:
         given["on"] = resolved(on)
     request = EvaluationRequest(data=data, **given)
     with progress(lines=False) as say:
-        report = run_evaluation(request, say)
+        try:
+            report = run_evaluation(request, say)
+        except KeyboardInterrupt:
+            say("")
+            echo("what was evaluated is kept: the same command goes on", err=True)
+            raise
 
     lines = "".join(f"{verdict.line()}\n" for verdict in report.verdicts)
     echo(lines if quiet else to_text(report), nl=False)

@@ -276,7 +276,7 @@ def test_files_and_exit_codes(
 
 
 def test_an_interrupted_evaluation_goes_on(
-    digits: Path, monkeypatch: pytest.MonkeyPatch
+    digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran: list[int] = []
     outputs = BundleHereSide.outputs
@@ -295,8 +295,9 @@ def test_an_interrupted_evaluation_goes_on(
             digits / "digits.edgec", digits / "set", samples=40, worst=0, **options
         )
 
-    with pytest.raises(KeyboardInterrupt):
-        run()
+    words = ["eval", str(digits / "digits.edgec"), "--data", str(digits / "set")]
+    assert run_verb([*words, "--samples", "40", "--worst", "0"]) == 130
+    assert "kept: the same command goes on" in capsys.readouterr().err
     resumed = run()
     assert len(ran) == 15
     # Nothing is left to run; a fresh evaluation runs all of it, to the same figures.
