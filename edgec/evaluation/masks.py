@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 from edgec_runtime.vision.tasks.base import Result
@@ -51,7 +50,6 @@ class MaskOverlap(Measure):
     labels: tuple[str, ...] = ()
     index: int | None = None
     pictures: Path | None = None
-    kind: ClassVar[str] = "segmentation"
 
     @property
     def one(self) -> bool:
@@ -59,7 +57,7 @@ class MaskOverlap(Measure):
         return self.index is not None
 
     @property
-    def figures(self) -> tuple[MeasuredFigure, ...]:  # type: ignore[override]
+    def figures(self) -> tuple[MeasuredFigure, ...]:
         """mIoU; of a single class its own IoU first."""
         mean = MeasuredFigure(
             "miou", "mIoU", "%", "the mean over classes of pixels of both / of either"
