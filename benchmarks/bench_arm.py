@@ -1,10 +1,10 @@
-"""edgec on the boards' cores beside LiteRT: estimated cycles, arena and code of the
-networks of the data folder.
+"""edgec on the boards' cores beside LiteRT, ncnn, MNN and onnxruntime: estimated cycles,
+arena and code of the networks of the data folder, and of twelve of 2025 and 2026.
 
 Cycles are those that armlab's `picycles` estimates of one inference of the bundle's
 program, one thread.  LiteRT's are of bench/arm-litert.json; of a model that is not
 there they are counted once and kept in the user's cache.  Where a network takes longer
-than LiteRT's, its slowest functions are listed with their multiply-accumulates a cycle
+than the best peer's, its slowest functions are listed with their multiply-accumulates a cycle
 and their share of what the core can do at most; with --beside also LiteRT's cycles for
 the same ops as a model of their own (of uint8 models with a conversion of its input and
 output, so rather too many).  Where there is no data folder, or no llvm-mca: edgec's own
@@ -27,7 +27,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -39,12 +39,14 @@ from edgec_devices.pipeline import Counts, estimate, plugin_option
 from edgec_devices.plugin import block_count_plugin
 from edgec_runtime.bundle.cache import cache_dir
 
+from benchmarks import arm_peers
 from benchmarks.arm_programs import Call, Program, alone, compile_for, sources_digest
 from benchmarks.networks import NETWORKS
 from benchmarks.picycles import LAB, ROOT, SHARED, Picycles, missing
 from edgec.errors import EdgecError
 from edgec.schedule.cores import core
 from edgec.toolchain.store import Store
+from tests.networks.recent import RECENT
 
 BOARDS = ("pi3", "pi4", "pi5")
 TARGETS = {"pi3": 1.6, "pi4": 1.4, "pi5": 1.55}
@@ -81,8 +83,8 @@ class Share:
 
 @dataclass(frozen=True)
 class Row:
-    """One network on one board. cycles: of one inference. litert: LiteRT's; None where
-    it has none. Bytes.
+    """One network on one board. cycles: of one inference. peers: those of others, by
+    name. Bytes.
 
     shares: of its functions; empty where nobody asked.
     """
@@ -91,16 +93,21 @@ class Row:
     board: str
     macs: int
     cycles: float
-    litert: float | None
+    peers: Mapping[str, float]
     arena: int
     bound: int
     text: int
     shares: tuple[Share, ...] = ()
 
     @property
+    def best(self) -> str:
+        """The fastest peer; "" where none runs the model."""
+        return min(self.peers, key=self.peers.__getitem__, default="")
+
+    @property
     def ratio(self) -> float | None:
-        """LiteRT's cycles by ours: above 1, edgec is the faster."""
-        return self.litert / self.cycles if self.litert else None
+        """The best peer's cycles by ours: above 1, edgec is the faster."""
+        return self.peers[self.best] / self.cycles if self.peers else None
 
 
 @dataclass(frozen=True)
@@ -163,8 +170,8 @@ def _how() -> str:
 def measure(job: Job) -> Row:
     """A row, from what is remembered if nothing has changed."""
     key = (
-        f"row {_how()} {sources_digest()} {_file_digest(job.file)} {job.board} "
-        f"{job.ops} {job.beside}"
+        f"row with peers {_how()} {sources_digest()} {_file_digest(job.file)} "
+        f"{job.board} {job.ops} {job.beside} {_peers_digest()}"
     )
     known = None if job.fresh else _recall(key)
     if known:
@@ -175,9 +182,9 @@ def measure(job: Job) -> Row:
         return Row(**{**known, "model": job.model}, shares=shares)
     program = compile_for(job.file, job.board)
     main = program.write(ROOT / "build" / "bench-arm" / f"{job.file.stem}-{job.board}")
-    litert = _litert(job)
+    peers = dict(_peers(job))
     cycles = cycles_of(program, main, job.board, fresh=job.fresh)
-    slower = litert is not None and litert < cycles
+    slower = min(peers.values(), default=math.inf) < cycles
     wanted = job.ops == "all" or (job.ops == "lose" and slower)
     shares = tuple(_shares(program, job, main)) if wanted else ()
     shares = tuple(_beside(shares, job)) if job.beside and shares else shares
@@ -186,7 +193,7 @@ def measure(job: Job) -> Row:
         job.board,
         program.macs,
         cycles,
-        litert,
+        peers,
         program.arena,
         program.bound,
         program.text,
@@ -282,6 +289,43 @@ def places(main: Path, board_name: str) -> dict[tuple[int, int], float]:
     }
 
 
+@cache
+def _peers_digest() -> str:
+    """Which peers are there, and how they are run."""
+    tool = _tool()
+    names = [
+        f"{name} {arm_peers.digest(name)}"
+        for name, peer in arm_peers.PEERS.items()
+        if tool is not None and tool.has(peer.site)
+    ]
+    return " ".join(names)
+
+
+def _peers(job: Job) -> Iterator[tuple[str, float]]:
+    """The cycles of each runtime that takes the file: LiteRT, or those of ONNX files."""
+    tool = _tool()
+    litert = _litert(job)
+    if litert is not None:
+        yield "LiteRT", litert
+    if tool is None or job.file.suffix != ".onnx":
+        return
+    for name, peer in arm_peers.PEERS.items():
+        # Wheels may be installed later: nothing is remembered without them.
+        if not tool.has(peer.site):
+            continue
+        key = (
+            f"cycles of {name} {_how()} {arm_peers.digest(name)} "
+            f"{_file_digest(job.file)} {job.board}"
+        )
+        known = _recall(key)
+        if known is None:
+            known = arm_peers.cycles(tool, peer, job.file, job.board)
+            # A refusal is remembered too: it takes as long as a run.
+            _remember(key, known or 0.0)
+        if known:
+            yield name, float(known)
+
+
 def _litert(job: Job) -> float | None:
     """LiteRT's cycles, of the data folder or counted here once; None where it cannot
     run the model.
@@ -307,31 +351,47 @@ def geo_mean(values: Sequence[float]) -> float:
 def markdown(rows: Sequence[Row]) -> Iterator[str]:
     """The networks, the geometric means, and the functions that are known."""
     yield (
-        "| network | MMAC | board | M cycles | LiteRT | × LiteRT | arena | above "
+        "| network | MMAC | board | M cycles | best peer | its | × best | arena | above "
         "bound | .text |"
     )
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for r in rows:
-        if r.litert and r.ratio:
-            beside = f"{r.litert / 1e6:.2f} | {r.ratio:.2f}"
-        else:
-            beside = "– | –"
+        beside = "– | – | –"
+        if r.ratio:
+            beside = f"{r.best} | {r.peers[r.best] / 1e6:.2f} | {r.ratio:.2f}"
         sizes = f"{r.arena:,} | {r.arena - r.bound:,} | {r.text / 1024:.1f} K"
         yield (
             f"| {r.model} | {r.macs / 1e6:.1f} | {r.board} | {r.cycles / 1e6:.2f} | "
             f"{beside} | {sizes} |"
         )
     yield ""
+    yield from _of_peers(rows)
     yield from _means(rows)
     for r in rows:
         if r.shares:
             yield from ("", *_functions(r))
 
 
+def _of_peers(rows: Sequence[Row]) -> Iterator[str]:
+    """Every peer's cycles by ours, where there are several."""
+    names = [*dict.fromkeys(name for r in rows for name in r.peers)]
+    if len(names) < 2:
+        return
+    yield f"| network | board | {' | '.join(f'× {name}' for name in names)} |"
+    yield f"| --- | --- |{' --- |' * len(names)}"
+    for r in rows:
+        cells = []
+        for name in names:
+            peer = r.peers.get(name)
+            cells.append(f"{peer / r.cycles:.2f}" if peer else "–")
+        yield f"| {r.model} | {r.board} | {' | '.join(cells)} |"
+    yield ""
+
+
 def _means(rows: Sequence[Row]) -> Iterator[str]:
     yield (
-        "| board | networks that LiteRT runs | geometric mean of × LiteRT | asked "
-        "for | slower than LiteRT |"
+        "| board | networks that a peer runs | geometric mean of × best | asked "
+        "for | slower than the best |"
     )
     yield "| --- | --- | --- | --- | --- |"
     for board in dict.fromkeys(r.board for r in rows):
@@ -347,7 +407,7 @@ def _means(rows: Sequence[Row]) -> Iterator[str]:
 
 def _functions(row: Row) -> Iterator[str]:
     """The slowest of a network, and what the others take together."""
-    against = f", {row.ratio:.2f} × LiteRT" if row.ratio else ""
+    against = f", {row.ratio:.2f} × {row.best}" if row.ratio else ""
     yield (
         f"{row.model} on {row.board}{against}: where its {row.cycles / 1e6:.2f} M "
         "cycles go"
@@ -400,6 +460,13 @@ def as_json(row: Row) -> dict[str, Any]:
     return {**fields, "ratio": row.ratio, "functions": functions}
 
 
+def _made(name: str) -> Path:
+    """The file of a network that is made here."""
+    folder = ROOT / "build" / "bench-arm" / "networks"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.onnx"
+
+
 # ---- the command
 # --------------------------------------------------------------------------------------
 def files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
@@ -408,6 +475,8 @@ def files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
         there = SHARED / "models" / NETWORKS.get(name, (name,))[0]
         if Path(name).is_file():
             found = [Path(name)]
+        elif name in RECENT:
+            found = [RECENT[name](_made(name))]
         else:
             found = sorted(there.glob(f"{there.name}.*"))
         found = [p for p in found if p.suffix in (".tflite", ".onnx")]
@@ -423,7 +492,7 @@ def _parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     if (SHARED / "models").is_dir():
-        here = [*NETWORKS]
+        here = [*NETWORKS, *RECENT]
     else:
         here = [str(p) for p in (ROOT / "fixtures").glob("*/*.onnx")]
     parser.add_argument(

@@ -92,19 +92,36 @@ class Picycles:
         """Cycles of one inference of a .tflite file by LiteRT, one thread; None where
         LiteRT is not or cannot.
         """
-        home = Path(self._home or Path.home() / ".cache" / "armlab")
-        if model.suffix != ".tflite" or not (home / "site" / "litert").exists():
+        if model.suffix != ".tflite":
             return None
-        command = ["python3", str(LAB / "guest_tflite.py"), str(model)]
+        return self.guest(board, "litert", [LAB / "guest_tflite.py", model])
+
+    def guest(
+        self, board: str, site: str, command: Sequence[str | Path]
+    ) -> float | None:
+        """Cycles of one inference of a Python program with the wheels of a site; None
+        where the wheels are not there, or the program fails.
+        """
+        if not self.has(site):
+            return None
         try:
             return self._run(
                 board,
-                ["--site", "litert"],
-                command,
-                {**os.environ, "ARMLAB_CACHE": str(home)},
+                ["--site", site],
+                ["python3", *command],
+                {**os.environ, "ARMLAB_CACHE": str(self._sites.parent)},
             )
         except subprocess.CalledProcessError:
             return None
+
+    def has(self, site: str) -> bool:
+        """Whether the wheels of a site are there: armlab/setup.sh user peers."""
+        return (self._sites / site).exists()
+
+    @property
+    def _sites(self) -> Path:
+        home = Path(self._home or Path.home() / ".cache" / "armlab")
+        return home / "site"
 
     def places(self, counts: Counts, board: str) -> dict[tuple[int, int], float]:
         """Cycles in each place of the last inference."""

@@ -189,6 +189,7 @@ def bench(
     markdown: str | Path | None = None,
     trace: str | Path | None = None,
     html: str | Path | None = None,
+    share: str | Path | None = None,
     frames: int | None = None,
     source: str | None = None,
 ) -> BenchReport:
@@ -208,6 +209,8 @@ def bench(
         json, junit, markdown, trace, html: files for all figures and samples
             (docs/bench.schema.json), a test case for each verdict, what the terminal
             shows, chrome://tracing or ui.perfetto.dev, and a page to look at.
+        share: a file for what a maintainer needs, and nothing personal
+            (docs/measured.md).
         frames: also so many as a stream; of `source`, as in `webcam`, or made ones.
     """
     from edgec.benching.request import Bench
@@ -231,6 +234,7 @@ def bench(
         markdown=_path(markdown),
         trace=_path(trace),
         html=_path(html),
+        share=_path(share),
         frames=frames,
         source=source,
     )
@@ -280,7 +284,11 @@ def tune(
 
 @_checked
 def doctor(
-    on: str | None = None, *, ask: bool = False, timeout: float = _TIMEOUT_S
+    on: str | None = None,
+    *,
+    ask: bool = False,
+    timeout: float = _TIMEOUT_S,
+    share: str | Path | None = None,
 ) -> Findings:
     """What this machine, or a device, has and lacks, with a command to type for each
     finding.
@@ -289,10 +297,17 @@ def doctor(
         on: the device ("ssh://pi@host", …); without it, this machine.
         ask: a person is there to type a password.
         timeout: as in `run`.
+        share: a file for what a maintainer needs, and nothing personal
+            (docs/measured.md).
     """
     from edgec_devices.doctor import examine
 
-    return examine(_device(on) if on is not None else None, ask, timeout)
+    from edgec.verbs.sharing import share_doctor
+
+    found = examine(_device(on) if on is not None else None, ask, timeout)
+    if share is not None:
+        share_doctor(found, Path(share))
+    return found
 
 
 @_checked

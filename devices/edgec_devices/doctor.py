@@ -42,11 +42,11 @@ def examine(
     cannot be reached.
     """
     if url is not None:
-        with Connection(stream_for(url, ask, timeout)) as connection:
-            facts: Facts = connection.ask("facts", answers.Facts, limit=LOOK_S)[0].facts
-        return DoctorReport(tuple(judge(facts, DEVICE_PYTHON)), url)
+        there = device_facts(url, ask, timeout)
+        return DoctorReport(tuple(judge(there, DEVICE_PYTHON)), url, there)
     # This machine compiles, and so needs more than a device.
-    found = list(judge(local_facts(), HOST_PYTHON))
+    facts = local_facts()
+    found = list(judge(facts, HOST_PYTHON))
     for check in CHECKS:
         try:
             found += check()
@@ -59,7 +59,13 @@ def examine(
                     f"could not look: {e}".replace("\n", " "),
                 )
             )
-    return DoctorReport(tuple(found))
+    return DoctorReport(tuple(found), facts=facts)
+
+
+def device_facts(url: str, ask: bool = False, timeout: float = TIMEOUT_S) -> Facts:
+    """Collect facts about a device; raises InputError or DeviceError."""
+    with Connection(stream_for(url, ask, timeout)) as connection:
+        return connection.ask("facts", answers.Facts, limit=LOOK_S)[0].facts
 
 
 def local_facts() -> Facts:

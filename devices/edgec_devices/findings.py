@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from edgec_runtime.device_end.elf import MACHINES
@@ -83,10 +83,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """All findings about a machine."""
+    """All findings about a machine.
+
+    Attributes:
+        findings: the findings
+        url: URL of the machine
+        facts: what they were found in
+    """
 
     findings: tuple[Finding, ...]
     url: str = "local:"
+    facts: Facts = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

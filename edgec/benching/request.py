@@ -18,7 +18,7 @@ MAX_REGRESS = 0.05
 FRAMES = 250
 """Frames of a stream by default."""
 MAX_FRAMES = 100_000
-FILES = ("json", "junit", "markdown", "trace", "html")
+FILES = ("json", "junit", "markdown", "trace", "html", "share")
 """The fields of a Bench that are files to write."""
 _SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)\s*")
 
@@ -42,7 +42,7 @@ class Bench:
         max_regress: how much slower than the earlier run is too slow, 0.05 is 5 %
         accept_estimates: whether an estimate may satisfy a budget
         accept_throttling: whether a run that throttled may pass
-        json, junit, markdown, trace, html: files to write
+        json, junit, markdown, trace, html, share: files to write
         frames: frames of a stream that is run too; with a source FRAMES by default
         source: source of the frames on this machine, as of edgec webcam
     """
@@ -63,6 +63,7 @@ class Bench:
     markdown: Path | None = None
     trace: Path | None = None
     html: Path | None = None
+    share: Path | None = None
     frames: int | None = None
     source: str | None = None
 

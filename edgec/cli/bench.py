@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgec.cli.echo import echo
-from edgec.cli.reach import on_one, resolved
+from edgec.cli.reach import SHARE, on_one, resolved
 from edgec.errors import EdgecError, InputError
 from edgec.report.terminal import progress
 
@@ -107,6 +107,7 @@ _FILE = click.Path(path_type=Path)
     help="for chrome://tracing or ui.perfetto.dev",
 )
 @click.option("--html", type=_FILE, metavar="FILE", help="a page to look at")
+@SHARE
 @click.option("-q", "--quiet", is_flag=True, help="print verdicts and errors alone")
 def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> int:
     """Measure where the time goes on a device, and check it: the latency of a BUNDLE,

@@ -15,10 +15,11 @@ from edgec_devices.requirement import RequirementOutcome
 import edgec
 from edgec.cli.declared import given, options_of
 from edgec.cli.echo import echo
-from edgec.cli.reach import TIMEOUT, on_one, resolved
+from edgec.cli.reach import SHARE, TIMEOUT, on_one, resolved
 from edgec.cli.sections import SectionedCommand, option
 from edgec.compiler.options import CompileOptions, Options
 from edgec.declared import Section
+from edgec.report.files import check_place
 from edgec.report.terminal import progress, where_the_time_went
 
 _MODEL = click.argument("model", type=click.Path(path_type=Path))
@@ -118,7 +119,7 @@ def explain(
     from edgec.compiler.cascade import is_cascade
     from edgec.report.explain.page import page
     from edgec.report.explain.text import to_text
-    from edgec.report.files import check_place, write_whole
+    from edgec.report.files import write_whole
     from edgec.verbs.explain import explain_model
     from edgec.verbs.explain_cascade import explain_cascade
     from edgec.verbs.requirements import check, requirements
@@ -240,15 +241,21 @@ def run(
     "this machine",
 )
 @TIMEOUT
+@SHARE
 @click.option(
     "--json", "as_json", is_flag=True, help="machine-readable, to standard output"
 )
-def doctor(device: str | None, timeout: float, as_json: bool) -> None:
+def doctor(
+    device: str | None, timeout: float, share: Path | None, as_json: bool
+) -> None:
     """Look at this machine or a device: system, interpreters, Edge TPU, power; one
     command to type for each finding.
     """
+    if share is not None:
+        check_place(share, "--share")
     # Nobody can answer a question for a password in a pipe or a CI job.
-    report = edgec.doctor(device, ask=sys.stdin.isatty(), timeout=timeout)
+    asks = sys.stdin.isatty()
+    report = edgec.doctor(device, ask=asks, timeout=timeout, share=share)
     echo(json.dumps(report.to_json(), indent=1) if as_json else report.table())
     if not report.ok:
         sys.exit(1)

@@ -22,6 +22,14 @@ TIMEOUT = click.option(
 )
 
 
+SHARE = click.option(
+    "--share",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="what a maintainer needs and nothing personal, to send (docs/measured.md)",
+)
+
+
 class _On(click.Option):
     """The option --on, which is also --to.
 

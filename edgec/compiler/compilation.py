@@ -143,7 +143,8 @@ class Compilation:
         task = bound(wanted, lowered)
         self.say("emit")
         tuning = TuningDatabases.of(job.tuned)
-        emitted = emit(lowered, task, tuning, job.options.threads)
+        keep = job.options.keep_tflite
+        emitted = emit(lowered, task, tuning, job.options.threads, keep)
         built = build_programs(emitted, lowered.target.board, job.options.cc, self.say)
 
         self.say("pack")

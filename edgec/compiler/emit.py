@@ -11,6 +11,7 @@ from edgec_runtime.vision.tasks.base import Task
 from edgec.compiler.lower import Lowered
 from edgec.compiler.tasking import vision_texts
 from edgec.compiler.tuned import TuningDatabases
+from edgec.compiler.whole_tflite import whole_tflite
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.schedule.cores import PLAIN, cores_of
@@ -24,12 +25,14 @@ class Emitted:
         sources: the C of each target, this machine's among them.
         board_targets: the names of the board's own targets.
         tflites: the .tflite file of each Edge TPU segment.
+        whole_tflite: that of the whole model; None where nobody wants it.
         threads: the largest number of threads of the C.
     """
 
     sources: Mapping[str, TargetSources]
     board_targets: tuple[str, ...]
     tflites: Mapping[str, bytes]
+    whole_tflite: bytes | None
     threads: int
 
     @property
@@ -54,12 +57,19 @@ class Emitted:
 
 
 def emit(
-    lowered: Lowered, task: Task | None, tuning: TuningDatabases, threads: int
+    lowered: Lowered,
+    task: Task | None,
+    tuning: TuningDatabases,
+    threads: int,
+    keep_tflite: bool = False,
 ) -> Emitted:
     """Generate the C for the board's targets and for this machine.
 
     task: the task, bound to the model's outputs. threads: the largest number of threads.
+    keep_tflite: whether the whole model becomes a .tflite file too.
     """
+    # A model that cannot be one is refused before the C is generated.
+    whole = whole_tflite(lowered.graph) if keep_tflite else None
     board = lowered.target.board
     segments = lowered.partition.segments
     vision = vision_texts(lowered, task)
@@ -76,7 +86,7 @@ def emit(
         sources[target.name] = made.with_files(vision)
     tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
     names = tuple(t.name for t in board.targets)
-    return Emitted(sources, names, tflites, threads)
+    return Emitted(sources, names, tflites, whole, threads)
 
 
 def targets_of(board: Board) -> list[ArchTarget]:

@@ -374,6 +374,13 @@ class CompileOptions(Options):
             multiple=True,
         ),
     )
+    keep_tflite: bool = field(
+        default=False,
+        metadata=option(
+            "the whole int8 model as one .tflite file in the bundle too, for other "
+            "tools (export --tflite)",
+        ),
+    )
     edgetpu_compiler: str | None = field(
         default=None,
         metadata=option(

@@ -22,6 +22,7 @@ from edgec.emit.anchors_file import anchors_file
 from edgec.emit.c import CSRC
 from edgec.emit.calls_file import CALLS_FILE, calls_file
 from edgec.emit.graph_file import GRAPH_FILE, graph_file
+from edgec.emit.tflite import MODEL_TFLITE
 from edgec.emit.values_file import VALUES_FILE, values_file
 from edgec.frontends.task_file import TaskFile
 from edgec.toolchain.app_files import app_files
@@ -124,6 +125,8 @@ def _binary_files(
 ) -> dict[str, bytes]:
     """Return segments for the Edge TPU, libraries and programs."""
     files = {f"segments/{n}.tflite": data for n, data in emitted.tflites.items()}
+    if emitted.whole_tflite is not None:
+        files[MODEL_TFLITE] = emitted.whole_tflite
     if outcome is not None:
         for name, result in outcome.segments.items():
             if result.data is not None:

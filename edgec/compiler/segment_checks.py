@@ -34,6 +34,8 @@ WORST_MIXED_TOLERANCE = 0.25
 """The largest allowed RMS error of a mixed segment, as a part of the range."""
 PERTURBATIONS = 4
 """Graphs with other last bits that show how far the output of a mixed graph moves."""
+POSITIONS = ("int32", "int64")
+"""Types of positions in a tensor."""
 INT8_STEPS = 255
 """The range of an int8 tensor, in steps."""
 
@@ -67,7 +69,7 @@ class SegmentChecker:
         worst = SegmentCheck(s.name, s.place, how, 0.0, 0.0)
         checks = []
         for name, want in self._wanted[key].items():
-            error, limit = _error(s.graph, inputs, name, tensor(name), want)
+            error, limit = output_error(s.graph, inputs, name, tensor(name), want)
             checks.append(SegmentCheck(s.name, s.place, how, error, limit))
         self.add([max(checks, key=lambda c: c.beyond, default=worst)])
 
@@ -84,16 +86,16 @@ class SegmentChecker:
         return tuple(self._checks.values())
 
 
-def _error(
+def output_error(
     graph: Graph, inputs: Mapping[str, Array], name: str, got: Array, want: Array
 ) -> tuple[float, float]:
-    """Return how far an output of a segment is from `interp`, and how far it may be."""
+    """Return how far an output of a graph is from `interp`, and how far it may be."""
     error = distance(got, want)
     is_float = want.dtype.kind == "f"
     # A float that differs in its last bit may round to the next integer step.
     has_float = any(v.type.dtype == "float32" for op in graph.ops for v in op.outputs)
     usual = FLOAT_TOLERANCE if is_float else float(has_float)
-    if error <= usual or not rounds_floats(graph):
+    if error <= usual or not decides_by_floats(graph):
         if is_float:
             return error, float_limit(graph, inputs, name, want, error)
         return error, usual
@@ -107,6 +109,30 @@ def _error(
         moved = max(moved, root_mean_square(perturbed, want))
     limit = max(MIXED_TOLERANCE * unit, ROUNDING_MARGIN * moved)
     return root_mean_square(got, want), min(limit, WORST_MIXED_TOLERANCE * unit)
+
+
+def decides_by_floats(graph: Graph) -> bool:
+    """Return whether the last bit of a float decides between results far apart."""
+    return rounds_floats(graph) or selects_by_floats(graph)
+
+
+def selects_by_floats(graph: Graph) -> bool:
+    """Return whether ops read positions that were chosen by the order of floats.
+
+    The last bit decides which of two nearly equal scores is the higher one, and so the
+    row in which a box of a detector stands.
+    """
+    computed: set[Value] = set()
+    chosen: set[Value] = set()
+    for op in graph.ops:
+        if any(v in chosen for v in op.inputs):
+            return True
+        for v in op.outputs:
+            if v.type.dtype == "float32":
+                computed.add(v)
+            elif v.type.dtype in POSITIONS and op.inputs[0] in computed:
+                chosen.add(v)
+    return False
 
 
 def rounds_floats(graph: Graph) -> bool:

@@ -19,7 +19,14 @@ from edgec.compiler.as_board import check_as_board
 from edgec.compiler.lower import Lowered
 from edgec.compiler.native import NativeGraph
 from edgec.compiler.op_by_op import op_by_op
-from edgec.compiler.segment_checks import SegmentChecker, float_limit, rounds_floats
+from edgec.compiler.segment_checks import (
+    SegmentChecker,
+    decides_by_floats,
+    float_limit,
+    output_error,
+    selects_by_floats,
+)
+from edgec.compiler.whole_tflite import check_whole
 from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, Value, interp
 from edgec.quantize.observe.accuracy import Agreement, Tally
@@ -63,9 +70,10 @@ def verify_bundle(
         outputs.compare(session, exact, count, say)
 
     _check_as_tflite(bundle, lowered, checker, exact, say)
+    check_whole(bundle, lowered, checker, exact)
     not_run = check_as_board(bundle, lowered, checker, say)
     # Such segments amplify the last bit of a float, so their own limit is a wide one.
-    mixed = [s for s in segments if rounds_floats(s.graph)]
+    mixed = [s for s in segments if decides_by_floats(s.graph)]
     for i in each(range(exact if mixed else 0), exact, "verify op by op", say):
         checker.add(op_by_op(bundle, mixed, lowered.samples.verify[i]))
 
@@ -322,7 +330,9 @@ def _unlike(
         y = want[v.name]
         error = distance(got[v.name], y)
         limit = 0.0
-        if y.dtype.kind == "f":
+        if selects_by_floats(original):
+            error, limit = output_error(original, sample, v.name, got[v.name], y)
+        elif y.dtype.kind == "f":
             limit = float_limit(original, sample, v.name, y, error)
         if error > limit:
             yield (

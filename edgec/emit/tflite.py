@@ -38,6 +38,10 @@ UINT8_SHIFT = 128
 """Difference between a uint8 and the int8 of the same real value."""
 
 
+MODEL_TFLITE = "model.tflite"
+"""The path of the whole model in a bundle that has it (`compile --keep-tflite`)."""
+
+
 def write_tflite(graph: Graph) -> bytes:
     """Return the bytes of a .tflite file with the graph as its only subgraph.
 

@@ -27,6 +27,7 @@ from edgec_runtime import Bundle
 
 from edgec.errors import InputError, did_you_mean
 from edgec.exporting._folders import check_free, whole_folder
+from edgec.report.wording import plain
 
 README = "README.md"
 PARAGRAPH = "\n\n"
@@ -106,5 +107,6 @@ def _write(bundle: Bundle, kind: str, folder: Path) -> None:
 
 def _write_readme(folder: Path, name: str, lines: Sequence[str]) -> None:
     """Write the README of a folder: a title, and a paragraph for each line."""
-    text = PARAGRAPH.join([f"# {name}", *lines])
+    # A name is of a file from anywhere: it stays on one line.
+    text = PARAGRAPH.join([f"# {plain(name)}", *lines])
     (folder / README).write_text(f"{text}\n", encoding="utf-8")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from edgec_runtime.bundle.whole import umask
 
 from edgec.errors import InputError
 
@@ -46,7 +47,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
         aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         yield aside
         # mkdtemp makes a private folder; the result shall be as mkdir makes it.
-        aside.chmod(0o777 & ~_umask())
+        aside.chmod(0o777 & ~umask())
         # An empty folder is replaced; one that was filled meanwhile is not.
         aside.replace(path)
     except OSError as e:
@@ -56,9 +57,3 @@ def whole_folder(path: Path) -> Iterator[Path]:
     finally:
         if aside is not None:
             shutil.rmtree(aside, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -7,9 +7,13 @@ from pathlib import Path
 from edgec_runtime import Bundle
 
 from edgec.errors import InputError
+from edgec.report.wording import plain, shortened
 
 SOURCES = "src/"
 """The C of a bundle: a folder for each target, and beside them the kernels."""
+
+LONGEST_NAME = 60
+"""Characters of a tensor's name in a README."""
 
 
 def write_sources(bundle: Bundle, folder: Path) -> tuple[str, ...]:
@@ -51,5 +55,6 @@ def tensors_text(bundle: Bundle) -> str:
         for info in infos:
             shape = "x".join(map(str, info.shape))
             dtype = info.numpy_dtype.name
-            parts.append(f"{kind} `{info.name}` is {dtype} {shape}")
+            name = shortened(plain(info.name), LONGEST_NAME)
+            parts.append(f"{kind} `{name}` is {dtype} {shape}")
     return f"{'; '.join(parts)}."

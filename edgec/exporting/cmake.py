@@ -62,7 +62,8 @@ def write(bundle: Bundle, folder: Path) -> Sequence[str]:
     """
     targets = write_sources(bundle, folder)
     (folder / "CMakeLists.txt").write_text(_CMAKE, encoding="utf-8")
-    for target in targets:
+    # A person who has a board of another kind knows its compiler.
+    for target in _PROCESSORS.keys() & set(targets):
         processor, compiler = _PROCESSORS[target]
         text = _TOOLCHAIN.format(target=target, processor=processor, compiler=compiler)
         (folder / f"{target}.cmake").write_text(text, encoding="utf-8")

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from edgec_devices.boards import HOST
+
 from edgec.quantize.observe.verification import Verification
 
 SCHEMA = 1
@@ -238,6 +240,11 @@ class Inspection:
     parts: tuple[InspectedPart, ...]
     detached: tuple[str, ...]
     signature: InspectedSignature | None
+
+    @property
+    def for_host(self) -> bool:
+        """Whether it is for the kind of machine that compiled it, and for no board."""
+        return self.target.partition("+")[0] == HOST
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts in JSON's types (docs/inspect.md)."""

@@ -9,6 +9,7 @@ from edgec_runtime import Bundle
 from edgec_runtime.bundle.archive import MANIFEST
 from edgec_runtime.device_end.trust import SIGNATURE
 
+from edgec.emit.tflite import MODEL_TFLITE
 from edgec.inspecting.facts import InspectedPart
 
 _ABOUT: Mapping[str, str] = {
@@ -16,6 +17,7 @@ _ABOUT: Mapping[str, str] = {
     SIGNATURE: "who made it",
     "networks": "the bundle of each network",
     "segments": "segments for the Edge TPU",
+    MODEL_TFLITE: "the whole int8 model, for other tools",
     "lib": "the network as a library, which Python loads",
     "bin": "the network as a program, for bench and services",
     "src": "the C of the network, for apps of one's own",
@@ -64,6 +66,6 @@ def _group(name: str, is_weights: bool) -> tuple[str, str]:
     if name.endswith(_COMPILED):
         return f"*{_COMPILED}", "segments as edgetpu_compiler made them"
     # Newer compilers may pack files that this one does not know.
-    if folder in _ABOUT and len(path.parts) > 1:
-        return f"{folder}/", _ABOUT[folder]
-    return name, "another file"
+    about = _ABOUT.get(folder, "another file")
+    is_folder = folder in _ABOUT and len(path.parts) > 1
+    return (f"{folder}/" if is_folder else name), about

@@ -95,7 +95,8 @@ def of_one_row(node: OnnxNode, read: Reader) -> list[Value]:
     inputs: list[Value | None] = []
     for value in others:
         if value is not None and value.type.rank == 3:
-            inputs.append(as_image(b, value))
+            # Readers take weights that are no constant for computed ones.
+            inputs.append(as_constant(b, as_image(b, value)))
         else:
             inputs.append(value)
 

@@ -6,11 +6,12 @@ It measures or estimates, compares with a baseline, judges budgets, and writes f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgec_devices.boards import Board
 from edgec_devices.device import Progress, device_for
 from edgec_devices.measurement import Measurement, MeasuringPlan
 from edgec_runtime import Bundle
@@ -27,6 +28,7 @@ from edgec.report.bench.page import page
 from edgec.report.bench.text import to_markdown
 from edgec.report.bench.trace import to_trace
 from edgec.report.files import check_places, write_whole
+from edgec.verbs.sharing import shared_bench
 
 SETTINGS = (
     "runs",
@@ -48,11 +50,13 @@ class MeasuredBench:
         report: the judged report.
         measurement: what the device measured, or its estimate.
         graph: the bundle's graph.
+        shared: what `--share` writes; "" where nobody wants it.
     """
 
     report: BenchReport
     measurement: Measurement
     graph: GraphFile
+    shared: str = ""
 
 
 def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
@@ -76,6 +80,7 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
         "markdown": lambda: to_markdown(report),
         "trace": lambda: json.dumps(to_trace(done.measurement, report)),
         "html": lambda: page(report, done.graph, done.measurement),
+        "share": lambda: done.shared,
     }
     for name, path in places.items():
         write_whole(path, writers[name]())
@@ -103,10 +108,17 @@ def measured_bench(
         measurement = device.measure(bundle, plan, say)
         report = build_report(bundle, measurement, _settings(request, plan))
         # An emulated machine's own times say nothing about the board.
-        if report.emulated:
-            notes = _board_estimate(report, bundle, plan, say)
-            report = replace(report, notes=(*report.notes, *notes))
+        estimate, why = None, ""
+        measured_there = not report.estimated and _is_of_board(report)
+        if report.emulated or (request.share and measured_there):
+            estimate, why = _board_estimate(report, bundle, plan, say)
+        if report.emulated and report.board is not None:
+            note = _estimate_note(report.board, bundle, estimate, why)
+            report = replace(report, notes=(*report.notes, note))
         graph = read_graph(bundle)
+        shared = ""
+        if request.share:
+            shared = shared_bench(bundle.manifest, graph, report, estimate)
 
     if baseline is not None and request.compare:
         comparison = compare_with(
@@ -114,7 +126,8 @@ def measured_bench(
         )
         report = replace(report, comparison=comparison)
     checked = check_budgets(budgets, report, request.accept_estimates)
-    return MeasuredBench(replace(report, budgets=checked), measurement, graph)
+    report = replace(report, budgets=checked)
+    return MeasuredBench(report, measurement, graph, shared)
 
 
 def files_of(request: Bench) -> dict[str, Path]:
@@ -137,31 +150,45 @@ def _absolute(source: str | None) -> str | None:
     return source
 
 
+def _is_of_board(report: BenchReport) -> bool:
+    """Return whether the device runs the code of the bundle's board."""
+    if report.board is None:
+        return False
+    targets = Board.load(report.board).targets
+    return report.device.target in [target.name for target in targets]
+
+
 def _board_estimate(
     report: BenchReport, bundle: Bundle, plan: MeasuringPlan, say: Progress
-) -> Iterator[str]:
-    """Yield the estimate for the board that an emulated machine stands for.
-
-    It is that of the board's models, not of the machine that emulates.
-    """
+) -> tuple[BenchReport | None, str]:
+    """Return the same bench by the models of the board, or None and why there is none."""
     if report.board is None:
-        return
-
-    url = f"emulated:{report.board}"
-    latency = None
-    why = "a part of it has no estimate"
+        return None, "it was compiled for this machine"
     try:
-        measurement = device_for(url).measure(bundle, plan, say)
-        latency = build_report(bundle, measurement, {}).latency.summary()
+        measurement = device_for(f"emulated:{report.board}").measure(bundle, plan, say)
+        estimate = build_report(bundle, measurement, {})
     except EdgecError as e:
-        # The measurement itself is there: a note says why the estimate is not.
-        why = e.what
-    if latency is None:
-        estimate = f"No estimate of the board here ({why})"
-    else:
-        estimate = f"The board itself: est. {latency.p50:.2f} ms"
+        # The measurement itself is there, and stays.
+        return None, e.what
+    if estimate.latency.summary() is None:
+        return None, "a part of it has no estimate"
+    return estimate, ""
 
-    yield f"{estimate}, more by edgec bench {bundle.path.name} --on {url}."
+
+def _estimate_note(
+    board: str, bundle: Bundle, estimate: BenchReport | None, why: str
+) -> str:
+    """Return a note on the board that an emulated machine stands for.
+
+    The estimate is that of the board's models, not of the machine that emulates.
+    """
+    latency = estimate.latency.summary() if estimate is not None else None
+    if latency is None:
+        known = f"No estimate of the board here ({why})"
+    else:
+        known = f"The board itself: est. {latency.p50:.2f} ms"
+    command = f"edgec bench {bundle.path.name} --on emulated:{board}"
+    return f"{known}, more by {command}."
 
 
 def _settings(request: Bench, plan: MeasuringPlan) -> dict[str, Any]:

@@ -121,6 +121,12 @@ def _earlier(
 
 def _check(request: Bench) -> None:
     """Raise InputError for a request that is not for a cascade, before the measuring."""
+    if request.share is not None:
+        raise InputError(
+            "a measurement that is shared is of one network",
+            at="--share",
+            hint="bench a network of the cascade by itself",
+        )
     if request.streams and request.on != "local:":
         raise InputError(
             "frames of a cascade are run on this machine alone",

@@ -43,6 +43,7 @@ junit = "a.xml"
 markdown = "a.md"
 trace = "a.trace.json"
 html = "a.html"
+share = "a.share.json"
 
 [[bench]]
 bundle = "out/tiny.edgec"
@@ -89,6 +90,7 @@ def test_every_key_becomes_a_field(folder: Path) -> None:
         markdown=folder / "a.md",
         trace=folder / "a.trace.json",
         html=folder / "a.html",
+        share=folder / "a.share.json",
         frames=300,
     )
     defaults = Bench(Path("x"))

@@ -150,6 +150,7 @@ def test_verbs_of_edgec_that_messages_name_are_there() -> None:
 OF_OTHERS = {
     "apt, dpkg, systemctl": {"--no-block", "--now", "--print-architecture"},
     "pip": {"--break-system-packages", "--force-reinstall"},
+    "cmake": {"--build"},
     "gpg, udevadm": {"--dearmor", "--reload-rules", "--yes"},
     "rpicam-hello, v4l2-ctl": {"--list-cameras", "--list-devices"},
     "python3 -m edgec_runtime": {"--launched", "--stream", "--tpu", "--warmup"},

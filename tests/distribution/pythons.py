@@ -68,16 +68,19 @@ def environment(folder: Path, version: str, wheel: Path, needs: Sequence[str]) -
             f"no packages for Python {version}: make test-wheels downloads them"
         )
 
-    _call([python, "-m", "venv", "--without-pip", folder])
     made = folder / "bin" / "python"
-    # The pip of the tests installs into it, so that it has nothing but the wheel.
-    install = [sys.executable, "-m", "pip", f"--python={made}", "install", "--quiet"]
-    install += ["--no-index", "--no-warn-script-location"]
+    options = ["--quiet", "--no-index", "--no-warn-script-location"]
     if version == HERE:
-        _call([*install, "--no-deps", wheel])
+        # The pip of the tests installs into it, so that it has nothing but the wheel.
+        _call([python, "-m", "venv", "--without-pip", folder])
+        pip = [sys.executable, "-m", "pip", f"--python={made}", "install"]
+        _call([*pip, *options, "--no-deps", wheel])
         _lend(folder, needs)
     else:
-        _call([*install, "--find-links", str(stored), wheel])
+        # An old Python needs a pip of its age, which it has.
+        _call([python, "-m", "venv", folder])
+        pip = [str(made), "-m", "pip", "install"]
+        _call([*pip, *options, "--find-links", str(stored), wheel])
     return made
 
 

@@ -60,7 +60,9 @@ def test_the_wheel_has_what_the_source_tree_has_and_is_small(wheel: Path) -> Non
         for path in folder.rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
                 assert f"{folder.name}/{path.relative_to(folder)}" in found
-    assert "edgec/_fixtures/cartoon/cartoon.onnx" in found
+    for name in ("cartoon/cartoon.onnx", "photos/astronaut_face.jpg"):
+        assert f"edgec/_fixtures/{name}" in found
+    assert {f"edgec/_fixtures/portraits/cat.{s}" for s in ("png", "json")} <= found
     assert not [name for name in found if name.startswith(("tests/", "benchmarks/"))]
     assert wheel.stat().st_size < MAX_BYTES
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,9 @@ from edgec.cli.main import cli
 from edgec.errors import InputError
 from edgec.exporting import kinds
 from tests import builds
+from tests.cascade import objects
 from tests.cli.verbs import edgec as verb
+from tests.frontends.tflite_state import stateful
 from tests.runtime import tiny_model
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +50,7 @@ def _digits(to: Path) -> None:
         "pi4+coral",
         to / "digits.edgec",
         also=["host"],
+        keep_tflite=True,
         calibrate=DIGITS / "digits_calibration.npz",
         quantize="fast",
     )
@@ -179,6 +183,38 @@ def test_the_segments_of_a_model_compute_what_its_session_does(
                 np.testing.assert_array_equal(got, session.tensor(name))
 
 
+@pytest.mark.slow
+def test_the_whole_model_is_one_file(digits: Path, tmp_path: Path) -> None:
+    edgec.export(digits, tflite=tmp_path / "out")
+    data = np.load(DIGITS / "digits_test.npz")["x"]
+    interpreter = Interpreter(
+        str(tmp_path / "out" / "model.tflite"),
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+    )
+    interpreter.allocate_tensors()
+    (given,) = interpreter.get_input_details()
+    (returned,) = interpreter.get_output_details()
+    with Session(digits) as session:
+        for x in data[:20]:
+            (want,) = session.run({"input": x[None]}).values()
+            interpreter.set_tensor(given["index"], x[None])
+            interpreter.invoke()
+            got = interpreter.get_tensor(returned["index"])
+            np.testing.assert_array_equal(got, want)
+    assert (
+        "model.tflite is the whole model"
+        in (tmp_path / "out" / "README.md").read_text()
+    )
+
+
+def test_a_float_model_is_no_int8_file(tmp_path: Path) -> None:
+    done = verb("compile", DIGITS / "digits.onnx", "--keep-tflite", cwd=tmp_path)
+    assert done.code == 2
+    assert "is in float, so the model is no int8 .tflite" in done.err
+    assert "at: --keep-tflite" in done.err
+    assert not list(tmp_path.iterdir())
+
+
 def run(folder: Path, *command: str) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -217,3 +253,85 @@ def test_the_c_is_built_by_cmake(digits: Path, tmp_path: Path) -> None:
     run(out, "cmake", "-B", "build")
     run(out, "cmake", "--build", "build")
     check_program(out / "build" / "main", digits, tmp_path)
+
+
+@pytest.mark.slow
+def test_each_network_of_a_cascade_has_a_folder(tmp_path: Path) -> None:
+    edgec.export(objects.bundle(), c=tmp_path / "out")
+    folders = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert folders == ["discs", "thing"], "mirror is like discs"
+    out = tmp_path / "out" / "discs"
+    assert "`frame` is float32 1x3x64x64" in (out / "README.md").read_text()
+    run(out, "make", f"CC={shutil.which('gcc')}")
+    run(out, "./main", "--runs", "1")
+
+
+@pytest.mark.slow
+def test_state_begins_as_in_a_session(tmp_path: Path) -> None:
+    """The program's first inference has the values that the model begins with."""
+    (tmp_path / "m.tflite").write_bytes(stateful())
+    bundle = tmp_path / "m.edgec"
+    edgec.compile(tmp_path / "m.tflite", "host", bundle)
+    edgec.export(bundle, c=tmp_path / "out")
+    run(tmp_path / "out", "make", f"CC={shutil.which('gcc')}")
+    check_program(tmp_path / "out" / "main", bundle, tmp_path)
+
+
+ZIG_AS_GCC = """#!{python}
+import os
+import sys
+
+sys.path.insert(0, {source!r})
+from edgec.toolchain.libraries import zig_libraries
+
+words = []
+for word in sys.argv[1:]:
+    if word.startswith("-mcpu="):
+        # zig calls cores by other names than gcc does.
+        word = "-mcpu=" + word[len("-mcpu=") :].replace("-", "_")
+    elif not word.startswith("-"):
+        word = os.path.abspath(word)
+    # Only shared libraries need it, and zig has libraries of its own for each option.
+    if word != "-rdynamic":
+        words.append(word)
+if "-c" not in words:
+    # Its C library is there for this core already, and for this folder.
+    words += ["-mcpu=cortex_a53", "-static"]
+folder = zig_libraries()
+os.chdir(folder)
+os.environ["ZIG_GLOBAL_CACHE_DIR"] = str(folder)
+command = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"]
+os.execv(sys.executable, [*command, *words])
+"""
+"""A cross compiler that every machine with edgec has."""
+
+
+@pytest.mark.arm
+@pytest.mark.slow
+def test_the_c_is_built_for_the_board_by_the_toolchain_file(
+    digits: Path, tmp_path: Path
+) -> None:
+    """With Debian's cross compiler, which the file names, or else zig; run as on the
+    board.
+    """
+    if not shutil.which("cmake"):
+        pytest.skip("no cmake: install cmake")
+    out = tmp_path / "out"
+    edgec.export(digits, cmake=out)
+    options = [
+        f"-DCMAKE_TOOLCHAIN_FILE={out}/linux-aarch64.cmake",
+        "-DCMAKE_EXE_LINKER_FLAGS=-static",
+    ]
+    if not shutil.which("aarch64-linux-gnu-gcc"):
+        compiler = tmp_path / "zig-as-gcc"
+        compiler.write_text(ZIG_AS_GCC.format(python=sys.executable, source=str(ROOT)))
+        compiler.chmod(0o755)
+        options.append(f"-DCMAKE_C_COMPILER={compiler}")
+    run(out, "cmake", "-B", "build", *options)
+    run(out, "cmake", "--build", "build")
+    emulated = tmp_path / "on-the-board"
+    emulated.write_text(
+        f'#!/bin/sh\nexec qemu-aarch64 -cpu cortex-a72 {out}/build/main "$@"\n'
+    )
+    emulated.chmod(0o755)
+    check_program(emulated, digits, tmp_path)

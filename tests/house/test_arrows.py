@@ -66,6 +66,15 @@ TABLE = {
         *WORK,
     },
     "edgec.exporting": {"edgec.report", *WORK},
+    "edgec.sharing": {
+        "edgec.benching",
+        "edgec.emit",
+        "edgec_devices",
+        "edgec_devices.boards",
+        "edgec_devices.cores",
+        "edgec_runtime.device_end",
+        *MODEL,
+    },
     "edgec.inspecting": {
         "edgec.benching",
         "edgec.quantize",
@@ -82,6 +91,7 @@ TABLE = {
         "edgec.compiler",
         "edgec.evaluation",
         "edgec.report",
+        "edgec.sharing",
         "edgec.benching",
         "edgec.comparing",
         "edgec.executors",

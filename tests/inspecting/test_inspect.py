@@ -15,6 +15,7 @@ from typing import Any
 import onnx
 import pytest
 from edgec_runtime import Bundle, write_bundle
+from edgec_runtime.device_end.bundles import machine_target
 
 import edgec
 from edgec.catalogue.entries import Entry, catalogue
@@ -282,6 +283,9 @@ def _stateful(to: Path) -> None:
 def test_state_is_shown_apart_from_inputs() -> None:
     found = edgec.inspect(builds.once("stateful", _stateful) / "m.edgec")
     (network,) = found.networks
+    assert f"machines like the one that compiled it ({machine_target()})" in " ".join(
+        to_text(found).split()
+    )
     assert [t.name for t in network.inputs] == ["x"]
     begins = {state.input: state.begins for state in network.state}
     assert begins["old"] == "zeros"

@@ -299,3 +299,20 @@ def test_the_largest_window_of_an_op_for_each_element_is_read() -> None:
     Node(
         "LpPool", 18, [_x(1, 1, 64, 64)], (), {"kernel_shape": (64, 64), "p": 1}
     ).check(3e-5)
+
+
+@pytest.mark.parametrize(
+    ("group", "kind"), [(1, "conv2d"), (12, "depthwise_conv2d"), (3, "conv2d")]
+)
+def test_a_convolution_over_time_has_the_kernels_of_images(
+    group: int, kind: str
+) -> None:
+    """Its constant weights stay constant, so that it needs no product of windows."""
+    rng = np.random.default_rng(group)
+    x = rng.normal(size=(1, 12, 20)).astype(np.float32)
+    w = rng.normal(size=(24, 12 // group, 5)).astype(np.float32)
+    node = Node("Conv", 17, [x], [w], {"group": group, "pads": [2, 2]})
+    node.check()
+    kinds = [op.kind for op in node.graph().ops]
+    assert kind in kinds
+    assert not {"batch_matmul", "slice", "concat"} & {*kinds}

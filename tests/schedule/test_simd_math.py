@@ -25,7 +25,7 @@ BOUNDS = {
     "log1p": (math.log1p, 0.0, 1.0, 2),
     "logistic": (lambda v: 1 / (1 + math.exp(-v)), -86.0, 1e30, 4),
     "tanh": (math.tanh, -1e30, 1e30, 3),
-    "erf": (math.erf, -1e30, 1e30, 4),
+    "erf": (math.erf, -1e30, 1e30, 8),
     "softplus": (lambda v: math.log1p(math.exp(-abs(v))) + max(v, 0.0), -86.0, 1e30, 4),
 }
 """What ek_simd_math.h says: between which arguments, within how many units of the last

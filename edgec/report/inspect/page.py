@@ -28,7 +28,7 @@ from edgec.report.inspect.text import (
 )
 from edgec.report.markup import rendered
 from edgec.report.terms import explained
-from edgec.report.wording import count, plain, size
+from edgec.report.wording import count, percent, plain, size
 
 
 def page(found: Inspection) -> str:
@@ -69,17 +69,23 @@ def _tiles(found: Inspection) -> list[tuple[str, str]]:
     if found.cascade:
         tiles.append(("networks", str(len(networks))))
     tiles.append(("MACs", count(sum(network.macs for network in networks))))
-    segments = [s for network in networks for s in network.segments]
-    on_tpu = sum(s.macs for s in segments if s.place == "edgetpu")
-    total = sum(s.macs for s in segments)
-    if on_tpu:
-        tiles.append(("on the Edge TPU", f"{on_tpu / total:.0%}"))
+    share = _edgetpu_share(found)
+    if share:
+        tiles.append(("on the Edge TPU", percent(share)))
     # The first target is the board's own.
     own = [network for network in networks if network.memory and not network.like]
     if own:
         tiles.append(("memory", size(sum(network.memory[0].all for network in own))))
     tiles.append(("signature", _seal(found)))
     return tiles
+
+
+def _edgetpu_share(found: Inspection) -> float:
+    """Return the share of the MACs on the Edge TPU."""
+    segments = [s for network in found.networks for s in network.segments]
+    on_edgetpu = sum(s.macs for s in segments if s.place == "edgetpu")
+    # A network without multiply-accumulates has a share too, of 0.
+    return on_edgetpu / max(1, sum(s.macs for s in segments))
 
 
 def _seal(found: Inspection) -> str:

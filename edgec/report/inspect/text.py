@@ -81,8 +81,13 @@ def headline(found: Inspection) -> str:
 def intro(found: Inspection) -> str:
     """Return what the target and the kind of bundle mean, in a paragraph."""
     # The board's own name has no Edge TPU: it is a part that a person adds.
-    coral = found.target.endswith("+coral")
-    where = f"{found.board} with a Coral Edge TPU" if coral else found.board
+    where = found.board
+    if found.for_host:
+        # "This machine" was the one with the compiler.
+        code = {row.target for network in found.networks for row in network.memory}
+        where = f"machines like the one that compiled it ({', '.join(sorted(code))})"
+    if found.target.endswith("+coral"):
+        where += " with a Coral Edge TPU"
     text = f"An edgec bundle: all that a device needs to run it, for {where}."
     if found.cascade:
         rules = found.cascade_rules
@@ -149,6 +154,13 @@ def _value(value: object) -> str:
     """Return a parameter of a task, which may be a long list, in few characters."""
     if isinstance(value, (list, tuple)) and len(value) > MAX_LABELS:
         return f"({len(value)} values)"
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(_value, value))
+    # Tables, such as sizes of anchors, are for programs: --json has them all.
+    if isinstance(value, Mapping):
+        return f"by {' and '.join(value)}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:g}"
     return shortened(plain(str(value)), LONGEST_NAME)
@@ -286,7 +298,7 @@ def licenses(found: Inspection) -> Iterator[Row]:
             text = f"{network.license} ({network.license_source})"
         else:
             text = "not known to edgec: ask who made the model"
-        yield plain(network.name), plain(text)
+        yield (plain(network.name) if found.cascade else "model"), plain(text)
     yield "code", "Apache-2.0: edgec's kernels, in src/ and compiled in lib/ and bin/"
 
 
@@ -338,8 +350,9 @@ def commands(found: Inspection) -> Iterator[Row]:
     photo = any(t.photo for network in found.networks for t in network.inputs)
     given = "photo.jpg" if photo else "inputs.npz"
     yield "run", f"edgec run {file} --input {given}"
-    yield "measure", f"edgec bench {file} --on ssh://pi@host"
-    yield "install", f"edgec flash {file} --on ssh://pi@host"
+    on = "local:" if found.for_host else "ssh://pi@host"
+    yield "measure", f"edgec bench {file} --on {on}"
+    yield "install", f"edgec flash {file} --on {on}"
     yield "take apart", f"edgec export {file} --c folder/"
 
 

@@ -34,7 +34,7 @@ def whole(path: Path) -> Iterator[Path]:
     aside = Path(name)
     try:
         yield aside
-        aside.chmod(0o644 & ~_umask())  # mkstemp makes private files; these are not
+        aside.chmod(0o644 & ~umask())  # mkstemp makes private files; these are not
         aside.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -55,7 +55,8 @@ def _pour(source: Path, path: Path) -> None:
             shutil.copyfileobj(found, into)
 
 
-def _umask() -> int:
+def umask() -> int:
+    """Return the permissions that this process takes from new files and folders."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

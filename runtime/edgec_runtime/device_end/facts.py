@@ -103,6 +103,7 @@ def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> 
         "machine": platform.machine(),
         "bits": struct.calcsize("P") * 8,
         "target": machine_target(),
+        "memory_mb": _safely(m.memory_mb),
         "page": os.sysconf("SC_PAGE_SIZE"),
         "python": platform.python_version(),
         "executable": sys.executable,
@@ -226,6 +227,11 @@ class _Machine(Files):
             "name": found.get("PRETTY_NAME") or platform.platform(),
             "id": found.get("ID", ""),
         }
+
+    def memory_mb(self) -> Optional[int]:
+        """Return the memory that the kernel has, MB."""
+        found = re.search(r"^MemTotal:\s*(\d+) kB", self.text("proc/meminfo"), re.M)
+        return int(found.group(1)) * 1024 // 1_000_000 if found else None
 
     def user(self) -> Facts:
         """Return name and groups of the user who would run bundles."""

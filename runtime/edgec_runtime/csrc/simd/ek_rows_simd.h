@@ -30,20 +30,39 @@ EK_KERNEL void ek_softmax_short(const float *x, float *y, int rows, int n, float
         for (int i = 0; i < n; i++) y[r * n + i] = lanes[i][r];
 }
 
+/* Two vectors at a time: a core that computes in order has the other one to go on with. */
 EK_KERNEL void ek_softmax_long(const float *x, float *y, int n, float beta) {
-    ek_vf most = ek_vf_set(-INFINITY), sum = ek_vf_set(0);
-    for (int i = 0; i < n; i += EK_VL)
-        most = ek_vf_max(most, ek_vf_load_rest(x + i, n - i, -INFINITY));
-    most = ek_vf_set(ek_vf_largest(most));
-    for (int i = 0; i < n; i += EK_VL) {
-        const ek_vf e = ek_softmax_exp(ek_vf_load_rest(x + i, n - i, 0), most, beta);
-        if (n - i >= EK_VL) sum = sum + e;
-        ek_vf_store_n(y + i, e, n - i);
+    const int whole = n / EK_VL * EK_VL, pairs = n / (2 * EK_VL) * (2 * EK_VL);
+    ek_vf most = ek_vf_set(-INFINITY), other = most;
+    for (int i = 0; i < pairs; i += 2 * EK_VL) {
+        most = ek_vf_max(most, ek_vf_load(x + i));
+        other = ek_vf_max(other, ek_vf_load(x + i + EK_VL));
     }
-    float total = ek_vf_sum(sum);
-    for (int i = n / EK_VL * EK_VL; i < n; i++) total += y[i];
+    if (pairs < whole) most = ek_vf_max(most, ek_vf_load(x + pairs));
+    if (whole < n) other = ek_vf_max(other, ek_vf_load_rest(x + whole, n - whole, -INFINITY));
+    most = ek_vf_set(ek_vf_largest(ek_vf_max(most, other)));
+
+    ek_vf sum = ek_vf_set(0), sum_other = sum;
+    for (int i = 0; i < pairs; i += 2 * EK_VL) {
+        const ek_vf e = ek_softmax_exp(ek_vf_load(x + i), most, beta),
+                    f = ek_softmax_exp(ek_vf_load(x + i + EK_VL), most, beta);
+        sum = sum + e, sum_other = sum_other + f;
+        ek_vf_store(y + i, e), ek_vf_store(y + i + EK_VL, f);
+    }
+    if (pairs < whole) {
+        const ek_vf e = ek_softmax_exp(ek_vf_load(x + pairs), most, beta);
+        sum = sum + e;
+        ek_vf_store(y + pairs, e);
+    }
+    float total = ek_vf_sum(sum + sum_other);
+    if (whole < n) {
+        const ek_vf rest = ek_vf_load_rest(x + whole, n - whole, 0);
+        ek_vf_store_n(y + whole, ek_softmax_exp(rest, most, beta), n - whole);
+        for (int i = whole; i < n; i++) total += y[i];
+    }
     const float scale = 1 / total;
-    for (int i = 0; i < n; i++) y[i] *= scale;
+    for (int i = 0; i < whole; i += EK_VL) ek_vf_store(y + i, ek_vf_load(y + i) * scale);
+    for (int i = whole; i < n; i++) y[i] *= scale;
 }
 
 EK_SHARED void ek_softmax_f32_simd(const float *x, float *y, int rows, int n, const ek_softmax_t *p,

@@ -1,0 +1,62 @@
+"""What `--share` of bench and doctor writes (docs/measured.md)."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+from edgec_devices.doctor import device_facts, local_facts
+from edgec_devices.findings import DoctorReport
+from edgec_runtime import Manifest
+
+from edgec.benching.result import BenchReport
+from edgec.emit.graph_file import GraphFile
+from edgec.errors import EdgecError
+from edgec.report.files import write_whole
+from edgec.sharing.machine import board_row, machine_row
+from edgec.sharing.measured import latency_row, network_row
+from edgec.sharing.shared import shared_text
+
+_LOCAL = "local:"
+_NOT_THERE = "emulated:"
+"""The beginning of the URL of a board that is estimated."""
+
+
+def shared_bench(
+    manifest: Manifest,
+    graph: GraphFile,
+    report: BenchReport,
+    estimate: BenchReport | None,
+) -> str:
+    """Return the text of a bench's file.
+
+    Args:
+        manifest: of the bundle.
+        graph: its report/graph.json.
+        report: the bench.
+        estimate: the same by the models of the board, beside a measured one.
+    """
+    machine = board_row(report.device)
+    url = report.device.url
+    if not url.startswith(_NOT_THERE):
+        try:
+            facts = local_facts() if url == _LOCAL else device_facts(url)
+            machine = machine_row(facts)
+        except EdgecError:
+            # A program alone answers on some links: what the bench knows must do.
+            pass
+    parts = {
+        "machine": machine,
+        "network": network_row(manifest, graph, report, estimate),
+        "latency": latency_row(report, estimate),
+    }
+    # The bench's time begins with the day.
+    return shared_text("bench", report.when[:10], parts)
+
+
+def share_doctor(report: DoctorReport, path: Path) -> None:
+    """Write the file of a doctor; raises InputError where it cannot be written."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    write_whole(
+        path, shared_text("doctor", today, {"machine": machine_row(report.facts)})
+    )
