@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from click.testing import CliRunner
 from edgec_runtime import Bundle
