@@ -124,7 +124,8 @@ def generated(model: Path, options: CompileOptions) -> Iterator[tuple[str, bytes
     lowered = lower(model, options)
     board = lowered.target.board
     segments = lowered.partition.segments
-    vision = vision_texts(lowered, bound(job.wanted(), lowered))
+    task = bound(job.wanted(), lowered.read, lowered.graph)
+    vision = vision_texts(lowered.read, lowered.graph, task)
     for target in targets_of(board):
         cores = cores_of(board, target, options.threads)
         sources = target_sources(lowered.graph, segments, cores).with_files(vision)

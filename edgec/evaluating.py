@@ -65,10 +65,9 @@ def eval(
 
     request = EvaluationRequest(
         Path(bundle),
-        Path(data),
+        DataOptions(Path(data), path_of(pictures), normalise),
         model=path_of(model),
         on=resolve(on, Path.cwd()),
-        options=DataOptions(path_of(pictures), normalise),
         budgets=tuple(budgets),
         samples=samples,
         worst=worst,

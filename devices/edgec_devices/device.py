@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 LINKS = Path(__file__).parent / "links"
 Progress = Callable[[str], None]
+Infer = Callable[[Mapping[str, "Array"]], dict[str, "Array"]]
+"""Runs one inference: from inputs to outputs, by name."""
 TIMEOUT_S = 30.0
 """Time without any progress after which a device is given up, unless --timeout is
 given, s.
@@ -45,6 +48,15 @@ class Device(ABC):
         Raises InputError for inputs that do not fit, and for more threads than the
         bundle has code for; DeviceError or ToolError if the device fails.
         """
+
+    @contextmanager
+    def inferences(self, bundle: Bundle, threads: int = 1) -> Iterator[Infer]:
+        """Give a function that runs one inference after the other, as `run` does.
+
+        Raises the errors of `run`.
+        """
+        # A device of this machine needs no connection to keep.
+        yield lambda inputs: self.run(bundle, inputs, threads)
 
     @abstractmethod
     def measure(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from edgec_runtime.bundle.arrays import read_array
 from edgec_runtime.model.inputs import Array, check_inputs
 
 from edgec_devices import answers
-from edgec_devices.device import Device, Progress
+from edgec_devices.device import Device, Infer, Progress
 from edgec_devices.flash import execute
 from edgec_devices.measurement import (
     Identity,
@@ -97,24 +98,44 @@ class Remote(Device):
     ) -> dict[str, Array]:
         """Run one inference on the device, see Device.run."""
         bundle.manifest.check_threads(threads, str(bundle.path))
-        infos = bundle.manifest.output_infos()
         # Inputs are checked here, where the message can name them.
-        files = []
-        for array in check_inputs(bundle.manifest, inputs).values():
-            file = io.BytesIO()
-            np.save(file, np.ascontiguousarray(array).reshape(array.shape))
-            files.append(file.getvalue())
+        checked = check_inputs(bundle.manifest, inputs)
+        with self.inferences(bundle, threads) as infer:
+            return infer(checked)
+
+    @contextmanager
+    def inferences(self, bundle: Bundle, threads: int = 1) -> Iterator[Infer]:
+        """Give a function that runs inferences on one connection.
+
+        Logging in to a serial console takes seconds, which many inferences share.
+        """
+        bundle.manifest.check_threads(threads, str(bundle.path))
         recipe = Assembly.of(bundle.path)
         with self._connect() as connection:
+            # As scratch: the application that runs there stays as it is.
             slot = send(connection, recipe, scratch=True).slot
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
             session = edgetpu and has_runtime(connection, recipe.app)
             options = ("--runs", "1", *on_threads(threads))
-            ran = execute(
-                connection, recipe.app, slot, options, files, len(infos), session
-            )
+            count = len(bundle.manifest.outputs)
+
+            def infer(inputs: Mapping[str, Array]) -> dict[str, Array]:
+                """Run one inference."""
+                files = _input_files(bundle, inputs)
+                ran = execute(
+                    connection, recipe.app, slot, options, files, count, session
+                )
+                return self._outputs(bundle, ran.outputs)
+
+            yield infer
+
+    def _outputs(self, bundle: Bundle, files: Sequence[bytes]) -> dict[str, Array]:
+        """Return the outputs of files that the device sent.
+
+        Raises DeviceError for files that are no outputs of the bundle.
+        """
         outputs = {}
-        for info, data in zip(infos, ran.outputs, strict=True):
+        for info, data in zip(bundle.manifest.output_infos(), files, strict=True):
             try:
                 array = read_array(io.BytesIO(data))
             except ValueError as e:
@@ -132,3 +153,13 @@ class Remote(Device):
                 raise DeviceError(what, at=self.url, hint="compile the model again")
             outputs[info.name] = array
         return outputs
+
+
+def _input_files(bundle: Bundle, inputs: Mapping[str, Array]) -> list[bytes]:
+    """Return the inputs as the content of .npy files, in the manifest's order."""
+    files = []
+    for array in check_inputs(bundle.manifest, inputs).values():
+        file = io.BytesIO()
+        np.save(file, np.ascontiguousarray(array).reshape(array.shape))
+        files.append(file.getvalue())
+    return files

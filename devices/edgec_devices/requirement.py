@@ -54,6 +54,7 @@ UNITS: Mapping[str, Unit] = {
     "KiB": Unit("a size", 2**10),
     "MiB": Unit("a size", 2**20),
     "GiB": Unit("a size", 2**30),
+    "dB": Unit("a level", 1),
     "fps": Unit("a rate", 1),
     "/s": Unit("a rate", 1),
     "C": Unit("a temperature", 1),

@@ -99,15 +99,20 @@ def evaluate(on: str | None, quiet: bool, **options: Any) -> int:
     from edgec.report.evaluation.text import to_text
     from edgec.verbs.evaluate import EvaluationRequest, run_evaluation
 
-    names = ("pictures", "normalise")
-    data_options = DataOptions(**{name: options.pop(name) for name in names})
+    names = ("data", "pictures", "normalise")
+    data = DataOptions(**{name: options.pop(name) for name in names})
     # An option that was not given keeps the default of the request.
     given = {name: value for name, value in options.items() if value is not None}
     if on is not None:
         given["on"] = resolved(on)
-    request = EvaluationRequest(options=data_options, **given)
+    request = EvaluationRequest(data=data, **given)
     with progress(lines=False) as say:
-        report = run_evaluation(request, say)
+        try:
+            report = run_evaluation(request, say)
+        except KeyboardInterrupt:
+            say("")
+            echo("what was evaluated is kept: the same command goes on", err=True)
+            raise
 
     lines = "".join(f"{verdict.line()}\n" for verdict in report.verdicts)
     echo(lines if quiet else to_text(report), nl=False)

@@ -35,6 +35,7 @@ OF_ONE_NETWORK = (
     "fix",
     "state",
     "validate",
+    "data",
 )
 """Options that a single network has: those of a cascade say them in its file."""
 

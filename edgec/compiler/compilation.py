@@ -18,6 +18,7 @@ from edgec.compiler.edgetpu_loop import (
 from edgec.compiler.emit import emit
 from edgec.compiler.host import Dump, Host
 from edgec.compiler.job import Job
+from edgec.compiler.judging import Judging
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
 from edgec.compiler.options import with_task_file
@@ -140,7 +141,7 @@ class Compilation:
         outcome = placed.outcome
         wanted = placed.wanted
 
-        task = bound(wanted, lowered)
+        task = bound(wanted, lowered.read, lowered.graph)
         self.say("emit")
         tuning = TuningDatabases.of(job.tuned)
         keep = job.options.keep_tflite
@@ -175,7 +176,10 @@ class Compilation:
         options = with_task_file(job.options, wanted)
         dump = _dumper(self.dump, job.output)
         host = Host(native_compiler(job.options.cc), self.say, dump)
-        lowered = lower(job.model, options, host, head=wanted.head)
+        judging = None
+        if options.data is not None:
+            judging = Judging(Path(options.data), wanted, self.say)
+        lowered = lower(job.model, options, host, head=wanted.head, judging=judging)
         on_edgetpu = [s for s in lowered.partition.segments if s.place == "edgetpu"]
         if self.runner is None or not on_edgetpu:
             return lowered, None

@@ -72,7 +72,7 @@ def emit(
     whole = whole_tflite(lowered.graph) if keep_tflite else None
     board = lowered.target.board
     segments = lowered.partition.segments
-    vision = vision_texts(lowered, task)
+    vision = vision_texts(lowered.read, lowered.graph, task)
     own = {t.name for t in board.targets}
     sources = {}
     for target in targets_of(board):

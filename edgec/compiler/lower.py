@@ -17,6 +17,7 @@ from edgec_partitioner.rounding import as_tflite
 
 from edgec.compiler import quantized_file
 from edgec.compiler.host import Host
+from edgec.compiler.judging import Judging
 from edgec.compiler.native import native_compiler, runner
 from edgec.compiler.optimise import optimise
 from edgec.compiler.options import CompileOptions, path_of
@@ -86,6 +87,7 @@ def lower(
     *,
     head: Head | None = None,
     assume: bool = False,
+    judging: Judging | None = None,
 ) -> Lowered:
     """Lower a model file to segments.
 
@@ -98,6 +100,7 @@ def lower(
             ends there if the head cannot be int8, or cannot be read.
         assume: whether the model is only looked at: a float model without calibration
             gets made-up scales, and an unknown operator of a .tflite file is opaque.
+        judging: labelled pictures to choose by; None: there are none.
 
     Raises EdgecError.
     """
@@ -123,7 +126,11 @@ def lower(
     # The recipe weighs accuracy against time, so it needs the cost of a placement
     # before the graph is placed.
     price = pricer(target, wishes, quantizing.passes_off)
-    quantizer = Quantizer(target, quantizing, price, host)
+    judge = None
+    if judging is not None:
+        judge = judging.judge(model_read, canonical, samples)
+        judge.compare_with(run(canonical, judge.pictures))
+    quantizer = Quantizer(target, quantizing, price, host, judge)
     quantized = quantizer.quantize(canonical, samples)
     if quantized.floats is not None:
         refused = left_in_float(quantized.floats.result)

@@ -356,6 +356,15 @@ class CompileOptions(Options):
             section=Section.INT8,
         ),
     )
+    data: FilePath | None = field(
+        default=None,
+        metadata=option(
+            "labelled pictures, as edgec eval takes them, that do not calibrate: how it "
+            "becomes int8, and what stays in float32, is chosen by top-1, mAP or what else "
+            "fits its task; a percentage of --accuracy is of that (docs/eval.md)",
+            section=Section.INT8,
+        ),
+    )
     threads: int = field(
         default=1,
         metadata=option(

@@ -31,6 +31,7 @@ from edgec.quantize.float_ops.plan import leave_in_float
 from edgec.quantize.float_ops.planner import FloatPlanner
 from edgec.quantize.float_ops.pruning import Pruned, prune
 from edgec.quantize.observe.calibration import CachedSamples, Sample, label
+from edgec.quantize.observe.judgement import Judge
 from edgec.quantize.select.apply import (
     QuantizedModel,
     apply_recipe,
@@ -48,6 +49,7 @@ _PRECISION_OPTIONS = (
     "max_ms",
     "min_tpu_share",
     "max_slowdown",
+    "data",
 )
 """The options about the precision of an int8 form of a float model."""
 _TIMED_RUNS = 10**9
@@ -152,7 +154,9 @@ def _budget(options: Options) -> CostBudget:
 
 def _precision_options(options: Options) -> str:
     """Return the given options about precision, with commas."""
-    given = [n for n in _PRECISION_OPTIONS if getattr(options, n) not in (None, ())]
+    given = [
+        n for n in _PRECISION_OPTIONS if getattr(options, n, None) not in (None, ())
+    ]
     return ", ".join(f"--{n.replace('_', '-')}" for n in given)
 
 
@@ -269,12 +273,14 @@ class Quantizer:
         options: how float models become int8.
         price: estimates what a quantized graph costs on the target.
         host: the C compiler of this machine.
+        judge: judges int8 forms on labelled pictures; None: there are none.
     """
 
     target: Target
     options: QuantizeOptions
     price: Pricer
     host: Host
+    judge: Judge | None = None
 
     def quantize(self, graph: Graph, samples: Samples) -> Quantized:
         """Quantize a canonical graph, unless it is int8 already or may stay float.
@@ -370,7 +376,9 @@ class Quantizer:
                 samples.calibrate,
                 self.host.runners(),
                 self.host.say,
-                FloatPlanner(self.options.goal, self.options.budget, self.price),
+                FloatPlanner(
+                    self.options.goal, self.options.budget, self.price, self.judge
+                ),
             )
         # The recipe has compiled the same graph already where nothing was changed.
         reference: Run

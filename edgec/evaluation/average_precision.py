@@ -107,6 +107,7 @@ class AveragePrecision:
             labels = coco_module("coco").COCO()
             labels.dataset = truth
             labels.createIndex()
+            self._has_objects = bool(truth["annotations"])
             self._is_empty = not found
             if found:
                 results = labels.loadRes([*found])
@@ -119,6 +120,8 @@ class AveragePrecision:
 
         counts: how often each picture counts; None: once, by pycocotools alone.
         """
+        if not self._has_objects:
+            return math.nan, math.nan
         # The library takes no empty list of results.
         if self._is_empty:
             return 0.0, 0.0

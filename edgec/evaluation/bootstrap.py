@@ -49,11 +49,6 @@ class FigureEstimate:
         # A difference of nothing would be -0.0 where figures fall.
         return cls(value + 0.0, float(low) + 0.0, float(high) + 0.0)
 
-    @property
-    def is_zero(self) -> bool:
-        """Whether the interval holds 0: a difference may be chance then."""
-        return not (self.low > 0 or self.high < 0)
-
     def to_json(self) -> dict[str, float | None]:
         """Return the three numbers; None for those that are none."""
         numbers: dict[str, float | None] = {}

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from edgec_runtime.vision.tasks.base import Result
 from edgec_runtime.vision.tasks.detection import Detection
 from edgec_runtime.vision.tasks.instances import Box, Boxes, Mask
 
-from edgec.errors import InputError
 from edgec.evaluation.average_precision import AveragePrecision, coco_module
 from edgec.evaluation.class_names import ClassNames
 from edgec.evaluation.coco_file import CocoReader
@@ -35,7 +34,7 @@ _KINDS = {"bbox": "", "segm": "mask.", "keypoints": "points."}
 _TITLES = {"bbox": "", "segm": "masks, ", "keypoints": "points, "}
 
 
-def _figures(kind: str) -> tuple[MeasuredFigure, MeasuredFigure]:
+def figures_of_kind(kind: str) -> tuple[MeasuredFigure, MeasuredFigure]:
     """Return the two figures of a kind."""
     name = _KINDS[kind]
     title = _TITLES[kind]
@@ -67,8 +66,6 @@ class BoxPrecision(Measure):
     names: ClassNames
     task: Detection
     pictures: Path | None = None
-    kind: ClassVar[str] = "detection"
-    resamples: ClassVar[int] = DRAWS  # type: ignore[misc]
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -81,15 +78,26 @@ class BoxPrecision(Measure):
         return tuple(kinds)
 
     @property
-    def figures(self) -> tuple[MeasuredFigure, ...]:  # type: ignore[override]
+    def resamples(self) -> int:
+        """Fewer than of means: each takes as long as a summary of pycocotools."""
+        return DRAWS
+
+    @property
+    def figures(self) -> tuple[MeasuredFigure, ...]:
         """mAP 50-95 and 50 of each kind."""
-        return tuple(figure for kind in self.kinds for figure in _figures(kind))
+        return tuple(figure for kind in self.kinds for figure in figures_of_kind(kind))
 
     def read(self, data: Path) -> list[LabelledPicture]:
         """Return the pictures of COCO's annotations."""
         # Without the library, minutes of inferences would be for nothing.
         coco_module("cocoeval")
-        return CocoReader(self.names, self.pictures).read(data)
+        reader = CocoReader(
+            self.names,
+            self.pictures,
+            masks="segm" in self.kinds,
+            points=PERSON_POINTS if "keypoints" in self.kinds else 0,
+        )
+        return reader.read(data)
 
     def observe(
         self, result: Result, picture: LabelledPicture, frame: Array
@@ -122,15 +130,7 @@ class BoxPrecision(Measure):
         self, pictures: Sequence[LabelledPicture], observations: Sequence[Observation]
     ) -> Scored:
         """Return what was found, matched with the labels."""
-        truth = _data_set(pictures)
-        parts: dict[str, AveragePrecision] = {}
-        for kind in self.kinds:
-            # Objects without a mask say nothing about masks.
-            labelled = _of_kind(truth, kind)
-            classes = {one["category_id"] for one in labelled["annotations"]}
-            found = _found(observations, kind, classes)
-            parts[kind] = AveragePrecision(labelled, found, kind)
-        return BoxScores(parts)
+        return BoxScores.of(self.kinds, pictures, observations)
 
     def truth(self, picture: LabelledPicture, frame: Array) -> Result:
         """Return the labelled objects as boxes."""
@@ -175,6 +175,24 @@ class BoxScores:
     """mAP of each kind that COCO judges."""
 
     parts: Mapping[str, AveragePrecision]
+
+    @classmethod
+    def of(
+        cls,
+        kinds: Sequence[str],
+        pictures: Sequence[LabelledPicture],
+        observations: Sequence[Observation],
+    ) -> BoxScores:
+        """Return observations of these kinds, matched with the labels."""
+        truth = _data_set(pictures)
+        parts: dict[str, AveragePrecision] = {}
+        for kind in kinds:
+            # Objects without a mask say nothing about masks.
+            labelled = _of_kind(truth, kind)
+            classes = {one["category_id"] for one in labelled["annotations"]}
+            found = _found(observations, kind, classes)
+            parts[kind] = AveragePrecision(labelled, found, kind)
+        return cls(parts)
 
     def figures(self, counts: Array | None = None) -> dict[str, float]:
         """Return the figures, see `Scored.figures`."""
@@ -272,26 +290,19 @@ def _runs(box: Box, size: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _mask(label: Any, frame: Array) -> Mask | None:
-    """Return the mask of a label; None without one.
-
-    Raises InputError for a label that is no mask.
-    """
+    """Return the mask of a label, which `mask_fault` has looked at; None without one."""
     if not label:
         return None
     height, width = frame.shape[:2]
     masks = coco_module("mask")
-    try:
-        runs = label
-        if isinstance(label, list) or isinstance(label["counts"], list):
-            runs = masks.frPyObjects(label, height, width)
-        if isinstance(runs, list):
-            runs = masks.merge(runs)
-        inside = masks.decode(runs)
-    except (KeyError, TypeError, ValueError, IndexError) as e:
-        raise InputError(
-            f"a mask is neither polygons nor lengths of runs: {e}",
-            hint="write it as COCO does: https://cocodataset.org/#format-data",
-        ) from e
+    runs = label
+    # Compressed runs are as the library has them.
+    if isinstance(label, list) or isinstance(label["counts"], list):
+        runs = masks.frPyObjects(label, height, width)
+    # Each polygon is a part of the object.
+    if isinstance(runs, list):
+        runs = masks.merge(runs)
+    inside = masks.decode(runs)
 
     # The grid is the picture itself: positive inside, negative outside.
     logits = inside.astype(np.float32) * 2 - 1

@@ -70,7 +70,12 @@ def check_budgets(
     for budget in budgets:
         # Names of figures may have dots, those of sides have none.
         key, _, name = budget.figure.partition(".")
-        verdicts.append(_verdict(budget, estimates[key][name], units[name]))
+        if key not in estimates:
+            # A bundle for a board alone does not run here.
+            verdict = BudgetVerdict(budget.text, "fail", "none", why=f"no {key} ran")
+        else:
+            verdict = _verdict(budget, estimates[key][name], units[name])
+        verdicts.append(verdict)
     return tuple(verdicts)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from edgec_runtime.vision.tasks.base import Result
 from edgec_runtime.vision.tasks.classification import Class, Classes
@@ -56,10 +55,9 @@ class RankedClasses(Measure):
 
     names: ClassNames
     pictures: Path | None = None
-    kind: ClassVar[str] = "classification"
 
     @property
-    def figures(self) -> tuple[MeasuredFigure, ...]:  # type: ignore[override]
+    def figures(self) -> tuple[MeasuredFigure, ...]:
         """Top-1, and top-5 where there are more than five classes."""
         return (_TOP_1, _TOP_5) if self.names.count > _FEW else (_TOP_1,)
 

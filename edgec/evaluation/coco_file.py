@@ -5,6 +5,7 @@ The form is that of https://cocodataset.org/#format-data; further keys are ignor
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from edgec_runtime.device_end.disk import given
 
 from edgec.errors import InputError
 from edgec.evaluation.class_names import ClassNames
+from edgec.evaluation.coco_masks import mask_fault
 from edgec.evaluation.label_files import (
     check_files,
     check_not_empty,
@@ -28,10 +30,10 @@ from edgec.evaluation.measure import LabelledPicture
 
 _WANTED = "give COCO's .json with images, annotations and categories"
 _HINT = "write it as COCO does: https://cocodataset.org/#format-data"
+_START = 64
+"""Bytes that show how a file begins."""
 _BESIDE = "images"
 """The folder beside the file in which pictures often are."""
-MIN_POLYGON = 6
-"""Numbers of the smallest polygon: three points."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,17 @@ class CocoReader:
     Attributes:
         names: the classes of the bundle
         pictures: the folder of the pictures, if given
+        masks: whether masks of objects count
+        points: how many points of an object count
     """
 
     names: ClassNames
     pictures: Path | None = None
+    masks: bool = False
+    points: int = 0
 
     def read(self, data: Path) -> list[LabelledPicture]:
-        """Return the pictures with their objects; see `_truth` for the labels.
+        """Return the pictures with their objects; see `_truth` for them.
 
         Raises InputError for a damaged file, ids that are not there, classes that the
         bundle does not know, pictures that are missing or of another size.
@@ -139,21 +145,51 @@ class CocoReader:
 
         objects: dict[str, list[dict[str, Any]]] = {}
         for one in file.annotations:
-            objects.setdefault(str(one.image_id), []).append(_truth(one, classes))
+            own = objects.setdefault(str(one.image_id), [])
+            own.append(self._truth(one, classes))
 
         found = []
         faults: list[str] = []
+        damages: list[str] = []
         for image, picture in zip(file.images, files, strict=True):
             size = photo_size(picture)
-            own = objects.get(str(image.id), [])
+            labels = objects.get(str(image.id), [])
             faults += _size_faults(image, size)
-            faults += _mask_faults(image.file_name, size, own)
+            damages += _object_faults(image.file_name, size, labels, self.points)
 
             # pycocotools needs the size to decode polygons.
-            truth = {"size": [*size], "objects": own}
+            truth = {"size": [*size], "objects": labels}
             found.append(LabelledPicture(picture, truth))
         check_sizes(faults, path, "label the pictures in the size that they have")
+        if damages:
+            raise InputError(
+                f"{path.name} has objects that cannot be: {listed(damages)}",
+                str(path),
+                _HINT,
+            )
         return found
+
+    def _truth(self, one: CocoObject, classes: Mapping[int, int]) -> dict[str, Any]:
+        """Return the label of an object: class, box, area, crowd, mask and points."""
+        area = one.bbox[2] * one.bbox[3] if one.area is None else one.area
+        return {
+            "class": classes[one.category_id],
+            "box": [*one.bbox],
+            "area": area,
+            "crowd": int(bool(one.iscrowd)),
+            "mask": (one.segmentation or None) if self.masks else None,
+            "points": [*one.keypoints] if self.points else [],
+        }
+
+
+def is_coco(data: Path) -> bool:
+    """Return whether a data set is a .json file with an object, as COCO's are."""
+    if data.suffix.lower() != ".json" or not data.is_file():
+        return False
+    with data.open("rb") as file:
+        start = file.read(_START)
+    # A list is of points.
+    return start.lstrip().startswith(b"{")
 
 
 def _annotation_file(data: Path) -> Path:
@@ -206,19 +242,6 @@ def _check_ids(file: CocoFile, path: Path) -> None:
         )
 
 
-def _truth(one: CocoObject, classes: Mapping[int, int]) -> dict[str, Any]:
-    """Return the label of an object: class, box, area, crowd, mask and points."""
-    area = one.bbox[2] * one.bbox[3] if one.area is None else one.area
-    return {
-        "class": classes[one.category_id],
-        "box": [*one.bbox],
-        "area": area,
-        "crowd": int(bool(one.iscrowd)),
-        "mask": one.segmentation or None,
-        "points": [*one.keypoints],
-    }
-
-
 def _size_faults(image: CocoImage, size: tuple[int, int]) -> Iterator[str]:
     """Yield the fault of a picture whose stated size is not the size of its file."""
     width, height = size
@@ -230,14 +253,30 @@ def _size_faults(image: CocoImage, size: tuple[int, int]) -> Iterator[str]:
         )
 
 
-def _mask_faults(
-    name: str, size: tuple[int, int], objects: Sequence[Mapping[str, Any]]
+def _object_faults(
+    name: str,
+    size: tuple[int, int],
+    objects: Sequence[Mapping[str, Any]],
+    points: int,
 ) -> Iterator[str]:
-    """Yield the masks of a picture that have another size than it."""
-    width, height = size
+    """Yield the objects of a picture with a box, a mask or points that cannot be.
+
+    Args:
+        name: the picture
+        size: its width and height, px
+        objects: their labels
+        points: how many points an object has, where it has some
+    """
     for one in objects:
-        mask = one["mask"]
-        stated = mask.get("size") if isinstance(mask, dict) else None
-        # Polygons have no size of their own.
-        if stated is not None and [*stated] != [height, width]:
-            yield f"a mask in {name} is {stated[1]} x {stated[0]}, it {width} x {height}"
+        x, y, width, height = one["box"]
+        is_finite = all(map(math.isfinite, (x, y, width, height)))
+        if not is_finite or width < 0 or height < 0:
+            yield f"a box in {name} is {one['box']}"
+        if one["mask"] is not None:
+            fault = mask_fault(one["mask"], size)
+            if fault:
+                yield f"a mask in {name} {fault}"
+        # An object without points may be one of which nobody labelled them.
+        count = len(one["points"])
+        if count not in (0, 3 * points):
+            yield f"an object in {name} has {count} numbers for {points} points"

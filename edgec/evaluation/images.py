@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 from edgec_runtime import read_photo
@@ -40,6 +39,9 @@ _C2 = (0.03 * 255) ** 2
 _LUMA = np.array([0.299, 0.587, 0.114])
 """Shares of red, green and blue in luma (ITU-R BT.601)."""
 
+_PSNR = MeasuredFigure("psnr", "PSNR", "dB", "peak signal-to-noise ratio of the pixels")
+_SSIM = MeasuredFigure("ssim", "SSIM", "", "structural similarity of luma, 1 if equal")
+
 
 @dataclass(frozen=True)
 class PictureFidelity(Measure):
@@ -50,13 +52,11 @@ class PictureFidelity(Measure):
     """
 
     pictures: Path | None = None
-    kind: ClassVar[str] = "image"
-    figures: ClassVar[tuple[MeasuredFigure, ...]] = (  # type: ignore[misc]
-        MeasuredFigure(
-            "psnr", "PSNR", "dB", "peak signal-to-noise ratio of the pixels"
-        ),
-        MeasuredFigure("ssim", "SSIM", "", "structural similarity of luma, 1 if equal"),
-    )
+
+    @property
+    def figures(self) -> tuple[MeasuredFigure, ...]:
+        """PSNR and SSIM."""
+        return _PSNR, _SSIM
 
     def read(self, data: Path) -> list[LabelledPicture]:
         """Return photos and targets."""

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 from edgec_runtime.vision.tasks.base import Result
@@ -43,17 +42,22 @@ class MaskOverlap(Measure):
 
     Attributes:
         labels: names of classes
-        one: whether the network finds the mask of one class: every level but 0 is in it
+        index: the only class whose mask the network finds, of which every level but 0
+            is; None: it finds the class of each pixel
         pictures: the folder that names of pictures are relative to, if given
     """
 
     labels: tuple[str, ...] = ()
-    one: bool = False
+    index: int | None = None
     pictures: Path | None = None
-    kind: ClassVar[str] = "segmentation"
 
     @property
-    def figures(self) -> tuple[MeasuredFigure, ...]:  # type: ignore[override]
+    def one(self) -> bool:
+        """Whether the network finds one mask."""
+        return self.index is not None
+
+    @property
+    def figures(self) -> tuple[MeasuredFigure, ...]:
         """mIoU; of a single class its own IoU first."""
         mean = MeasuredFigure(
             "miou", "mIoU", "%", "the mean over classes of pixels of both / of either"
@@ -140,11 +144,13 @@ class MaskOverlap(Measure):
         classes = np.where(classes == UNJUDGED, 0, classes).astype(np.uint16)
         view = whole_view(classes)
         mask = (classes > 0).astype(np.float32)
-        if self.one:
-            name = ClassNames(0, self.labels).label(MASK)
-            return Segments(mask, None, view, labels=((MASK, name),))
-
         names = ClassNames(0, self.labels)
+        if self.index is not None:
+            # The class of the mask, which need not be its level.
+            named = self.index < len(self.labels)
+            name = names.label(self.index) if named else "mask"
+            return Segments(mask, None, view, labels=((self.index, name),))
+
         labels = []
         for index in np.unique(classes).tolist():
             label = (index, names.label(index))

@@ -80,15 +80,17 @@ class Scored(Protocol):
 
 
 class Measure(ABC):
-    """Judges results of one task.
+    """Judges results of one task."""
 
-    Attributes:
-        figures: its figures, the most important first
-        resamples: bootstrap samples that are worth their time
-    """
+    @property
+    @abstractmethod
+    def figures(self) -> tuple[MeasuredFigure, ...]:
+        """Its figures, the most important first."""
 
-    figures: tuple[MeasuredFigure, ...]
-    resamples: int = RESAMPLES
+    @property
+    def resamples(self) -> int:
+        """Bootstrap samples that are worth their time."""
+        return RESAMPLES
 
     @abstractmethod
     def read(self, data: Path) -> Sequence[LabelledPicture]:
@@ -132,16 +134,16 @@ class Measure(ABC):
     def loss(self, result: Result, picture: LabelledPicture, frame: Array) -> float:
         """Return how bad the result of one picture is: 0 for none, more for worse.
 
-        It ranks pictures, and is no figure of the data set: 1 - top-1, 1 - overlap, or
-        the distance.
+        It ranks pictures, and is no figure of the data set. By default it is 1 less the
+        overlap of boxes, or the distance of points as a part of the picture's width.
         """
         width = frame.shape[1]
-        same = agreement(self.truth(picture, frame), self.shown(result), width)
-        for name in ("top-1", "boxes", "IoU"):
-            if name in same:
-                return 1 - same[name]
-        # Distances grow with the fault; of PSNR the opposite is true.
-        return same.get("points", 0.0) - same.get("PSNR", 0.0)
+        truth = self.truth(picture, frame)
+        same = agreement(truth, self.shown(result), width)
+        if "boxes" in same:
+            return 1 - same["boxes"]
+        # Where nothing was labelled and nothing found, there is no fault.
+        return same.get("points", 0.0)
 
 
 @dataclass(frozen=True)

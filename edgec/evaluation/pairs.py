@@ -123,5 +123,17 @@ class PairReader:
 
 
 def _by_stem(folder: Path) -> Mapping[str, Path]:
-    """Return the pictures of a folder by their names without endings."""
-    return {path.stem: path for path in photos_in(folder)}
+    """Return the pictures of a folder by their names without endings.
+
+    Raises InputError for two of one name.
+    """
+    found: dict[str, Path] = {}
+    for path in photos_in(folder):
+        other = found.setdefault(path.stem, path)
+        if other is not path:
+            raise InputError(
+                f"{other.name} and {path.name} have one name",
+                str(folder),
+                "remove one of them",
+            )
+    return found

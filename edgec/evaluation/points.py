@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 from edgec_devices.decoding import from_json
@@ -69,10 +68,9 @@ class PointError(Measure):
     names: tuple[str, ...] = ()
     joined: tuple[tuple[int, ...], ...] = ()
     pictures: Path | None = None
-    kind: ClassVar[str] = "points"
 
     @property
-    def figures(self) -> tuple[MeasuredFigure, ...]:  # type: ignore[override]
+    def figures(self) -> tuple[MeasuredFigure, ...]:
         """The normalised mean error."""
         length = "the root of the area of the box around the labelled points"
         if self.between is not None:

@@ -99,6 +99,13 @@ class ResultReader:
 def _image_input(bundle: Bundle) -> tuple[Size, Fit]:
     """Return width and height of the first image input, and how a frame fills it."""
     manifest = bundle.manifest
+    if len(manifest.inputs) != 1:
+        names = ", ".join(manifest.inputs)
+        raise InputError(
+            f"a picture feeds one input, and {bundle.path.name} has {names}",
+            str(bundle.path),
+            "evaluate a network of one input",
+        )
     for info in manifest.input_infos():
         how = manifest.preprocess.get(info.name)
         if how is None:

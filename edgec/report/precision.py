@@ -32,7 +32,10 @@ def bought(plan: PrecisionPlan, verified: Mapping[str, Agreement]) -> Iterator[s
             f"on {samples}, times estimated:"
         )
         yield _steps_table(plan)
-    for miss in plan.goal.misses(verified):
+    # Samples to verify with have no labels, and say nothing of a judged drop.
+    judged = plan.rows[-1].judged
+    goal = plan.goal if judged is None else plan.goal.without_drop()
+    for miss in goal.misses(verified):
         yield f"warning: on the samples that it was verified on, {miss}"
 
 
@@ -57,6 +60,8 @@ def _why(plan: PrecisionPlan) -> str:
     """Return the reason why a plan left nothing in float32."""
     if plan.goal:
         return "int8 alone is as accurate as was asked for"
+    if plan.rows[-1].judged is not None:
+        return "labelled pictures show no gain for what it may cost"
     if plan.worth_db:
         return f"no {plan.worth_db:g} dB for what it may cost"
     return "within the limits, none of it buys anything"
@@ -80,6 +85,11 @@ def _top1(row: PlanRow) -> str:
     return percent(min(shares)) if shares else ""
 
 
+def _on_labels(row: PlanRow) -> str:
+    """Return the figure on labelled pictures."""
+    return "" if row.judged is None else f"{row.judged.value:.2f}"
+
+
 def _tpu_share(row: PlanRow) -> str:
     """Return the share of the MACs that runs on the Edge TPU."""
     if row.price is None or row.price.tpu_share is None:
@@ -100,6 +110,7 @@ _COLUMNS: Mapping[str, Callable[[tuple[PlanRow, PlanRow]], str]] = {
     "dB": lambda step: f"{step[0].db:.1f}",
     "SQNR": lambda step: _sqnr(step[0]),
     "top-1": lambda step: _top1(step[0]),
+    "on labels": lambda step: _on_labels(step[0]),
     "MACs on the TPU": lambda step: _tpu_share(step[0]),
 }
 """The cell of each column, from a row and the row before.

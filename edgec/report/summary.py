@@ -77,6 +77,7 @@ def summary(made: Made) -> str:
         lines += taken_out(made.pruned, made.pruned_ms)
     if quantized is not None:
         lines += _candidates(quantized)
+        lines += _judgement(quantized)
         if quantized.plan is not None:
             lines += bought(quantized.plan, made.verification.whole)
     return "\n".join(lines)
@@ -166,13 +167,27 @@ def _candidates(model: QuantizedModel) -> Iterator[str]:
             outcome = "kept"
         else:
             outcome = ""
-        rows.append(
-            (
-                candidate.name,
-                f"{candidate.db:.1f}",
-                f"{candidate.db - first.db:+.1f}",
-                outcome,
-            )
-        )
-    header = ("tried", "SQNR, dB", f"over {first.name}", "")
-    yield table(header, rows, "lrrl")
+        row = [
+            candidate.name,
+            f"{candidate.db:.1f}",
+            f"{candidate.db - first.db:+.1f}",
+        ]
+        if candidate.judged is not None:
+            row.append(f"{candidate.judged.value:.2f}")
+        rows.append([*row, outcome])
+    header = ["tried", "SQNR, dB", f"over {first.name}"]
+    if first.judged is not None:
+        header.append(f"{first.judged.title}, {first.judged.unit}".rstrip(", "))
+    yield table([*header, ""], rows, "l" + "r" * (len(header) - 1) + "l")
+
+
+def _judgement(model: QuantizedModel) -> Iterator[str]:
+    """Yield the figure on labelled pictures, by which the model was chosen."""
+    judged = model.judged
+    if judged is None:
+        return
+    chance = "within" if judged.is_as_float else "beyond"
+    yield (
+        f"on {model.pictures} labelled pictures, none of which calibrated: "
+        f"{judged.text()}, {chance} what chance explains"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -59,10 +59,9 @@ class EvaluationRequest:
 
     Attributes:
         bundle: the .edgec file
-        data: the labelled pictures
+        data: the labelled pictures, and what a person says about them
         model: the float model that the bundle was compiled from
         on: URL of a device that runs the bundle too; HERE: this machine alone
-        options: what a person says about the data set
         budgets: requirements, not yet parsed
         samples: at most so many pictures, spread over all; None: all
         worst: how many of the worst pictures are reported
@@ -74,10 +73,9 @@ class EvaluationRequest:
     """
 
     bundle: Path
-    data: Path
+    data: DataOptions
     model: Path | None = None
     on: str = HERE
-    options: DataOptions = field(default=DataOptions())
     budgets: tuple[str, ...] = ()
     samples: int | None = None
     worst: int = WORST
@@ -124,15 +122,15 @@ def run_evaluation(
     # What can be wrong with the request is an error before minutes of work.
     places = {name: getattr(request, name) for name in FILES}
     check_places(places)
-    check_there(request.data)
+    check_there(request.data.data)
     with Bundle.open(request.bundle) as bundle:
         manifest = bundle.manifest
         manifest.check_alone(str(bundle.path), "evaluate its networks alone")
         manifest.check_threads(request.threads, str(bundle.path))
         reader = ResultReader.of(bundle)
-        measure = measure_of(reader, request.options, str(bundle.path))
+        measure = measure_of(reader, request.data, str(bundle.path))
         budgets = parse_budgets(request.budgets, measure.figures, request.keys)
-        pictures = _spread(measure.read(request.data), request.samples)
+        pictures = _spread(measure.read(request.data.data), request.samples)
         evaluation = _Evaluation(request, reader, measure, pictures, say)
         report = evaluation.report(bundle, budgets)
 
@@ -190,6 +188,8 @@ class _Evaluation:
 
         scored = {}
         for key, rows in observed.items():
+            # COCO's matching takes a while, and has no turns to count.
+            self.say(f"compare with the labels ({key})")
             scored[key] = self.measure.score(self.pictures, rows)
         number = self.request.resamples or self.measure.resamples
         resampled = ResampledSides.of(scored, len(self.pictures), number, self.say)
@@ -203,7 +203,7 @@ class _Evaluation:
             bundle=bundle.manifest.name,
             bundle_sha256=sha256(bundle.path.read_bytes()).hexdigest(),
             target=bundle.manifest.target,
-            data=str(self.request.data),
+            data=str(self.request.data.data),
             task=self.reader.task.kind,
             pictures=len(self.pictures),
             measured=self.measure.figures,
@@ -317,7 +317,7 @@ class _Evaluation:
 
     def _name(self, picture: LabelledPicture) -> str:
         """Return the path of a picture, relative to the data set where it is in it."""
-        data = self.request.data
+        data = self.request.data.data
         folder = data if data.is_dir() else data.parent
         if picture.file.is_relative_to(folder):
             return str(picture.file.relative_to(folder))

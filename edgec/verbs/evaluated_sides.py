@@ -6,11 +6,12 @@ Each makes the outputs of pictures, which are then judged alike.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
-from edgec_devices.device import device_for
+from edgec_devices.device import Infer, device_for
 from edgec_runtime import Bundle, Session, prepare
 from edgec_runtime.session.session import machine_target
 from edgec_runtime.session.vision import Vision
@@ -128,7 +129,6 @@ class BundleHereSide:
     """
 
     key = BUNDLE
-    title = "bundle"
 
     def __init__(self, bundle: Bundle, tpu: str, threads: int) -> None:
         """Open a session.
@@ -136,6 +136,8 @@ class BundleHereSide:
         tpu: how Edge TPU segments run, as `local:` has it.
         """
         self._session = Session(bundle, tpu=tpu, threads=threads)
+        # What edgec quantized has a report about it.
+        self.title = "int8 bundle" if bundle.manifest.quantization else "bundle"
         backends = ", ".join(dict.fromkeys(self._session.backends.values()))
         self.how = f"this machine, {machine_target()}: {backends}"
         self.parts: tuple[str, ...] = (
@@ -156,7 +158,7 @@ class BundleHereSide:
 
 
 class BundleOnDeviceSide:
-    """A bundle on a device, an inference at a time.
+    """A bundle on a device, by inferences on one connection.
 
     Attributes: see `PictureSide`.
     """
@@ -165,21 +167,26 @@ class BundleOnDeviceSide:
 
     def __init__(self, bundle: Bundle, url: str, threads: int, timeout: float) -> None:
         """Open the device. Raises InputError for a URL that is no device's."""
-        self._bundle = bundle
-        self._device = device_for(url, timeout)
         self._vision = Vision(bundle)
-        self._threads = threads
+        self._stack = ExitStack()
+        device = device_for(url, timeout)
+        self._inferences = device.inferences(bundle, threads)
+        self._infer: Infer | None = None
         self.title = f"on {url}"
         self.how = f"the bundle on {url}"
         self.parts: tuple[str, ...] = (DEVICE, _hash(bundle), url)
 
     def outputs(self, photo: Array) -> Mapping[str, Array]:
         """Return the outputs that the device sends back."""
+        # Only now: all results may be known from an earlier evaluation.
+        if self._infer is None:
+            self._infer = self._stack.enter_context(self._inferences)
         inputs = self._vision.prepare(photo)
-        return self._device.run(self._bundle, inputs, self._threads)
+        return self._infer(inputs)
 
     def close(self) -> None:
-        """Do nothing: a device is connected to for each inference."""
+        """End the connection."""
+        self._stack.close()
 
 
 def _hash(bundle: Bundle) -> str:

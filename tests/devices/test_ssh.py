@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from edgec_devices.device import device_for
 from edgec_devices.flash import flash, rollback, status
@@ -17,9 +18,10 @@ from edgec_devices.links.ssh import SshStream
 from edgec_devices.listing import listing, resolve
 from edgec_devices.machine import Settings
 from edgec_devices.stream import stream_for
-from edgec_runtime import DeviceError, EdgecError, InputError
+from edgec_runtime import Bundle, DeviceError, EdgecError, InputError
 
 from tests.devices.test_flash import bundle, cli
+from tests.runtime import tiny_model
 
 pytestmark = pytest.mark.cc
 
@@ -87,6 +89,22 @@ def test_flash_over_ssh(base: Path, tmp_path: Path, program: Path) -> None:
     assert flash(bundle(tmp_path / "2.edgec", program, b"2"), [url])[0].ok
     assert rollback([url])[0].what == "tiny is back on slot a"
     assert device_for(url).url == url
+
+
+def test_inferences_share_a_login(base: Path, tmp_path: Path, program: Path) -> None:
+    path = bundle(tmp_path / "1.edgec", program)
+    with Bundle.open(path) as opened:
+        device = device_for("ssh://pi@attic")
+        images = [tiny_model.image(), 255 - tiny_model.image()]
+        with device.inferences(opened) as infer:
+            together = [infer({"image": image}) for image in images]
+            with pytest.raises(InputError, match="image"):
+                infer({"image": images[0][:, :2]})
+        assert len(calls(base).splitlines()) == 1
+        for image, outputs in zip(images, together, strict=True):
+            alone = device.run(opened, {"image": image})
+            assert {*alone} == {*outputs}
+            assert all(np.array_equal(alone[name], outputs[name]) for name in alone)
 
 
 @pytest.mark.parametrize(

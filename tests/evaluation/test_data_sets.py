@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 from edgec_runtime.errors import InputError
 from edgec_runtime.vision.tasks.detection import Detection
+from edgec_runtime.vision.tasks.instances import Boxes
 from PIL import Image
 
+from edgec.evaluation.average_precision import coco_module
 from edgec.evaluation.boxes import BoxPrecision
 from edgec.evaluation.class_names import ClassNames
 from edgec.evaluation.classes import RankedClasses
@@ -182,15 +185,80 @@ def with_box(**changes: Any) -> dict[str, Any]:
             ),
             "1 picture has another size than stated: a.png is 32 x 24, stated 24 x 32",
         ),
-        (
-            with_box(segmentation={"size": [32, 24], "counts": [768]}),
-            "a mask in a.png is 24 x 32, it 32 x 24",
-        ),
+        (with_box(bbox=[1, 2, -3, 4]), "a box in a.png is [1.0, 2.0, -3.0, 4.0]"),
     ],
 )
 def test_faults_of_coco(tmp_path: Path, content: Mapping[str, Any], what: str) -> None:
     photo(tmp_path / "a.png")
     assert what in refused(BoxPrecision(NAMES, TASK), coco(tmp_path, content)).what
+
+
+@pytest.mark.parametrize(
+    ("mask", "what"),
+    [
+        ("text", "is neither polygons nor lengths of runs"),
+        ([[1, 2, 3, 4]], "has polygons without three points"),
+        ([[1, 2, 3, 4, 5, 6, 7]], "has polygons without three points"),
+        ([["a"] * 6], "has polygons without three points"),
+        ([1, 2, 3, 4, 5, 6], "has polygons without three points"),
+        ({"size": [32, 24], "counts": [768]}, "is of the size [32, 24], its picture"),
+        ({"counts": [768]}, "is of the size None"),
+        (
+            {"size": [24, 32], "counts": [700]},
+            "has runs of 700 pixels, its picture 768",
+        ),
+        ({"size": [24, 32], "counts": [-8, 776]}, "has lengths of runs that cannot be"),
+        ({"size": [24, 32], "counts": [7.5, 760.5]}, "has lengths of runs that cannot"),
+        ({"size": [24, 32]}, "has lengths of runs that cannot be read"),
+        ({"size": [24, 32], "counts": 768}, "has lengths of runs that cannot be read"),
+        ({"size": [24, 32], "counts": "o"}, "has lengths of runs that cannot be read"),
+        ({"size": [24, 32], "counts": "ééé"}, "has "),
+    ],
+)
+def test_masks_that_cannot_be(tmp_path: Path, mask: Any, what: str) -> None:
+    """pycocotools would crash on some of them, or read beside its memory."""
+    photo(tmp_path / "a.png")
+    path = coco(tmp_path, with_box(segmentation=mask))
+    e = refused(BoxPrecision(NAMES, replace(TASK, mask_column=-32)), path)
+    assert "labels.json has objects that cannot be: a mask in a.png " in e.what
+    assert what in e.what
+    # A detector without masks does not look at them.
+    assert BoxPrecision(NAMES, TASK).read(path)
+
+
+def test_compressed_masks_are_read_as_pycocotools_writes_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    photo(tmp_path / "a.png")
+    measure = BoxPrecision(NAMES, replace(TASK, mask_column=-32))
+    for share in (0.0, 0.1, 0.5, 1.0):
+        inside = (rng.random((24, 32)) < share).astype(np.uint8, order="F")
+        runs = coco_module("mask").encode(inside)
+        runs["counts"] = runs["counts"].decode()
+        path = coco(tmp_path, with_box(segmentation=runs))
+        (found,) = measure.read(path)
+        frame = np.zeros((24, 32, 3), np.uint8)
+        result = measure.truth(found, frame)
+        assert isinstance(result, Boxes)
+        (box,) = result.boxes
+        assert box.mask is not None
+        left, top, part = box.mask.inside((0, 0, 32, 24))
+        assert (left, top) == (0, 0)
+        assert np.array_equal(part, inside > 0)
+
+
+def test_points_of_another_number(tmp_path: Path) -> None:
+    photo(tmp_path / "a.png")
+    path = coco(tmp_path, with_box(keypoints=[1, 2, 2] * 5))
+    e = refused(BoxPrecision(NAMES, replace(TASK, points=17)), path)
+    assert "an object in a.png has 15 numbers for 17 points" in e.what
+    assert BoxPrecision(NAMES, TASK).read(path)
+
+
+def test_two_pictures_of_one_name(tmp_path: Path) -> None:
+    for name in ("a.png", "a.jpg"):
+        photo(tmp_path / "images" / name)
+    photo(tmp_path / "masks" / "a.png", mode="L")
+    assert "a.jpg and a.png have one name" in refused(MaskOverlap(), tmp_path).what
 
 
 def test_what_is_no_file_of_coco(tmp_path: Path) -> None:

@@ -254,7 +254,7 @@ def test_a_mask_of_one_class_takes_every_level_but_0(tmp_path: Path) -> None:
     truth[:, :16] = 255
     probability = np.zeros((24, 32), np.float32)
     probability[:, :8] = 0.9
-    measure = MaskOverlap(one=True)
+    measure = MaskOverlap(index=0)
     picture = LabelledPicture(Path(), None, mask_file(tmp_path, "a.png", truth))
     row = measure.observe(Segments(probability, None, view(32, 24)), picture, FRAME)
     found = measure.score([picture], [row]).figures()

@@ -10,6 +10,7 @@ from typing import Any
 from edgec.errors import InputError
 from edgec.ir import Graph
 from edgec.quantize.observe.accuracy import Agreement
+from edgec.quantize.observe.judgement import Judgement
 
 ROUNDING_ERROR = 1e-9
 """A share that differs from its limit by less is at the limit."""
@@ -90,8 +91,27 @@ class AccuracyGoal:
 
         return needed
 
-    def misses(self, outputs: Mapping[str, Agreement]) -> Iterator[str]:
-        """Yield the outputs that do not reach the goal, as text for people."""
+    def without_drop(self) -> AccuracyGoal:
+        """Return the goal for a model whose drop is judged on labelled pictures."""
+        return AccuracyGoal(min_sqnr=self.min_sqnr)
+
+    def misses(
+        self, outputs: Mapping[str, Agreement], judged: Judgement | None = None
+    ) -> Iterator[str]:
+        """Yield the outputs that do not reach the goal, as text for people.
+
+        judged: the model on labelled pictures, where there are some; the drop is
+            theirs then.
+        """
+        if judged is None:
+            yield from self._misses_of_outputs(outputs)
+            return
+        yield from self.without_drop()._misses_of_outputs(outputs)
+        if self.max_drop is not None and judged.drop > self.max_drop + ROUNDING_ERROR:
+            yield f"{judged.text()}: a drop of {judged.drop:.2%}, {self.max_drop:.4g} allowed"
+
+    def _misses_of_outputs(self, outputs: Mapping[str, Agreement]) -> Iterator[str]:
+        """Yield the outputs that are too far from the float model's."""
         for name, a in outputs.items():
             # An output that ranks classes is judged by the first one alone.
             if self.max_drop is not None and a.top1 is not None:

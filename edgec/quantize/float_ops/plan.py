@@ -11,6 +11,7 @@ from edgec.quantize.change.steps.precision import Precision
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price
 from edgec.quantize.float_ops.op_groups import OpGroup
 from edgec.quantize.observe.accuracy import Agreement
+from edgec.quantize.observe.judgement import Judgement
 
 Names = tuple[str, ...]
 """The names of operations: of their first results."""
@@ -26,6 +27,7 @@ class PlanRow:
         price: the cost of the model; None where it was not estimated.
         outputs: the agreement of each output over all samples.
         back: whether the operations became int8 again instead.
+        judged: the model on labelled pictures, where there are some.
     """
 
     unit: OpGroup
@@ -33,6 +35,7 @@ class PlanRow:
     price: Price | None
     outputs: Mapping[str, Agreement]
     back: bool = False
+    judged: Judgement | None = None
 
     @property
     def ops(self) -> Names:
@@ -48,6 +51,7 @@ class PlanRow:
             "db": self.db,
             "price": None if self.price is None else asdict(self.price),
             "outputs": {name: a.as_dict() for name, a in self.outputs.items()},
+            "judged": None if self.judged is None else self.judged.to_json(),
         }
 
 

@@ -19,6 +19,7 @@ from edgec.quantize.float_ops.plan import PrecisionPlan, leave_in_float
 from edgec.quantize.float_ops.quick_search import ScoredModel, search_quickly
 from edgec.quantize.float_ops.thorough_search import HeldOutFold, ThoroughSearch
 from edgec.quantize.observe.calibration import Sample
+from edgec.quantize.observe.judgement import Judge
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,14 @@ class FloatPlanner:
         goal: the accuracy that is wanted.
         budget: the cost that is allowed.
         price: estimates the cost of a quantized graph on the target; None: unknown.
+        judge: judges on labelled pictures, by which models are chosen instead of by the
+            noise of their outputs; None: there are none.
     """
 
     goal: AccuracyGoal = field(default=AccuracyGoal())
     budget: CostBudget = field(default=CostBudget())
     price: Pricer | None = None
+    judge: Judge | None = None
 
     def with_default(self, recipe: Recipe) -> FloatPlanner:
         """Return the planner with the recipe's slowdown where it has no limits at all."""
@@ -103,7 +107,9 @@ class FloatPlanner:
         # The rough model only ranks runs: corrections in order take long.
         first_state = model.parts[0][0]
         rough = StepPipeline(first_state).of(_without_lockstep(candidate))
-        search = ThoroughSearch(folds, rough, self.goal, self.budget, self.price)
+        search = ThoroughSearch(
+            folds, rough, self.goal, self.budget, self.price, self.judge
+        )
 
         return search.plan()
 

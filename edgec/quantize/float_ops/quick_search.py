@@ -25,6 +25,7 @@ from edgec.quantize.float_ops.noise import (
 from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs
 from edgec.quantize.float_ops.plan import Names, PlanRow, PrecisionPlan
 from edgec.quantize.observe.accuracy import Agreement
+from edgec.quantize.observe.judgement import Judgement
 
 MAX_RUNS = 6
 """The most runs that are left in float."""
@@ -40,10 +41,26 @@ be int8 stays int8.
 
 @dataclass(frozen=True)
 class MeasuredCandidate:
-    """A candidate on held-back samples: the mean ratio, and the agreement of each output."""
+    """A candidate on held-back samples.
+
+    Attributes:
+        db: the mean ratio.
+        outputs: the agreement of each output.
+        judged: the candidate on labelled pictures, where there are some.
+    """
 
     db: float
     outputs: Mapping[str, Agreement]
+    judged: Judgement | None = None
+
+    def is_worth(self, before: MeasuredCandidate, worth_db: float) -> bool:
+        """Return whether it is enough better than another to take longer.
+
+        Labelled pictures decide where there are some: by more than chance.
+        """
+        if self.judged is not None and before.judged is not None:
+            return self.judged.is_better_than(before.judged)
+        return self.db - before.db >= worth_db
 
 
 @dataclass(frozen=True)
@@ -87,11 +104,18 @@ def search_quickly(
 
     # One measurement decides about all runs together.
     before = model.before
-    rows = [PlanRow(OpGroup(()), before.db, int8_price, before.outputs)]
+    rows = [
+        PlanRow(
+            OpGroup(()), before.db, int8_price, before.outputs, judged=before.judged
+        )
+    ]
     if group.ops:
         after = model.measure(group.names)
-        if after.db - before.db >= model.worth_db:
-            rows.append(PlanRow(group, after.db, search.now, after.outputs))
+        if after.is_worth(before, model.worth_db):
+            row = PlanRow(
+                group, after.db, search.now, after.outputs, judged=after.judged
+            )
+            rows.append(row)
 
     goal = AccuracyGoal()
 

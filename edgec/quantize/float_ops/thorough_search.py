@@ -42,6 +42,7 @@ from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs
 from edgec.quantize.float_ops.plan import Names, PlanRow, PrecisionPlan, float_names
 from edgec.quantize.observe.accuracy import Tally
 from edgec.quantize.observe.calibration import Sample
+from edgec.quantize.observe.judgement import Judge
 
 MAX_ROWS = 32
 """The most runs that are left in float."""
@@ -84,6 +85,7 @@ class ThoroughSearch:
         goal: the accuracy that is wanted.
         budget: the cost that is allowed.
         price: estimates the cost of a quantized graph.
+        judge: judges models on labelled pictures, where there are some.
     """
 
     folds: Sequence[HeldOutFold]
@@ -91,6 +93,7 @@ class ThoroughSearch:
     goal: AccuracyGoal = field(default=AccuracyGoal())
     budget: CostBudget = field(default=CostBudget())
     price: Pricer | None = None
+    judge: Judge | None = None
 
     def plan(self) -> PrecisionPlan:
         """Return the plan; without a goal it spends the budget.
@@ -121,7 +124,7 @@ class ThoroughSearch:
             if run is None:
                 return
             row = self.measured((*float_names(rows), *run.names), run)
-            falls_short = row.db < rows[-1].db + MIN_GAIN_DB
+            falls_short = self._falls_short(row, rows[-1])
             if falls_short and not self._is_reached(row):
                 # It promised more in the simulation than the int8 model kept.
                 candidates.refused.add(run)
@@ -131,7 +134,22 @@ class ThoroughSearch:
                 return
 
     def _is_reached(self, row: PlanRow) -> bool:
-        return bool(self.goal) and not any(self.goal.misses(row.outputs))
+        missed = any(self.goal.misses(row.outputs, row.judged))
+        return bool(self.goal) and not missed
+
+    def _falls_short(self, row: PlanRow, before: PlanRow) -> bool:
+        """Return whether a row gains too little over the one before."""
+        if row.db < before.db + MIN_GAIN_DB:
+            return True
+        # A goal of accuracy says what is enough; a budget is spent on what can be seen.
+        if self.goal or row.judged is None or before.judged is None:
+            return False
+        return not row.judged.is_better_than(before.judged)
+
+    @property
+    def _noise_goal(self) -> AccuracyGoal:
+        """The part of the goal that the noise of outputs decides."""
+        return self.goal if self.judge is None else self.goal.without_drop()
 
     def measured(self, floats: Names, group: OpGroup, *, back: bool = False) -> PlanRow:
         """Make the model with operations of these names in float, and measure it.
@@ -142,12 +160,16 @@ class ThoroughSearch:
         tallies: dict[str, Tally] = {}
         noises: list[float] = []
         price = None
+        judged = None
         for fold in self.folds:
             state = fold.make(floats)
             int8 = state.int8().graph
             float_run = state.float_run()
             state.say("measure int8")
             int8_run = state.runners.int8(int8, state.passes * len(fold.held))
+            # Labelled pictures are held back from every fold: one judgement is enough.
+            if self.judge is not None and judged is None:
+                judged = self.judge(int8_run)
             for sample in fold.held:
                 want = float_run(sample, None)
                 got = int8_run(sample, None)
@@ -160,7 +182,7 @@ class ThoroughSearch:
         db = float(np.mean(decibels_of(np.array(noises))))
         outputs = {name: t.result() for name, t in tallies.items()}
 
-        return PlanRow(group, db, price, outputs, back)
+        return PlanRow(group, db, price, outputs, back, judged)
 
     def _best(
         self, candidates: FloatCandidates, rows: Sequence[PlanRow]
@@ -223,7 +245,8 @@ class ThoroughSearch:
 
         It is `UNKNOWN_GAIN_DB` where the goal is about classes, or there is none.
         """
-        lacks = [self.goal.needed_db(a) - decibels(a) for a in row.outputs.values()]
+        goal = self._noise_goal
+        lacks = [goal.needed_db(a) - decibels(a) for a in row.outputs.values()]
         largest = max(lacks, default=0.0)
 
         return largest if 0 < largest < math.inf else UNKNOWN_GAIN_DB
@@ -274,7 +297,7 @@ class ThoroughSearch:
             tallies: dict[str, Tally] = {}
             candidates.noise(int8 | {*run.ops}, tallies=tallies)
             agreements = {name: t.result() for name, t in tallies.items()}
-            if not any(self.goal.misses(agreements)):
+            if not any(self._noise_goal.misses(agreements)):
                 return run
             tried.add(run)
 
@@ -298,7 +321,8 @@ class ThoroughSearch:
         # What each output has, and what it may have.
         agreements = now.outputs.values()
         noises = np.array([noise_of(decibels(a)) for a in agreements])
-        allowed = np.array([10 ** (-self.goal.needed_db(a) / 10) for a in agreements])
+        goal = self._noise_goal
+        allowed = np.array([10 ** (-goal.needed_db(a) / 10) for a in agreements])
         base = candidates.noise(int8, SENSITIVITY_SAMPLES)
         base = np.maximum(_mean_by_output(base, count), LEAST_NOISE)
 
@@ -315,7 +339,7 @@ class ThoroughSearch:
         return [*likely]
 
     def _out_of_reach(self, last: PlanRow) -> EdgecError:
-        misses = "; ".join(self.goal.misses(last.outputs))
+        misses = "; ".join(self.goal.misses(last.outputs, last.judged))
         cost = ""
         if last.price is not None:
             cost = f" with an estimated {last.price.ms:.2f} ms"

@@ -26,6 +26,7 @@ from edgec.quantize.float_ops.planner import FloatPlanner, ModelToPlan
 from edgec.quantize.float_ops.quick_search import MeasuredCandidate, ScoredModel
 from edgec.quantize.observe.accuracy import Agreement, Tally
 from edgec.quantize.observe.calibration import CachedSamples, Sample, chosen, label
+from edgec.quantize.observe.judgement import Judge, Judgement
 from edgec.quantize.observe.score import Score
 from edgec.quantize.observe.survey import SampleReport
 from edgec.quantize.select.holdout import MIN_SAMPLES, Holdout, folds
@@ -40,21 +41,25 @@ class Tried:
         name: the candidate's name.
         outputs: the agreement of each output over all samples.
         means: the signal-to-noise ratio of each output, in dB (`Score.db`).
-        refused: by how much it is below the guard, where that is too much.
+        refused: by how much it is below the other, where that is too much.
+        judged: the candidate on labelled pictures, where there are some.
     """
 
     name: str
     outputs: Mapping[str, Agreement]
     means: Mapping[str, float]
     refused: str = ""
+    judged: Judgement | None = None
 
     @classmethod
-    def of(cls, candidate: Candidate, score: Score) -> Tried:
+    def of(
+        cls, candidate: Candidate, score: Score, judged: Judgement | None = None
+    ) -> Tried:
         """Return the figures of a candidate's score."""
         # The states of all folds make one tally of each output.
         tallies = score.tallies.items()
         outputs = {name: Tally.of(states).result() for name, states in tallies}
-        return cls(candidate.name, outputs, score.db())
+        return cls(candidate.name, outputs, score.db(), judged=judged)
 
     @property
     def db(self) -> float:
@@ -63,7 +68,7 @@ class Tried:
 
     def measured(self) -> MeasuredCandidate:
         """Return the figures that a plan compares."""
-        return MeasuredCandidate(self.db, self.outputs)
+        return MeasuredCandidate(self.db, self.outputs, self.judged)
 
     def to_json(self) -> dict[str, Any]:
         """Return a row of the bundle's report."""
@@ -73,7 +78,13 @@ class Tried:
         }
         db = round(self.db, 3)
 
-        return {"name": self.name, "db": db, "refused": self.refused, "outputs": rows}
+        return {
+            "name": self.name,
+            "db": db,
+            "refused": self.refused,
+            "outputs": rows,
+            "judged": None if self.judged is None else self.judged.to_json(),
+        }
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,8 @@ class QuantizedModel:
         floating: the names of the first results of all operations in float.
         prices: the cost of the guard and of the way, where their operations differ.
         parts: the channel groups of `floats`, see `QuantizationState`.
+        judged: the int8 graph on labelled pictures, where there are some.
+        pictures: the number of labelled pictures.
     """
 
     graph: Graph
@@ -109,6 +122,8 @@ class QuantizedModel:
     floating: tuple[str, ...] = ()
     prices: tuple[Price, Price] | None = None
     parts: Mapping[str, Parts] = field(default_factory=dict)
+    judged: Judgement | None = None
+    pictures: int = 0
 
     @property
     def remedy(self) -> str:
@@ -130,6 +145,8 @@ class QuantizedModel:
             "tried": [t.to_json() for t in self.tried],
             "calibration": self.sample_report.to_json(),
             "plan": None if self.plan is None else self.plan.to_json(),
+            "judged": None if self.judged is None else self.judged.to_json(),
+            "pictures": self.pictures,
         }
 
 
@@ -167,7 +184,8 @@ def apply_recipe(
     of all samples.
 
     planner: leaves operations in float, by default for the recipe's slowdown; None: no
-        operation but those that the recipe names.
+        operation but those that the recipe names. With a judge, labelled pictures decide
+        where they can tell two models apart, and noise where they cannot.
 
     Raises InputError when there is no sample, EdgecError where the budget does not reach
     the goal.
@@ -205,6 +223,7 @@ def apply_recipe(
     say("quantize")
     quantized = pipeline.of(candidate)
     int8 = quantized.int8().graph
+    judged = _judged(quantized, planner.judge)
     return QuantizedModel(
         graph=int8,
         floats=quantized.graph,
@@ -219,7 +238,18 @@ def apply_recipe(
         floating=tuple(op.outputs[0].name for op in quantized.precision),
         prices=_prices(pipeline, guard, int8, planner.price),
         parts=quantized.parts,
+        judged=judged,
+        pictures=0 if planner.judge is None else planner.judge.pictures,
     )
+
+
+def _judged(state: QuantizationState, judge: Judge | None) -> Judgement | None:
+    """Return a quantized model on labelled pictures; None without them."""
+    if judge is None:
+        return None
+    runs = state.passes * judge.pictures
+    run = state.runners.int8(state.int8().graph, runs)
+    return judge(run)
 
 
 def _select(
@@ -233,6 +263,7 @@ def _select(
     plainest = recipe.candidates[0]
     names = [label(state.samples, i) for i in range(len(state.samples))]
     report = pipeline.after(plainest.rewrites).survey().report(names)
+    judge = planner.judge
     needs_holdout = recipe.guard is not None or planner.needs_scores
     if not needs_holdout or len(state.samples) < MIN_SAMPLES:
         # Nothing can be held back: the plain way is the safe one.
@@ -241,22 +272,30 @@ def _select(
     report, used = _without_outliers(recipe, state, report)
     holdout = Holdout(state, plainest, folds(used, recipe.seed))
     scores = holdout.scores(recipe.candidates)
-    tried = compared(recipe, scores)
-    number = len(tried) - 1 if not tried[-1].refused else 0
-    candidate = recipe.candidates[number]
     if report.left_out:
         pipeline = StepPipeline(state.with_samples(chosen(state.samples, used)))
+    # Labelled pictures are held back from calibration: the whole of it makes the models.
+    judgements = [_judged(pipeline.of(c), judge) for c in recipe.candidates]
+    tried = compared(recipe, scores, judgements)
+    number = len(tried) - 1 if not tried[-1].refused else 0
+    candidate = recipe.candidates[number]
     selected = _Selected(candidate, report, pipeline, holdout.count, tried)
 
     # A model that is accurate enough needs nothing in float.
-    if not planner.needs_scores or tried[number].db >= recipe.enough_db:
+    judged = tried[number].judged
+    if judged is not None:
+        is_enough = judged.is_as_float
+    else:
+        is_enough = tried[number].db >= recipe.enough_db
+    if not planner.needs_scores or is_enough:
         return selected, None
 
     def measure(floats: Names) -> MeasuredCandidate:
         """Score the candidate with operations of these names in float."""
         partly_float = leave_in_float(candidate, floats)
         (score,) = holdout.scores([partly_float])
-        return Tried.of(partly_float, score).measured()
+        judged = _judged(pipeline.of(partly_float), judge)
+        return Tried.of(partly_float, score, judged).measured()
 
     scored = ScoredModel(
         state=pipeline.of(candidate),
@@ -353,19 +392,34 @@ def _mean_db(score: Score) -> float:
     return float(np.mean([*score.db().values()]))
 
 
-def compared(recipe: Recipe, scores: Sequence[Score]) -> tuple[Tried, ...]:
+def compared(
+    recipe: Recipe,
+    scores: Sequence[Score],
+    judgements: Sequence[Judgement | None] | None = None,
+) -> tuple[Tried, ...]:
     """Return the figures of a recipe's candidates; the way may be refused.
+
+    Labelled pictures decide where they can tell the candidates apart, noise else.
 
     recipe: the recipe whose limit of losses counts.
     scores: the score of each candidate, on the same samples.
+    judgements: of each candidate, where there are labelled pictures.
     """
-    pairs = zip(recipe.candidates, scores, strict=True)
-    tried = [Tried.of(candidate, score) for candidate, score in pairs]
+    if judgements is None:
+        judgements = [None] * len(scores)
+    rows = zip(recipe.candidates, scores, judgements, strict=True)
+    tried = [Tried.of(*row) for row in rows]
 
     # A recipe of one candidate is compared with itself.
     below = tried[0].db - tried[-1].db
-    if below > recipe.within_db:
-        refused = f"{below:.1f} dB below the first"
-        tried[-1] = replace(tried[-1], refused=refused)
+    refused = f"{below:.1f} dB below the first" if below > recipe.within_db else ""
+    first = tried[0].judged
+    last = tried[-1].judged
+    if first is not None and last is not None:
+        if last.is_better_than(first):
+            refused = ""
+        elif first.is_better_than(last):
+            refused = f"{last.title} {last.value:.2f}, the first {first.value:.2f}"
+    tried[-1] = replace(tried[-1], refused=refused)
 
     return tuple(tried)

@@ -119,9 +119,10 @@ def _views(
         more = len(lines) - MOST_LINES
         if more > 0:
             lines = [*lines[:MOST_LINES], f"and {more} more"]
+        if key in picture.losses:
+            lines.append(f"loss {picture.losses[key]:.3f}")
         yield {
             "title": plain(title),
             "url": photo_url(picture.drawn[key]),
             "lines": lines,
-            "is_last": key == [*columns][-1],
         }

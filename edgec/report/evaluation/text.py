@@ -13,6 +13,8 @@ from edgec.report.wording import plain
 
 MOST_WORST = 5
 """Pictures that the terminal names."""
+MAX_FOUND = 24
+"""Characters of a line that is shown beside a picture's loss."""
 NO_VALUE = "none"
 
 
@@ -90,13 +92,24 @@ def notes(r: EvaluationReport) -> Iterator[str]:
 
 
 def _worst(r: EvaluationReport) -> str:
-    """Return the worst pictures, with the first line of what was found in each."""
-    # A line each: the page has all that was found.
+    """Return the worst pictures: the loss of each side, and what it found if short."""
+    shown = r.worst[:MOST_WORST]
+    sides = [side.key for side in r.sides]
+    # The first line of a classification is its answer; boxes need the page.
+    firsts = [p.lines[key][0] for p in shown for key in ("truth", *sides)]
+    is_short = all(len(text) <= MAX_FOUND for text in firsts)
+
     rows = []
-    for picture in r.worst[:MOST_WORST]:
-        found = [plain(picture.name)]
-        for side in ("truth", *(side.key for side in r.sides)):
-            found.append(plain(picture.lines[side][0]))
-        rows.append(found)
-    head = ["worst pictures", "truth", *(plain(side.title) for side in r.sides)]
+    for picture in shown:
+        row = [plain(picture.name)]
+        if is_short:
+            row.append(plain(picture.lines["truth"][0]))
+        for key in sides:
+            text = f"{picture.losses[key]:.2f}"
+            if is_short:
+                text += f": {plain(picture.lines[key][0])}"
+            row.append(text)
+        rows.append(row)
+    head = ["worst pictures", *(["truth"] if is_short else [])]
+    head += [f"loss, {plain(side.title)}" for side in r.sides]
     return table(head, rows, "l" * len(head))
