@@ -93,7 +93,9 @@ def _packages(command: str) -> list[tuple[str, str]]:
             # what follows is said of them
             named = re.split(r" (?:on|from|in|for|,)(?= |$)", words)[0].split()
             found += [
-                (where, word.strip("'`")) for word in named if not word.startswith("-")
+                (where, word.strip("'\"`"))
+                for word in named
+                if not word.startswith("-")
             ]
     return found
 
