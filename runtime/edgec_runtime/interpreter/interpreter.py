@@ -413,12 +413,11 @@ def _threads(wanted: Any, bundle: Bundle) -> int:
         )
     there = bundle.manifest.threads
     if wanted > there:
-        warnings.warn(
+        message = (
             f"num_threads={wanted}: the bundle's code is for {there}; compile it with "
-            f"--threads {min(wanted, 4)} for more",
-            RuntimeWarning,
-            stacklevel=3,
+            f"--threads {min(wanted, 4)} for more"
         )
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
     return min(wanted, there)
 
 

@@ -9,17 +9,47 @@
  * there 0. */
 EK_SHARED void ek_matmul_rows_f32(const float *a, float *to, const ek_batch_matmul_t *p, int count,
                                   int rows) {
-    EK_ROLLED for (int r = 0; r < rows; r++, to += p->k) EK_ROLLED for (int l = 0; l < p->k; l++)
-        to[l] = r < count ? a[(ptrdiff_t)r * p->ar + (ptrdiff_t)l * p->ac] : 0.0f;
+    EK_ROLLED for (int r = 0; r < rows; r++, to += p->k) {
+        const float *from = a + (ptrdiff_t)r * p->ar;
+        if (r >= count)
+            memset(to, 0, (size_t)p->k * sizeof(float));
+        else if (p->ac == 1)
+            ek_row_f32(to, from, p->k);
+        else
+            EK_ROLLED for (int l = 0; l < p->k; l++) to[l] = from[(ptrdiff_t)l * p->ac];
+    }
 }
 
-/* Columns [j, j + EK_PANEL_F32) of a matrix of k rows. */
+/* n columns of a matrix whose columns are contiguous, from b on: they become the rows of a vector
+ * each. The rows of the panel are EK_PANEL_F32 floats apart. */
+EK_SHARED void ek_matmul_turned_f32(const float *b, float *to, const ek_batch_matmul_t *p, int n) {
+    EK_ROLLED for (int l = 0; l < p->k; l += EK_VL, to += EK_VL * EK_PANEL_F32) {
+        const int depth = EK_MIN(EK_VL, p->k - l);
+        ek_vf rows[EK_VL];
+        EK_UNROLL for (int i = 0; i < EK_VL; i++) rows[i] =
+            i < n ? ek_vf_load_n(b + (ptrdiff_t)i * p->bc + l, depth) : ek_vf_set(0);
+        ek_vf_turn(rows);
+        EK_UNROLL for (int r = 0; r < EK_VL; r++) if (r < depth)
+            ek_vf_store(to + r * EK_PANEL_F32, rows[r]);
+    }
+}
+
+/* Columns [j, j + EK_PANEL_F32) of a matrix of k rows; those that are not there are 0. */
 EK_SHARED void ek_matmul_panel_f32(const float *b, float *to, const ek_batch_matmul_t *p, int j) {
-    const int count = EK_MIN(EK_PANEL_F32, p->n - j);
-    EK_ROLLED for (int l = 0; l < p->k; l++, to += EK_PANEL_F32) {
-        const float *from = b + (ptrdiff_t)l * p->br + (ptrdiff_t)j * p->bc;
-        EK_ROLLED for (int i = 0; i < EK_PANEL_F32; i++) to[i] =
-            i < count ? from[(ptrdiff_t)i * p->bc] : 0.0f;
+    const float *from = b + (ptrdiff_t)j * p->bc;
+    const int count = EK_MIN(EK_PANEL_F32, p->n - j), second = EK_MAX(count - EK_VL, 0);
+    if (p->bc == 1) {
+        EK_ROLLED for (int l = 0; l < p->k; l++, to += EK_PANEL_F32, from += p->br) {
+            ek_vf_store(to, ek_vf_load_n(from, count));
+            ek_vf_store(to + EK_VL, ek_vf_load_n(from + EK_VL, second));
+        }
+    } else if (p->br == 1) {
+        ek_matmul_turned_f32(from, to, p, EK_MIN(count, EK_VL));
+        ek_matmul_turned_f32(from + (ptrdiff_t)EK_VL * p->bc, to + EK_VL, p, second);
+    } else {
+        EK_ROLLED for (int l = 0; l < p->k; l++, to += EK_PANEL_F32, from += p->br)
+            EK_ROLLED for (int i = 0; i < EK_PANEL_F32; i++) to[i] =
+                i < count ? from[(ptrdiff_t)i * p->bc] : 0.0f;
     }
 }
 

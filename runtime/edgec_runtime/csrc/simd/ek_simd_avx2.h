@@ -50,6 +50,20 @@ EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) { return _mm256_div_ps(_mm256_set1_ps(
 EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) { /* a >= 0 with the sign of the other */
     return _mm256_or_ps(a, _mm256_and_ps(_mm256_set1_ps(-0.0f), sign));
 }
+/* Rows become columns: each round puts the halves of two rows together, element by element (H. S.
+ * Stone, Parallel Processing with the Perfect Shuffle, 1971). */
+EK_KERNEL void ek_vf_turn(ek_vf *v) {
+    EK_UNROLL for (int round = 0; round < 3; round++) {
+        ek_vf next[EK_VL];
+        EK_UNROLL for (int i = 0; i < EK_VL / 2; i++) {
+            const ek_vf low = _mm256_unpacklo_ps(v[i], v[i + EK_VL / 2]),
+                        high = _mm256_unpackhi_ps(v[i], v[i + EK_VL / 2]);
+            next[2 * i] = _mm256_permute2f128_ps(low, high, 0x20);
+            next[2 * i + 1] = _mm256_permute2f128_ps(low, high, 0x31);
+        }
+        EK_UNROLL for (int i = 0; i < EK_VL; i++) v[i] = next[i];
+    }
+}
 EK_KERNEL float ek_vf_sum(ek_vf a) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));

@@ -52,6 +52,20 @@ EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) { return _mm512_div_ps(_mm512_set1_ps(
 EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) { /* a >= 0 with the sign of the other */
     return (ek_vf)((ek_vi)a | ((ek_vi)sign & (int32_t)0x80000000));
 }
+/* As ek_simd_avx2.h has it. */
+EK_KERNEL void ek_vf_turn(ek_vf *v) {
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high =
+        _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    EK_UNROLL for (int round = 0; round < 4; round++) {
+        ek_vf next[EK_VL];
+        EK_UNROLL for (int i = 0; i < EK_VL / 2; i++) {
+            next[2 * i] = _mm512_permutex2var_ps(v[i], low, v[i + EK_VL / 2]);
+            next[2 * i + 1] = _mm512_permutex2var_ps(v[i], high, v[i + EK_VL / 2]);
+        }
+        EK_UNROLL for (int i = 0; i < EK_VL; i++) v[i] = next[i];
+    }
+}
 EK_KERNEL float ek_vf_sum(ek_vf a) { return _mm512_reduce_add_ps(a); }
 EK_KERNEL float ek_vf_largest(ek_vf a) { return _mm512_reduce_max_ps(a); }
 EK_KERNEL ek_vi ek_vi_load(const int32_t *p) { return (ek_vi)_mm512_loadu_si512(p); }
