@@ -246,31 +246,31 @@ def test_a_wrong_candidate_is_an_error_that_names_it(
 def test_ctrl_c_leaves_a_good_file_to_go_on_with(tmp_path: Path) -> None:
     path = bundle("pi4")
     file = tmp_path / "t.json"
-    command = [
-        sys.executable,
-        "-m",
-        "edgec",
-        "tune",
-        str(path),
-        "--on",
-        PI4,
-        "-o",
-        str(file),
-        "--workers",
-        "1",
-    ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
-        while not file.is_file() and running.poll() is None:
-            time.sleep(0.02)
-        running.send_signal(signal.SIGINT)
-        _, said = running.communicate()
-    assert running.returncode == 130, said
+    # On a loaded machine a tune may end before the signal reaches it.
+    for _ in range(3):
+        file.unlink(missing_ok=True)
+        code, said = interrupted(path, file)
+        if code != 0:
+            break
+    assert code == 130, said
     assert "stopped" in said
     known = Database.load(file).of("cortex_a72")
     assert 0 < len(known) < len(asked(path)["cortex_a72"])
     done = edgec.tune(path, PI4, output=file)
     assert sum(not c.new for c in done.choices) == len(known)
     assert set(Database.load(file).of("cortex_a72")) == set(asked(path)["cortex_a72"])
+
+
+def interrupted(path: Path, file: Path) -> tuple[int, str]:
+    """A tune with Ctrl-C as soon as its file is there: its exit code, what it said."""
+    words = ("tune", str(path), "--on", PI4, "-o", str(file), "--workers", "1")
+    command = [sys.executable, "-m", "edgec", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        while not file.is_file() and running.poll() is None:
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate()
+    return running.returncode, said
 
 
 @pytest.mark.arm
