@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from edgec_devices.device import TIMEOUT_S
 
 from edgec.checking import checked
-from edgec.compiler.options import CompileCall, Options
+from edgec.compiler.options import CompileCall, Options, path_of
 from edgec.declared import takes
 
 if TYPE_CHECKING:
@@ -99,24 +99,19 @@ def bench(
         seconds=seconds,
         threads=threads,
         timeout=timeout,
-        compare=_path(compare),
+        compare=path_of(compare),
         max_regress=max_regress,
         accept_estimates=accept_estimates,
         accept_throttling=accept_throttling,
-        json=_path(json),
-        junit=_path(junit),
-        markdown=_path(markdown),
-        trace=_path(trace),
-        html=_path(html),
+        json=path_of(json),
+        junit=path_of(junit),
+        markdown=path_of(markdown),
+        trace=path_of(trace),
+        html=path_of(html),
         frames=frames,
         source=source,
     )
     return run_cascade_bench(request)
-
-
-def _path(value: str | Path | None) -> Path | None:
-    """Return a file as a path."""
-    return None if value is None else Path(value)
 
 
 def _silent(*what: Any) -> None:

@@ -139,7 +139,7 @@ class TaskJudge:
 
     @property
     def figure(self) -> MeasuredFigure:
-        """The figure that decides."""
+        """The first figure of the measure, by which forms of the model are compared."""
         return self.measure.figures[0]
 
     def compare_with(self, run: Run) -> None:

@@ -100,15 +100,35 @@ def output_error(
             return error, float_limit(graph, inputs, name, want, error)
         return error, usual
 
-    # The mean instead of the worst element: a few decisions may move single elements by
-    # all of their range.
-    unit = 1 if is_float else INT8_STEPS
+    return amplified_error(graph, inputs, name, got, want)
+
+
+def amplified_error(
+    graph: Graph, inputs: Mapping[str, Array], name: str, got: Array, want: Array
+) -> tuple[float, float]:
+    """Return the RMS error of an output of a graph that amplifies the last bit of a
+    float, and its limit.
+
+    It is the mean instead of the worst element: a few decisions may move single
+    elements by all of their range.
+    """
+    unit = _range_in_steps(want)
     moved = 0.0
     for seed in range(PERTURBATIONS):
         perturbed = _perturbed(graph, inputs, name, seed)
         moved = max(moved, root_mean_square(perturbed, want))
     limit = max(MIXED_TOLERANCE * unit, ROUNDING_MARGIN * moved)
     return root_mean_square(got, want), min(limit, WORST_MIXED_TOLERANCE * unit)
+
+
+def _range_in_steps(want: Array) -> float:
+    """Return the range of an output in the unit of its distance."""
+    if want.dtype.kind == "f":
+        return 1.0
+    # Class numbers use little of their type's range, quantized values all of it.
+    if want.dtype.itemsize > 1:
+        return float(np.ptp(want)) if want.size else 0.0
+    return float(INT8_STEPS)
 
 
 def decides_by_floats(graph: Graph) -> bool:

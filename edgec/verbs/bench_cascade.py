@@ -16,6 +16,7 @@ from edgec.benching.cascade_report import (
     earlier_reports,
     split_budgets,
 )
+from edgec.benching.figures import parse_budgets
 from edgec.benching.request import Bench
 from edgec.benching.result import BenchReport
 from edgec.errors import InputError
@@ -77,11 +78,14 @@ def _bench_cascade(
     # Frames are for all networks together.
     alone = replace(request, frames=None, source=None)
     with networks_as_files(bundle) as files:
+        # What is wrong for the last network is said before the first one is measured.
+        baselines: dict[str, BenchReport | None] = {}
         for name, inner in files.items():
-            budgets = of_networks.get(name, ())
-            one = replace(alone, bundle=inner.path, budgets=budgets)
-            baseline = _earlier(request, name, earlier)
-            measured[name] = measured_bench(one, baseline, say)
+            parse_budgets(of_networks[name], inner)
+            baselines[name] = _earlier(request, name, earlier)
+        for name, inner in files.items():
+            one = replace(alone, bundle=inner.path, budgets=of_networks[name])
+            measured[name] = measured_bench(one, baselines[name], say)
 
     # Crops, results and what passes between the networks are in the stream alone.
     stream = None

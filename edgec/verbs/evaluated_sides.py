@@ -48,7 +48,7 @@ class PictureSide(Protocol):
         """Return the outputs for a picture, uint8 [H, W, 3], by the bundle's names."""
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Close the session, or the connection to the device."""
 
 
 class FloatModelSide:

@@ -19,13 +19,15 @@ from edgec.compiler.segment_checks import (
     FLOAT_TOLERANCE,
     MIXED_TOLERANCE,
     SegmentChecker,
-    output_error,
+    amplified_error,
     rounding_error,
     rounds_floats,
     selects_by_floats,
 )
 from edgec.ir import Builder, Graph, TensorType, interp
+from edgec.ops.argmax import ArgMax
 from edgec.ops.binary import Mul, Sub
+from edgec.ops.cast import Cast
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps.minmax import MinMaxRanges
 from edgec.quantize.change.steps.precision import Precision
@@ -195,7 +197,7 @@ def test_the_order_of_nearly_equal_scores_is_no_error(tmp_path: Path) -> None:
     swapped = want.copy()
     swapped[..., [0, 1]] = want[..., [1, 0]]
     for got, ok in ((swapped, True), (want[..., ::-1], False)):
-        error, limit = output_error(graph, sample, name, got, want)
+        error, limit = amplified_error(graph, sample, name, got, want)
         assert (error <= limit) == ok
 
 
@@ -209,3 +211,20 @@ def test_positions_from_scores_are_told_from_other_outputs(tmp_path: Path) -> No
     model = plain.save(tmp_path / "plain.onnx", plain.conv("images", 8, 3))
     graph = edgec.compile(model, output=tmp_path / "plain.edgec").lowered.read.graph
     assert not selects_by_floats(graph)
+
+
+def test_class_numbers_may_differ_in_few_places() -> None:
+    """Of 256 of eight classes: one of them is a last bit's, and all next ones are not."""
+    b = Builder("classes")
+    x = b.input("x", TensorType((256, 8)))
+    scores = b.add(Mul(), [x, b.const(np.array(1.5, np.float32))], "scores")
+    best = b.add(ArgMax(1), [scores], "best")
+    b.graph.outputs = [b.add(Cast("int32"), [best], "y")]
+    assert selects_by_floats(b.graph)
+    values = np.random.default_rng(0).normal(size=(256, 8)).astype(np.float32)
+    want = interp(b.graph, {"x": values})["y"]
+    one = want.copy()
+    one.reshape(-1)[0] += 1
+    for got, ok in ((one, True), (want + 1, False)):
+        error, limit = amplified_error(b.graph, {"x": values}, "y", got, want)
+        assert (error <= limit) == ok

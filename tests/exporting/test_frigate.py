@@ -63,6 +63,26 @@ class Exported:
         return (self.folder / "README.md").read_text()
 
 
+def export_int8(
+    model: Path, pictures: Array, folder: Path, task: str | None = None
+) -> None:
+    """Compile a network for a Coral, all of it in int8, and export it to `frigate`."""
+    np.savez(folder / "pictures.npz", images=pictures)
+    edgec.compile(
+        model,
+        "pi4+coral",
+        folder / "net.edgec",
+        calibrate=folder / "pictures.npz",
+        quantize="fast",
+        task=task,
+        edgetpu="all",
+        budget="0%",
+        edgetpu_compiler="none",
+        min_cosine=-1.0,
+    )
+    edgec.export(folder / "net.edgec", frigate=folder / "frigate")
+
+
 def exported(kind: str) -> Exported:
     """A network compiled for a Coral in int8, and exported; once a run."""
 
@@ -70,19 +90,7 @@ def exported(kind: str) -> Exported:
         model = detectors.detector(folder / "net.onnx", **KINDS[kind])
         rng = np.random.default_rng(3)
         pictures = rng.uniform(0, 1, (8, 3, SIDE, SIDE)).astype(np.float32)
-        np.savez(folder / "pictures.npz", images=pictures)
-        edgec.compile(
-            model,
-            "pi4+coral",
-            folder / "net.edgec",
-            calibrate=folder / "pictures.npz",
-            quantize="fast",
-            edgetpu="all",
-            budget="0%",
-            edgetpu_compiler="none",
-            min_cosine=-1.0,
-        )
-        edgec.export(folder / "net.edgec", frigate=folder / "frigate")
+        export_int8(model, pictures, folder)
 
     folder = builds.once(f"frigate {kind}", make)
     return Exported(folder / "net.onnx", folder / "frigate")
@@ -230,27 +238,14 @@ def test_a_yolo_of_frigates_usual_size(tmp_path: Path) -> None:
     model = yolov8n_like(tmp_path / "net.onnx", size, 80)
     rng = np.random.default_rng(0)
     pictures = rng.uniform(0, 1, (8, 3, size, size)).astype(np.float32)
-    np.savez(tmp_path / "pictures.npz", images=pictures)
-    edgec.compile(
-        model,
-        "pi4+coral",
-        tmp_path / "net.edgec",
-        calibrate=tmp_path / "pictures.npz",
-        quantize="fast",
-        task="yolov8",
-        edgetpu="all",
-        budget="0%",
-        edgetpu_compiler="none",
-        min_cosine=-1.0,
-    )
-    edgec.export(tmp_path / "net.edgec", frigate=tmp_path / "out")
-    text = (tmp_path / "out" / "README.md").read_text()
+    export_int8(model, pictures, tmp_path, task="yolov8")
+    text = (tmp_path / "frigate" / "README.md").read_text()
     mapped = re.search(r"maps (\d+) of (\d+) operations", text)
     assert mapped is not None
     assert mapped[1] == mapped[2]
 
     pixels = rng.integers(0, 256, (1, size, size, 3), np.uint8)
-    interpreter = Interpreter(str(tmp_path / "out" / "coral.tflite"))
+    interpreter = Interpreter(str(tmp_path / "frigate" / "coral.tflite"))
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], pixels)
     interpreter.invoke()
@@ -323,7 +318,7 @@ def test_readme_and_summary_say_what_the_stock_compiler_maps(tmp_path: Path) -> 
     assert "`edgetpu_compiler -s coral.tflite`" in text
     assert "100.0 % of its multiply-accumulates" in text
     bundle = exported("yolo11").model.parent / "net.edgec"
-    words = ["export", str(bundle), "--frigate", str(tmp_path / "out")]
+    words = ["export", str(bundle), "--frigate", str(tmp_path / "frigate")]
     said = CliRunner().invoke(cli, words)
     assert said.exit_code == 0
     assert "Stock column: edgetpu_compiler alone maps" in said.output
@@ -337,24 +332,24 @@ def test_edgetpu_compiler_runs_where_it_is_installed(
     made = exported("yolo11")
     compiler = StandInEdgetpuCompiler(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{compiler.folder}:{os.environ['PATH']}")
-    edgec.export(made.model.parent / "net.edgec", frigate=tmp_path / "out")
-    assert (tmp_path / "out" / f"{CORAL}_edgetpu.tflite").exists()
-    assert "edgetpu_compiler ran" in (tmp_path / "out" / "README.md").read_text()
+    edgec.export(made.model.parent / "net.edgec", frigate=tmp_path / "frigate")
+    assert (tmp_path / "frigate" / f"{CORAL}_edgetpu.tflite").exists()
+    assert "edgetpu_compiler ran" in (tmp_path / "frigate" / "README.md").read_text()
 
 
 def test_ssd(tmp_path: Path) -> None:
     """The four outputs are bit for bit those of the file that it was compiled from."""
     model, bundle = networks.compiled("heads", "pi4+coral")
-    edgec.export(bundle, frigate=tmp_path / "out")
+    edgec.export(bundle, frigate=tmp_path / "frigate")
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (1, 16, 16, 3), np.uint8)
     expected = four_outputs(model, pixels)
     for name in (CORAL, CPU):
-        found = four_outputs(tmp_path / "out" / f"{name}.tflite", pixels)
+        found = four_outputs(tmp_path / "frigate" / f"{name}.tflite", pixels)
         np.testing.assert_array_equal(found, expected)
-    config = yaml.safe_load((tmp_path / "out" / "config_cpu.yml").read_text())
+    config = yaml.safe_load((tmp_path / "frigate" / "config_cpu.yml").read_text())
     assert (config["model"]["model_type"], config["model"]["width"]) == ("ssd", 16)
-    assert not (tmp_path / "out" / "config_onnx.yml").exists()
+    assert not (tmp_path / "frigate" / "config_onnx.yml").exists()
 
 
 @pytest.mark.shared
@@ -369,10 +364,10 @@ def test_ssd_of_coco(shared: Path, tmp_path: Path) -> None:
         task="tflite-ssd",
         edgetpu_compiler="none",
     )
-    edgec.export(tmp_path / "ssd.edgec", frigate=tmp_path / "out")
+    edgec.export(tmp_path / "ssd.edgec", frigate=tmp_path / "frigate")
     pixels = np.load(folder / "ref.npz")["in0_0"]
     expected = four_outputs(model, pixels)
-    found = four_outputs(tmp_path / "out" / "coral.tflite", pixels)
+    found = four_outputs(tmp_path / "frigate" / "coral.tflite", pixels)
     assert len(found) == len(expected) > 0
     np.testing.assert_array_equal(found[:, 0], expected[:, 0])
     # The uint8 kernels of the file round elsewhere than those of int8.
@@ -423,9 +418,9 @@ def test_heads_that_are_missing(tmp_path: Path) -> None:
             **options,
         )
         with pytest.raises(InputError, match=fault) as caught:
-            edgec.export(tmp_path / "net.edgec", frigate=tmp_path / "out")
+            edgec.export(tmp_path / "net.edgec", frigate=tmp_path / "frigate")
         assert caught.value.hint
-        assert not (tmp_path / "out").exists()
+        assert not (tmp_path / "frigate").exists()
 
 
 def test_a_bundle_without_its_report(tmp_path: Path) -> None:
@@ -440,5 +435,5 @@ def test_a_bundle_without_its_report(tmp_path: Path) -> None:
             fields[key] = {t: p for t, p in fields[key].items() if p in files}
         write_bundle(tmp_path / "less.edgec", fields, files)
         with pytest.raises(BundleError, match=name):
-            edgec.export(tmp_path / "less.edgec", frigate=tmp_path / "out")
-        assert not (tmp_path / "out").exists()
+            edgec.export(tmp_path / "less.edgec", frigate=tmp_path / "frigate")
+        assert not (tmp_path / "frigate").exists()

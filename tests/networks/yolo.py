@@ -28,15 +28,9 @@ def silu(
 def yolo11n(path: Path, size: int = 640, classes: int = 80) -> Path:
     net = Net("yolo11n", (1, 3, size, size), seed=11)
     levels = _features(net, size, deep=False)
-    flat = []
-    for level in levels:
-        # 16 bins for each of four distances, and the classes
-        box = silu(net, silu(net, level, 64, 3), 64, 3)
-        flat.append(
-            net.concat(nn.conv(net, box, 64), _class_scores(net, level, classes))
-        )
+    # 16 bins for each of four distances
+    joined = _predictions(net, levels, (64, 64, classes), size)
     total, anchors, strides = _cells(size)
-    joined = _joined(net, flat, 64 + classes, size)
     box, scores = nn.split(net, joined, (64, classes), 1)
     bins = nn.turned(net, nn.shaped(net, box, 1, 4, 16, total), 0, 2, 1, 3)
     bins = nn.kept(net, net.op("Softmax", bins, axis=1), 16)
@@ -51,14 +45,8 @@ def yolo11n(path: Path, size: int = 640, classes: int = 80) -> Path:
 def yolo26n(path: Path, size: int = 640, classes: int = 80) -> Path:
     net = Net("yolo26n", (1, 3, size, size), seed=26)
     levels = _features(net, size, deep=True)
-    flat = []
-    for level in levels:
-        box = silu(net, silu(net, level, 16, 3), 16, 3)
-        flat.append(
-            net.concat(nn.conv(net, box, 4), _class_scores(net, level, classes))
-        )
+    joined = _predictions(net, levels, (16, 4, classes), size)
     _, anchors, strides = _cells(size)
-    joined = _joined(net, flat, 4 + classes, size)
     distances, scores = nn.split(net, joined, (4, classes), 1)
     boxes = _boxes(net, distances, anchors, strides, corners=True)
     both = net.op("Concat", boxes, net.op("Sigmoid", scores), axis=1)
@@ -151,10 +139,19 @@ def _class_scores(net: Net, x: str, classes: int) -> str:
     return nn.conv(net, x, classes)
 
 
-def _joined(net: Net, levels: Sequence[str], channels: int, size: int) -> str:
+def _predictions(
+    net: Net, levels: Sequence[str], channels: tuple[int, int, int], size: int
+) -> str:
+    """Boxes and scores of all levels [1, boxes + classes, cells]; channels: of the box
+    branch inside, of boxes, of classes.
+    """
+    hidden, boxes, classes = channels
     flat = []
     for level, stride in zip(levels, STRIDES, strict=True):
-        flat.append(nn.shaped(net, level, 1, channels, (size // stride) ** 2))
+        box = silu(net, silu(net, level, hidden, 3), hidden, 3)
+        scores = _class_scores(net, level, classes)
+        both = net.concat(nn.conv(net, box, boxes), scores)
+        flat.append(nn.shaped(net, both, 1, boxes + classes, (size // stride) ** 2))
     return net.op("Concat", *flat, axis=2)
 
 

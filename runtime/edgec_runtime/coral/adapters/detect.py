@@ -22,17 +22,17 @@ class BBox(NamedTuple):
 
     @property
     def width(self) -> float:
-        """xmax − xmin."""
+        """Return the extent along x; below 0 for a box that is not `valid`."""
         return self.xmax - self.xmin
 
     @property
     def height(self) -> float:
-        """ymax − ymin."""
+        """Return the extent along y; below 0 for a box that is not `valid`."""
         return self.ymax - self.ymin
 
     @property
     def area(self) -> float:
-        """Width times height."""
+        """Return width times height."""
         return self.width * self.height
 
     @property
