@@ -86,12 +86,27 @@ def test_the_device_end_ends_its_program(
 ) -> None:
     """Told to, hung up on, killed, or because nobody listens any more; the program has
     a child.
+
+    Before it says its numbers it writes more than a pipe holds. So the device end reads
+    by then, and has told its guard which program to end.
     """
     source = tmp_path / "hang.c"
     source.write_text(
-        f"#include <stdio.h>\n#include <unistd.h>\nint main(){{FILE "
-        f'*f=fopen("{tmp_path}/pid","w");'
-        f'fprintf(f,"%d %d",getpid(),fork());fclose(f);for(;;)pause();}}'
+        f"""
+        #include <stdio.h>
+        #include <unistd.h>
+        static char more_than_a_pipe[1 << 20];
+        int main() {{
+            int child = fork();
+            if (child) {{
+                fwrite(more_than_a_pipe, 1, sizeof more_than_a_pipe, stdout);
+                FILE *file = fopen("{tmp_path}/pid", "w");
+                fprintf(file, "%d %d", getpid(), child);
+                fclose(file);
+            }}
+            for (;;) pause();
+        }}
+        """
     )
     builds.program(
         [*builds.ZIG, "-target", f"{platform.machine()}-linux-musl"],
@@ -120,7 +135,7 @@ def test_the_device_end_ends_its_program(
         process.send_signal(end)
         process.wait(60)
         stream.close()
-    assert all(gone(pid) for pid in pids if pid)
+    assert all(gone(pid) for pid in pids)
 
 
 def test_told_to_end_while_it_starts_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
