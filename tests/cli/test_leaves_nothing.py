@@ -18,6 +18,7 @@ from edgec_runtime.bundle.cache import cache_dir
 
 from edgec.cli import main
 from edgec.cli.main import run_verb
+from tests.signals import heed_signals
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits"
 
@@ -31,14 +32,13 @@ def _edgec(tmp: Path, *args: str | Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "edgec", *map(str, args)]
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        command, env=environ, text=True, preexec_fn=_heard, stdout=pipe, stderr=pipe
+        command,
+        env=environ,
+        text=True,
+        preexec_fn=heed_signals,
+        stdout=pipe,
+        stderr=pipe,
     )
-
-
-def _heard() -> None:
-    """Signals that a test is told to ignore, as under nohup, its children ignore too."""
-    for number in (signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.cc

@@ -36,6 +36,7 @@ from edgec.schedule.database import Database
 from edgec.schedule.records import call_of_record
 from edgec.schedule.variant import Schedule, Variant, legal
 from tests import builds
+from tests.signals import heed_signals
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 DIGITS = FIXTURES / "digits" / "digits.onnx"
@@ -265,7 +266,9 @@ def interrupted(path: Path, file: Path) -> tuple[int, str]:
     """A tune with Ctrl-C as soon as its file is there: its exit code, what it said."""
     words = ("tune", str(path), "--on", PI4, "-o", str(file), "--workers", "1")
     command = [sys.executable, "-m", "edgec", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_signals
+    ) as running:
         while not file.is_file() and running.poll() is None:
             time.sleep(0.02)
         running.send_signal(signal.SIGINT)

@@ -27,6 +27,7 @@ from tests.runtime.fake_interpreter import FakeInterpreter
 from tests.runtime.fake_stick import FAULTS, FakeStick
 from tests.runtime.test_session import forked
 from tests.runtime.test_stick import session
+from tests.signals import heed_signals
 
 pytestmark = pytest.mark.cc
 LIMIT_S = 60.0
@@ -341,11 +342,6 @@ def test_ctrl_c_while_a_stream_begins(
         assert len([*shots]) == 3
 
 
-def _heard() -> None:
-    """A test that runs in the background of a shell is told to ignore it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_ctrl_c(bundle_path: Path) -> None:
     code = (
         "import sys, itertools; from edgec_runtime import Session; "
@@ -357,7 +353,7 @@ def test_ctrl_c(bundle_path: Path) -> None:
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", code, str(bundle_path)]
     process = subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, text=True, preexec_fn=_heard
+        command, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_signals
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"
