@@ -93,6 +93,11 @@ models-table: setup
 partition-table: setup
 	$(BIN)/python benchmarks/partition_table.py
 
+# Edge TPU segments with smaller interfaces and without, in estimated ms (uses ../shared where it is there; minutes):
+# make transfers-table ARGS='--models cartoon --boards pi4'
+transfers-table: setup
+	$(BIN)/python -m benchmarks.transfers_table $(ARGS)
+
 # The stock column beside public logs of edgetpu_compiler (reads ../shared)
 stock-table: setup
 	$(BIN)/python -m benchmarks.stock_table
@@ -113,6 +118,16 @@ pipeline-table: setup
 # model of the cores): make bench-arm ARGS='--models resnet8_i8,vww96_i8 --boards pi4 --ops all'
 bench-arm: setup
 	$(BIN)/python -m benchmarks.bench_arm $(ARGS)
+
+# The same of all networks, and the README's table of it. The peers' figures, an hour's work of an emulator, can be
+# counted once: make bench-arm ARGS='--peers-only peers.json', then make readme-speed ARGS='--peers-from peers.json'
+readme-speed: setup
+	$(BIN)/python -m benchmarks.bench_arm --ops none $(ARGS)
+	$(BIN)/python -m benchmarks.readme_speed
+
+# One, two and four threads on the boards' cores, by the estimate of edgec bench: make threads-table ARGS='--boards pi5'
+threads-table: setup
+	$(BIN)/python -m benchmarks.threads_table $(ARGS)
 
 # What each part of the back-end is worth: six networks without it, in estimated cycles (as bench-arm):
 # make ablation ARGS='--board pi5 --parts views,bands'

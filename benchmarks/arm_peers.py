@@ -1,31 +1,51 @@
-"""What other runtimes take for an ONNX file on a board's core: ncnn, MNN and
+"""What other runtimes take for an ONNX file on a board's core: LiteRT, ncnn, MNN and
 onnxruntime, each as a person has it from the package index, under armlab's `picycles`.
 
 ncnn computes in float16 by itself on cores that can; its float32 is a peer of its own.
-MNN does so with `precision: low`. The arm64 wheels are of `armlab/setup.sh user peers`;
-converters run on this machine, in environments of their own below build/.
+MNN does so with `precision: low`. LiteRT runs what onnx2tf makes of the file. The arm64
+wheels are of `armlab/setup.sh user peers`; converters run on this machine, in
+environments of their own below build/.
+
+A peer's outputs are compared with onnxruntime's by their mean and deviation, since some
+converters leave out what they do not know without a word.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import onnx
+import onnxruntime
 
+from benchmarks.arm_guests.guest_outputs import OUTPUTS, filled, statistics
 from benchmarks.peer_env import environment
-from benchmarks.picycles import LAB, Picycles
+from benchmarks.picycles import Picycles
 
 GUESTS = Path(__file__).parent / "arm_guests"
 PNNX = ("--no-deps", "pnnx==20261020")
 """Its program needs no torch, which the package asks for."""
 MNN = ("MNN==3.6.1", "numpy<3")
+ONNX2TF = ("onnx2tf==1.29.24",)
+PICTURES = "calibration_image_sample_data_20x128x128x3_float32.npy"
+"""The pictures that onnx2tf tries its result on."""
 LIMIT_S = 900
+TOLERANCE = 0.03
+"""Share of an output's deviation by which a peer's mean and deviation may differ."""
+
+Words = Sequence[str | Path]
+"""A guest's program and its arguments."""
+Statistics = Sequence[tuple[float, float]]
+"""The mean and the deviation of each output."""
 
 
 @dataclass(frozen=True)
@@ -34,39 +54,59 @@ class Peer:
 
     Attributes:
         site: its wheels, of armlab/setup.sh.
+        package: the one of them whose version is the peer's.
         command: returns the guest's program and words for a model, in a folder for what
             it is converted to; raises CalledProcessError where that is refused.
+        halves: whether it computes otherwise than in float32 on cores that can.
     """
 
     site: str
-    command: Callable[[Path, Path], Sequence[str | Path]]
+    package: str
+    command: Callable[[Path, Path], Words]
+    halves: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one inference of a peer takes.
+
+    Attributes:
+        cycles: the estimate.
+        agrees: whether its outputs are those of onnxruntime.
+    """
+
+    cycles: float
+    agrees: bool
 
 
 def _shape(model: Path) -> str:
     """Of the only input: 1x3x224x224."""
-    (value,) = onnx.load(model, load_external_data=False).graph.input
+    graph = onnx.load(model, load_external_data=False).graph
+    # Older files list their weights among the inputs.
+    weights = {constant.name for constant in graph.initializer}
+    (value,) = (v for v in graph.input if v.name not in weights)
     return "x".join(str(d.dim_value) for d in value.type.tensor_type.shape.dim)
 
 
-def _onnxruntime(model: Path, folder: Path) -> Sequence[str | Path]:
+def _onnxruntime(model: Path, folder: Path) -> Words:
     return [GUESTS / "run_onnxruntime.py", model]
 
 
-def _ncnn(model: Path, folder: Path) -> Sequence[str | Path]:
+def _ncnn(model: Path, folder: Path) -> Words:
     copy = folder / "model.onnx"
     shutil.copy(model, copy)
     python = environment("pnnx", PNNX)
     (program,) = python.parents[1].glob("lib/python*/site-packages/pnnx/pnnx")
     program.chmod(0o700)
     _run([program, copy.name], folder)
-    return [LAB / "guest_ncnn.py", folder / "model", _shape(model)]
+    return [GUESTS / "run_ncnn.py", folder / "model", _shape(model)]
 
 
-def _ncnn_f32(model: Path, folder: Path) -> Sequence[str | Path]:
-    return [*_ncnn(model, folder), "0"]
+def _ncnn_f32(model: Path, folder: Path) -> Words:
+    return [*_ncnn(model, folder), "f32"]
 
 
-def _mnn(model: Path, folder: Path) -> Sequence[str | Path]:
+def _mnn(model: Path, folder: Path) -> Words:
     # The package's own script of this name installs a program that reports its use.
     python = environment("mnn", MNN)
     words = ["mnnconvert", "-f", "ONNX", "--modelFile", str(model)]
@@ -75,37 +115,96 @@ def _mnn(model: Path, folder: Path) -> Sequence[str | Path]:
     return [GUESTS / "run_mnn.py", folder / "model.mnn", _shape(model)]
 
 
-def _mnn_low(model: Path, folder: Path) -> Sequence[str | Path]:
+def _mnn_low(model: Path, folder: Path) -> Words:
     return [*_mnn(model, folder), "low"]
 
 
-def _run(command: Sequence[str | Path], folder: Path) -> None:
+def _litert(model: Path, folder: Path) -> Words:
+    python = environment("onnx2tf", ONNX2TF)
+    # It compares layers on pictures, which it would fetch where no such file is.
+    pictures = np.random.default_rng(0).random((20, 128, 128, 3), np.float32)
+    np.save(folder / PICTURES, pictures)
+    # It writes what it simplifies to the file that it is given.
+    copy = folder / "model.onnx"
+    shutil.copyfile(model, copy)
+    _run([python.parent / "onnx2tf", "-i", copy, "-o", folder / "tf"], folder)
+    (twin,) = (folder / "tf").glob("*_float32.tflite")
+    return [GUESTS / "run_litert.py", twin, _shape(model)]
+
+
+def _run(command: Words, folder: Path) -> None:
     subprocess.run(
         command, cwd=folder, check=True, capture_output=True, timeout=LIMIT_S
     )
 
 
 PEERS: Mapping[str, Peer] = {
-    "ncnn": Peer("ncnn", _ncnn),
-    "ncnn f32": Peer("ncnn", _ncnn_f32),
-    "MNN": Peer("mnn", _mnn),
-    "MNN low": Peer("mnn", _mnn_low),
-    "onnxruntime": Peer("ort", _onnxruntime),
+    "LiteRT": Peer("litert", "ai_edge_litert", _litert),
+    "ncnn": Peer("ncnn", "ncnn", _ncnn, halves=True),
+    "ncnn f32": Peer("ncnn", "ncnn", _ncnn_f32),
+    "MNN": Peer("mnn", "mnn", _mnn),
+    "MNN low": Peer("mnn", "mnn", _mnn_low, halves=True),
+    "onnxruntime": Peer("ort", "onnxruntime", _onnxruntime),
 }
 
 
-def cycles(tool: Picycles, peer: Peer, model: Path, board: str) -> float | None:
-    """Of one inference; None where the peer is not there, or refuses the model."""
+def measure(tool: Picycles, peer: Peer, model: Path, board: str) -> Result | None:
+    """One inference; None where the peer is not there, or refuses the model."""
     with tempfile.TemporaryDirectory(prefix="edgec-") as name:
         try:
             command = peer.command(model, Path(name))
-        except (subprocess.SubprocessError, RuntimeError):
+        except (subprocess.SubprocessError, RuntimeError, ValueError):
             return None
-        return tool.guest(board, peer.site, command)
+        run = tool.guest(board, peer.site, command)
+    if run is None:
+        return None
+    found = _printed(run.text)
+    return Result(run.cycles, found is not None and _agree(found, _expected(model)))
 
 
-def digest(peer: str) -> str:
-    """Of the peer's programs here: what is remembered of another one is forgotten."""
-    texts = [Path(__file__).read_bytes(), peer.encode()]
-    texts += [path.read_bytes() for path in sorted(GUESTS.glob("*.py"))]
+@cache
+def _expected(model: Path) -> Statistics:
+    """Of onnxruntime's outputs on this machine, for the input that guests make."""
+    options = onnxruntime.SessionOptions()
+    # Without its warnings, one for each weight of an older file.
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        model, options, providers=["CPUExecutionProvider"]
+    )
+    given = {value.name: filled(value.shape) for value in session.get_inputs()}
+    return statistics(session.run(None, given))
+
+
+def _printed(text: str) -> Statistics | None:
+    """What a guest printed of its outputs; None where it printed nothing."""
+    for line in text.splitlines():
+        if line.startswith(OUTPUTS):
+            pairs = json.loads(line.removeprefix(OUTPUTS))
+            return [(float(mean), float(deviation)) for mean, deviation in pairs]
+    return None
+
+
+def _agree(found: Statistics, expected: Statistics) -> bool:
+    """Whether each expected output is among those found, which may be more or in
+    another order.
+    """
+    return all(any(_close(f, e) for f in found) for e in expected)
+
+
+def _close(found: tuple[float, float], expected: tuple[float, float]) -> bool:
+    mean, deviation = expected
+    # An output that is the same everywhere has no deviation to compare with.
+    allowed = TOLERANCE * max(deviation, 0.01 * abs(mean))
+    # NaN, where halves overflow, is close to nothing.
+    return (
+        math.fabs(found[0] - mean) <= allowed
+        and math.fabs(found[1] - deviation) <= allowed
+    )
+
+
+def digest(name: str) -> str:
+    """Of how the peer is run: what is remembered of another way is forgotten."""
+    programs = [path.read_bytes() for path in sorted(GUESTS.glob("*.py"))]
+    requirements = repr((PNNX, MNN, ONNX2TF, TOLERANCE))
+    texts = [name.encode(), requirements.encode(), *programs]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -14,6 +15,8 @@ from edgec_partitioner.regions import Region
 from edgec_partitioner.segments import Segment
 from edgec_partitioner.segments import segment as split_off
 
+from benchmarks.accuracy_rows import SHARED
+from benchmarks.accuracy_ways import PREPROCESS
 from edgec.benching.memory import sections
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.options import CompileOptions
@@ -22,7 +25,6 @@ from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError
 from edgec.ir import Op, Value
-from edgec.schedule.cores import cores_of
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Rules
 from edgec.toolchain.build import build
@@ -63,7 +65,7 @@ class Program:
 
     @property
     def macs(self) -> int:
-        """Of one inference."""
+        """Multiply-accumulates of one inference."""
         return sum(c.macs for c in self.calls)
 
     @property
@@ -148,7 +150,19 @@ def alone(
 @lru_cache(maxsize=1)
 def lowered_for(model: Path, board_name: str) -> Lowered:
     """The model as the board's C computes it."""
-    return lower(model, CompileOptions(target=board_name))
+    # Where float16 is accurate enough is measured on photos, as the network takes them.
+    wanted = _preprocess(model)
+    return lower(model, CompileOptions(target=board_name, preprocess=wanted))
+
+
+def _preprocess(model: Path) -> str | None:
+    """How photos become the inputs of a network of the data folder; else None."""
+    index = SHARED / "models" / "index.json"
+    if not index.is_file():
+        return None
+    entries = json.loads(index.read_text())
+    known = {entry["name"]: entry["preproc"] for entry in entries}
+    return PREPROCESS.get(known.get(model.parent.name, ""))
 
 
 def _emitted(
@@ -158,9 +172,8 @@ def _emitted(
     board = Board.load(board_name)
     lowered = lowered_for(model, board_name)
     segments = lowered.partition.segments
-    return segments, target_sources(
-        lowered.graph, segments, cores_of(board, board.targets[0]), rules
-    )
+    cores = lowered.cores(board.targets[0])
+    return segments, target_sources(lowered.graph, segments, cores, rules)
 
 
 def _by_call(segment: Segment, source: CSource) -> dict[int, list[Op]]:
@@ -173,14 +186,29 @@ def _by_call(segment: Segment, source: CSource) -> dict[int, list[Op]]:
 
 
 def _calls(index: int, segment: Segment, source: CSource) -> Iterator[Call]:
-    """In order. The main op of several is the one with the most work."""
-    for call, several in _by_call(segment, source).items():
-        op = max(several, key=lambda op: (op.spec.macs(op), op.outputs[0].type.size))
-        also = tuple(other.kind for other in several if other is not op)
-        macs = sum(op.spec.macs(op) for op in several)
+    """Yield the functions of a segment's C in order.
+
+    index: of the segment.
+    """
+    for number, ops in _by_call(segment, source).items():
+        main = max(ops, key=_work)
+        others = [op.kind for op in ops if op is not main]
+        macs = [op.spec.macs(op) for op in ops]
         yield Call(
-            (index, call), op.kind, op.inputs[0].type.dtype, _shapes(op), macs, also
+            place=(index, number),
+            kind=main.kind,
+            dtype=main.inputs[0].type.dtype,
+            shapes=_shapes(main),
+            macs=sum(macs),
+            also=tuple(others),
         )
+
+
+def _work(op: Op) -> tuple[int, int]:
+    """Return the multiply-accumulates of an op and the elements of its result, by which
+    the main op of a function is found.
+    """
+    return op.spec.macs(op), op.outputs[0].type.size
 
 
 def _shapes(op: Op) -> str:

@@ -2,8 +2,9 @@
 arena and code of the networks of the data folder, and of twelve of 2025 and 2026.
 
 Cycles are those that armlab's `picycles` estimates of one inference of the bundle's
-program, one thread.  LiteRT's are of bench/arm-litert.json; of a model that is not
-there they are counted once and kept in the user's cache.  Where a network takes longer
+program, one thread.  LiteRT's for .tflite files are of bench/arm-litert.json; all
+others are counted once and kept in the user's cache, or read from a file
+(peer_figures.py).  Where a network takes longer
 than the best peer's, its slowest functions are listed with their multiply-accumulates a cycle
 and their share of what the core can do at most; with --beside also LiteRT's cycles for
 the same ops as a model of their own (of uint8 models with a conversion of its input and
@@ -14,38 +15,35 @@ Markdown on the screen, build/bench-arm.json, the programs in build/bench-arm/. 
 was found out is kept in the user's cache until the sources change.
 
     python -m benchmarks.bench_arm [--models a,b,FILE] [--boards pi3,pi4,pi5] [--jobs 2] [--ops
-        all] [--beside]
+        all] [--beside] [--peers-from FILE] [--peers-only FILE]
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from edgec_devices.boards import Board
 from edgec_devices.pipeline import Counts, estimate, plugin_option
 from edgec_devices.plugin import block_count_plugin
-from edgec_runtime.bundle.cache import cache_dir
 
-from benchmarks import arm_peers
+from benchmarks import peer_figures
 from benchmarks.arm_programs import Call, Program, alone, compile_for, sources_digest
-from benchmarks.networks import NETWORKS
-from benchmarks.picycles import LAB, ROOT, SHARED, Picycles, missing
+from benchmarks.arm_results import file_digest, how, memory, recall, remember, tool
+from benchmarks.networks import NETWORKS, ONNX_NETWORKS
+from benchmarks.peer_figures import Figure, Key
+from benchmarks.picycles import ROOT, SHARED, missing
 from edgec.errors import EdgecError
 from edgec.schedule.cores import core
-from edgec.toolchain.store import Store
 from tests.networks.recent import RECENT
 
 BOARDS = ("pi3", "pi4", "pi5")
@@ -84,7 +82,7 @@ class Share:
 @dataclass(frozen=True)
 class Row:
     """One network on one board. cycles: of one inference. peers: those of others, by
-    name. Bytes.
+    name. differs: those whose outputs are not onnxruntime's. Bytes.
 
     shares: of its functions; empty where nobody asked.
     """
@@ -98,10 +96,11 @@ class Row:
     bound: int
     text: int
     shares: tuple[Share, ...] = ()
+    differs: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def best(self) -> str:
-        """The fastest peer; "" where none runs the model."""
+        """The fastest peer that computes the model; "" where none does."""
         return min(self.peers, key=self.peers.__getitem__, default="")
 
     @property
@@ -115,74 +114,48 @@ class Job:
     """A network to measure. ops: "all" networks' functions are wanted, or those that
     "lose", or "none".
 
+    twins: files of the same network for peers that do not read the first.
     beside: LiteRT is asked for the listed ones, each as a model of its own.
+    known: the peers' figures, of a file; None to count them.
     """
 
     model: str
     file: Path
+    twins: tuple[Path, ...]
     board: str
     ops: str
     beside: bool
     fresh: bool
+    known: Mapping[Key, Figure] | None
 
-
-# ---- what is remembered
-# --------------------------------------------------------------------------------------
-@cache
-def _memory() -> Store:
-    return Store(cache_dir("bench-arm", "results"), REMEMBERED_BYTES)
-
-
-def _recall(key: str) -> Any:
-    """What was remembered under a key that says all that it depends on; None if nothing
-    was.
-    """
-    data = _memory().get(hashlib.sha256(key.encode()).hexdigest())
-    return None if data is None else json.loads(data)
-
-
-def _remember(key: str, value: Any) -> None:
-    _memory().put(hashlib.sha256(key.encode()).hexdigest(), json.dumps(value).encode())
-
-
-@cache
-def _file_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@cache
-def _tool() -> Picycles | None:
-    """None where there is none: then edgec's own model takes its place."""
-    return None if missing() else Picycles(cache_dir("bench-arm", "armlab"))
-
-
-def _how() -> str:
-    """What estimates the cycles, for the keys of what is remembered."""
-    if missing():
-        return "pipeline"
-    return "picycles " + " ".join(
-        _file_digest(LAB / n) for n in ("picycles", "armlab.py", "picycles_plugin.c")
-    )
+    def figures(self) -> list[Figure]:
+        """Those of the peers."""
+        files = (self.file, *self.twins)
+        found = peer_figures.figures(self.model, files, self.board, self.known)
+        return list(found)
 
 
 # ---- one network
 # --------------------------------------------------------------------------------------
 def measure(job: Job) -> Row:
     """A row, from what is remembered if nothing has changed."""
+    figures = [f for f in job.figures() if f.cycles is not None]
+    peers = {f.peer: float(f.cycles or 0) for f in figures if f.agrees}
+    differs = {f.peer: float(f.cycles or 0) for f in figures if not f.agrees}
     key = (
-        f"row with peers {_how()} {sources_digest()} {_file_digest(job.file)} "
-        f"{job.board} {job.ops} {job.beside} {_peers_digest()}"
+        f"row beside peers {how()} {sources_digest()} {file_digest(job.file)} "
+        f"{job.board} {job.ops} {job.beside} {sorted(peers.items())}"
     )
-    known = None if job.fresh else _recall(key)
+    known = None if job.fresh else recall(key)
     if known:
         shares = tuple(
             Share(_call(s["call"]), s["cycles"], s["litert"])
             for s in known.pop("shares")
         )
-        return Row(**{**known, "model": job.model}, shares=shares)
+        facts = {**known, "model": job.model, "differs": differs}
+        return Row(**facts, shares=shares)
     program = compile_for(job.file, job.board)
     main = program.write(ROOT / "build" / "bench-arm" / f"{job.file.stem}-{job.board}")
-    peers = dict(_peers(job))
     cycles = cycles_of(program, main, job.board, fresh=job.fresh)
     slower = min(peers.values(), default=math.inf) < cycles
     wanted = job.ops == "all" or (job.ops == "lose" and slower)
@@ -198,8 +171,9 @@ def measure(job: Job) -> Row:
         program.bound,
         program.text,
         shares,
+        differs,
     )
-    _remember(key, asdict(row))
+    remember(key, asdict(row))
     return row
 
 
@@ -218,53 +192,39 @@ def cycles_of(
 
     main: the program as a file. fresh: count it once more.
     """
-    key = f"cycles {_how()} {program.digest} {board}"
-    known = None if fresh else _recall(key)
+    key = f"cycles {how()} {program.digest} {board}"
+    known = None if fresh else recall(key)
     if known is None:
-        tool = _tool()
-        if tool:
-            known = tool.program(board, [main, "--runs", "1"])
+        lab = tool()
+        if lab:
+            known = lab.program(board, [main, "--runs", "1"])
         else:
             known = sum(places(main, board).values())
-        _remember(key, known)
+        remember(key, known)
     return float(known)
 
 
 def _shares(program: Program, job: Job, main: Path) -> Iterator[Share]:
-    key = f"places {_how()} {program.digest} {job.board}"
-    known = None if job.fresh else _recall(key)
+    key = f"places {how()} {program.digest} {job.board}"
+    known = None if job.fresh else recall(key)
     if known is None:
         known = [[*place, cycles] for place, cycles in places(main, job.board).items()]
-        _remember(key, known)
+        remember(key, known)
     found = {(segment, op): cycles for segment, op, cycles in known}
     yield from (Share(c, found.get(c.place, 0.0)) for c in program.calls)
 
 
 def _beside(shares: Sequence[Share], job: Job) -> Iterator[Share]:
     """The listed ones with LiteRT's cycles for the same ops."""
-    tool = _tool()
     listed = {s.call.place for s in sorted(shares, key=lambda s: -s.cycles)[:LISTED]}
-    models = alone(job.file, job.board, listed) if tool else {}
+    models = alone(job.file, job.board, listed) if tool() else {}
     for s in shares:
         model = models.get(s.call.place)
         yield (
             s
-            if model is None or tool is None
-            else replace(s, litert=_litert_of(model, job.board, tool))
+            if model is None
+            else replace(s, litert=peer_figures.litert_of(model, job.board))
         )
-
-
-def _litert_of(model: bytes, board: str, tool: Picycles) -> float | None:
-    key = f"cycles of LiteRT {_how()} {hashlib.sha256(model).hexdigest()} {board}"
-    known = _recall(key)
-    if known is None:
-        with tempfile.NamedTemporaryFile(suffix=".tflite") as f:
-            f.write(model)
-            f.flush()
-            known = tool.litert(board, Path(f.name))
-        if known is not None:  # LiteRT may be installed later
-            _remember(key, known)
-    return None if known is None else float(known)
 
 
 def places(main: Path, board_name: str) -> dict[tuple[int, int], float]:
@@ -280,65 +240,13 @@ def places(main: Path, board_name: str) -> dict[tuple[int, int], float]:
     subprocess.run([*qemu, str(main), *profiled], check=True, stdout=subprocess.DEVNULL)
     counts = Counts.read(out)
     out.unlink()
-    tool = _tool()
-    if tool:
-        return tool.places(counts, board_name)
+    lab = tool()
+    if lab:
+        return lab.places(counts, board_name)
     return {
         place: e.cycles
         for place, e in estimate(counts, board.core, board.caches).items()
     }
-
-
-@cache
-def _peers_digest() -> str:
-    """Which peers are there, and how they are run."""
-    tool = _tool()
-    names = [
-        f"{name} {arm_peers.digest(name)}"
-        for name, peer in arm_peers.PEERS.items()
-        if tool is not None and tool.has(peer.site)
-    ]
-    return " ".join(names)
-
-
-def _peers(job: Job) -> Iterator[tuple[str, float]]:
-    """The cycles of each runtime that takes the file: LiteRT, or those of ONNX files."""
-    tool = _tool()
-    litert = _litert(job)
-    if litert is not None:
-        yield "LiteRT", litert
-    if tool is None or job.file.suffix != ".onnx":
-        return
-    for name, peer in arm_peers.PEERS.items():
-        # Wheels may be installed later: nothing is remembered without them.
-        if not tool.has(peer.site):
-            continue
-        key = (
-            f"cycles of {name} {_how()} {arm_peers.digest(name)} "
-            f"{_file_digest(job.file)} {job.board}"
-        )
-        known = _recall(key)
-        if known is None:
-            known = arm_peers.cycles(tool, peer, job.file, job.board)
-            # A refusal is remembered too: it takes as long as a run.
-            _remember(key, known or 0.0)
-        if known:
-            yield name, float(known)
-
-
-def _litert(job: Job) -> float | None:
-    """LiteRT's cycles, of the data folder or counted here once; None where it cannot
-    run the model.
-    """
-    tool = _tool()
-    if not tool:
-        return None
-    table = json.loads((SHARED / "bench" / "arm-litert.json").read_text())
-    if job.board in table.get(job.file.stem, {}):
-        return float(table[job.file.stem][job.board])
-    if job.file.suffix == ".tflite":
-        return _litert_of(job.file.read_bytes(), job.board, tool)
-    return None
 
 
 # ---- the table
@@ -373,8 +281,10 @@ def markdown(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _of_peers(rows: Sequence[Row]) -> Iterator[str]:
-    """Every peer's cycles by ours, where there are several."""
-    names = [*dict.fromkeys(name for r in rows for name in r.peers)]
+    """Every peer's cycles by ours, where there are several; ≠ where it computes
+    something else.
+    """
+    names = [*dict.fromkeys(name for r in rows for name in (*r.peers, *r.differs))]
     if len(names) < 2:
         return
     yield f"| network | board | {' | '.join(f'× {name}' for name in names)} |"
@@ -382,8 +292,9 @@ def _of_peers(rows: Sequence[Row]) -> Iterator[str]:
     for r in rows:
         cells = []
         for name in names:
-            peer = r.peers.get(name)
-            cells.append(f"{peer / r.cycles:.2f}" if peer else "–")
+            cycles = r.peers.get(name) or r.differs.get(name)
+            mark = " ≠" if name in r.differs else ""
+            cells.append(f"{cycles / r.cycles:.2f}{mark}" if cycles else "–")
         yield f"| {r.model} | {r.board} | {' | '.join(cells)} |"
     yield ""
 
@@ -471,20 +382,31 @@ def _made(name: str) -> Path:
 # --------------------------------------------------------------------------------------
 def files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
     """The files of networks by name, of the data folder; any other file by its path."""
+    for name, found in all_files(names):
+        yield name, found[0]
+
+
+def all_files(names: Iterable[str]) -> Iterator[tuple[str, Sequence[Path]]]:
+    """As `files`, with every file of a network, the one that edgec reads first."""
     for name in names:
-        there = SHARED / "models" / NETWORKS.get(name, (name,))[0]
         if Path(name).is_file():
             found = [Path(name)]
         elif name in RECENT:
             found = [RECENT[name](_made(name))]
         else:
-            found = sorted(there.glob(f"{there.name}.*"))
-        found = [p for p in found if p.suffix in (".tflite", ".onnx")]
+            folders = {**NETWORKS, **ONNX_NETWORKS}.get(name, (name,))
+            found = [path for folder in folders for path in _there(folder)]
         if not found:
             sys.exit(
                 f"there is no model {name}: give a file, or a name of {SHARED / 'models'}"
             )
-        yield Path(name).stem, found[0]
+        yield Path(name).stem, found
+
+
+def _there(name: str) -> list[Path]:
+    """The model files of a folder of the data folder."""
+    found = sorted((SHARED / "models" / name).glob(f"{name}.*"))
+    return [p for p in found if p.suffix in (".tflite", ".onnx")]
 
 
 def _parse() -> argparse.Namespace:
@@ -492,7 +414,7 @@ def _parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     if (SHARED / "models").is_dir():
-        here = [*NETWORKS, *RECENT]
+        here = [*NETWORKS, *ONNX_NETWORKS, *RECENT]
     else:
         here = [str(p) for p in (ROOT / "fixtures").glob("*/*.onnx")]
     parser.add_argument(
@@ -517,6 +439,18 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--fresh", action="store_true", help="use nothing that is remembered"
     )
+    parser.add_argument(
+        "--peers-from",
+        type=Path,
+        metavar="FILE",
+        help="the peers' figures, which --peers-only wrote; none is counted",
+    )
+    parser.add_argument(
+        "--peers-only",
+        type=Path,
+        metavar="FILE",
+        help="count the peers alone, and write their figures to a file",
+    )
     return parser.parse_args()
 
 
@@ -527,15 +461,45 @@ def main() -> int:
     given = _parse()
     if reason := missing():
         print(f"{reason}: cycles are those of edgec's own model of the pipelines\n")
-    pairs = [*files(given.models.split(","))]
-    jobs = [
-        Job(n, f, b, given.ops, given.beside, given.fresh)
-        for n, f in pairs
-        for b in given.boards.split(",")
-    ]
+    known = peer_figures.read(given.peers_from) if given.peers_from else None
+    jobs = []
+    for name, (file, *twins) in all_files(given.models.split(",")):
+        for board in given.boards.split(","):
+            job = Job(
+                name,
+                file,
+                tuple(twins),
+                board,
+                given.ops,
+                given.beside,
+                given.fresh,
+                known,
+            )
+            jobs.append(job)
+    if given.peers_only:
+        peer_figures.write(given.peers_only, _all_figures(jobs, given.jobs))
+        memory().trim()
+        return 0
+    rows, failed = _rows(jobs, given.jobs)
+    memory().trim()
+    print("\n".join(markdown(rows)))
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    given.json.write_text(json.dumps([as_json(r) for r in rows], indent=1) + "\n")
+    return int(failed)
+
+
+def _all_figures(jobs: Sequence[Job], processes: int) -> list[Figure]:
+    """The peers' figures for all jobs, in order."""
+    with ProcessPoolExecutor(max(1, processes)) as pool:
+        found = pool.map(Job.figures, jobs)
+        return [figure for figures in found for figure in figures]
+
+
+def _rows(jobs: Sequence[Job], processes: int) -> tuple[list[Row], bool]:
+    """The rows of all jobs that did not fail, and whether one did."""
     rows = []
     failed = False
-    with ProcessPoolExecutor(max(1, given.jobs)) as pool:
+    with ProcessPoolExecutor(max(1, processes)) as pool:
         for job, future in [(job, pool.submit(measure, job)) for job in jobs]:
             try:
                 rows.append(future.result())
@@ -546,11 +510,7 @@ def main() -> int:
             except (EdgecError, subprocess.CalledProcessError) as e:
                 failed = True
                 print(f"{job.model} on {job.board}: {e}", file=sys.stderr)
-    _memory().trim()
-    print("\n".join(markdown(rows)))
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    given.json.write_text(json.dumps([as_json(r) for r in rows], indent=1) + "\n")
-    return int(failed)
+    return rows, failed
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ from edgec.compiler.lower import lower
 from edgec.compiler.options import CompileOptions
 from edgec.ir import Graph
 from edgec.schedule.cores import Core
-from edgec.schedule.estimate import OTHER, THEN, Rates, following, in_graph, rate
+from edgec.schedule.estimate import in_graph
+from edgec.schedule.rates import OTHER, THEN, Rates, following, rate
 
 BUILD = ROOT / "build"
 MEASURED = (

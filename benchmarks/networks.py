@@ -24,3 +24,10 @@ NETWORKS = {
 """By name: what the data folder calls its files, one for each format; what LiteRT reads
 is first.
 """
+
+ONNX_NETWORKS = {
+    "yunet_n_320": ("yunet_n_320",),
+    "fastestdet": ("fastestdet_onnx",),
+    "sinet": ("sinet_portrait_onnx",),
+}
+"""Further networks that are there as ONNX files alone, for the peers that read them."""

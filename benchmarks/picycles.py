@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,19 @@ def _skips() -> bool:
     return "skip-unsupported-instructions" in done.stdout
 
 
+@dataclass(frozen=True)
+class Run:
+    """One inference of a program.
+
+    Attributes:
+        cycles: the estimate.
+        text: what the program printed.
+    """
+
+    cycles: float
+    text: str
+
+
 class Picycles:
     """Its command for a program, its cycles of a block for what our own plugin counted.
 
@@ -86,7 +100,7 @@ class Picycles:
 
     def program(self, board: str, command: Sequence[str | Path]) -> float:
         """Cycles of one inference of a static program."""
-        return self._run(board, [], command, os.environ)
+        return self._run(board, [], command, os.environ).cycles
 
     def litert(self, board: str, model: Path) -> float | None:
         """Cycles of one inference of a .tflite file by LiteRT, one thread; None where
@@ -94,12 +108,11 @@ class Picycles:
         """
         if model.suffix != ".tflite":
             return None
-        return self.guest(board, "litert", [LAB / "guest_tflite.py", model])
+        run = self.guest(board, "litert", [LAB / "guest_tflite.py", model])
+        return None if run is None else run.cycles
 
-    def guest(
-        self, board: str, site: str, command: Sequence[str | Path]
-    ) -> float | None:
-        """Cycles of one inference of a Python program with the wheels of a site; None
+    def guest(self, board: str, site: str, command: Sequence[str | Path]) -> Run | None:
+        """One inference of a Python program with the wheels of a site; None
         where the wheels are not there, or the program fails.
         """
         if not self.has(site):
@@ -117,6 +130,11 @@ class Picycles:
     def has(self, site: str) -> bool:
         """Whether the wheels of a site are there: armlab/setup.sh user peers."""
         return (self._sites / site).exists()
+
+    def version(self, site: str, package: str) -> str:
+        """The version of a package of a site, for example "3.6.1"."""
+        (folder,) = (self._sites / site).glob(f"{package}-*.dist-info")
+        return folder.name.removeprefix(f"{package}-").removesuffix(".dist-info")
 
     @property
     def _sites(self) -> Path:
@@ -150,7 +168,7 @@ class Picycles:
         options: Sequence[str],
         command: Sequence[str | Path],
         env: Any,
-    ) -> float:
+    ) -> Run:
         words = [
             sys.executable,
             str(LAB / "picycles"),
@@ -169,4 +187,5 @@ class Picycles:
             text=True,
             env=env,
         )
-        return float(json.loads(done.stdout[done.stdout.rindex("{\n") :])["cycles"])
+        text, _, facts = done.stdout.rpartition("{\n")
+        return Run(float(json.loads("{" + facts)["cycles"]), text)

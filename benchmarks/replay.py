@@ -41,7 +41,6 @@ from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError, InputError
 from edgec.frontends import read_model
 from edgec.quantize.change.convert import random_sample
-from edgec.schedule.cores import cores_of
 from edgec.verbs.explain import explain_model
 
 ROOT = Path(__file__).parents[1]
@@ -127,7 +126,7 @@ def generated(model: Path, options: CompileOptions) -> Iterator[tuple[str, bytes
     task = bound(job.wanted(), lowered.read, lowered.graph)
     vision = vision_texts(lowered.read, lowered.graph, task)
     for target in targets_of(board):
-        cores = cores_of(board, target, options.threads)
+        cores = lowered.cores(target, options.threads)
         sources = target_sources(lowered.graph, segments, cores).with_files(vision)
         for name, text in sorted(sources.texts.items()):
             yield f"src/{target.name}/{name}", text.encode()

@@ -24,7 +24,7 @@ from edgec.ir import Array, Graph, Op, Value
 from edgec.ops.arithmetic import Maximum
 from edgec.ops.slice import Slice
 from edgec.schedule.cores import Core, cores_of
-from edgec.schedule.estimate import chosen_names, work
+from edgec.schedule.rates import chosen_names, work
 from edgec.schedule.records import signature
 from edgec.schedule.steps import plan_plain_steps
 from edgec.schedule.variant import Rules

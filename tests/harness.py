@@ -13,8 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from edgec.emit.c import CSRC, CSource, segment_source
+from edgec.emit.elements import inclusion
 from edgec.emit.tflite import write_tflite
+from edgec.float16.convert import can_be_float16
 from edgec.ir import Array, Builder, Graph, Sample, TensorType
+from edgec.ir.float16 import narrowed, rounded
 from edgec.ir.interp import initial
 from edgec.schedule.cores import PLAIN, Core
 from edgec.toolchain.cc import Compiler
@@ -79,6 +82,26 @@ def sample_graph(sample: Sample, seed: int = 0) -> Graph:
             y.type = y.type.with_quant(sample.output_quant)
     build.graph.outputs = list(outputs)
     return build.graph
+
+
+def has_floats(graph: Graph) -> bool:
+    """Whether any value of a graph is float32."""
+    return any(v.type.dtype == "float32" for v in graph.values())
+
+
+def float16_graph(graph: Graph) -> Graph | None:
+    """A graph of floats with float16 in place of every float32.
+
+    None without floats, or if csrc lacks a kernel for an op.
+    """
+    if not has_floats(graph) or not all(map(can_be_float16, graph.ops)):
+        return None
+    half = graph.copy()
+    for v in half.values():
+        v.type = narrowed(v.type)
+        if v.const is not None:
+            v.const = rounded(v.const)
+    return half
 
 
 def random_inputs(graph: Graph, seed: int = 1) -> dict[str, Array]:
@@ -203,14 +226,17 @@ _DECLARED = re.compile(
 """The names that a generated file has for itself: its constants, functions and offsets."""
 
 
+def inclusions(sources: Sequence[CSource]) -> list[str]:
+    """The lines by which one C text has every header of several."""
+    headers = {h for source in sources for h in source.headers}
+    return [inclusion(h) for h in sorted(headers)]
+
+
 def joined(sources: Sequence[CSource]) -> str:
     """One C text of several: the files follow each other as they are, and the
     preprocessor gives the names of each an end of their own.
     """
-    text = [
-        f'#include "{h}"\n'
-        for h in sorted({h for source in sources for h in source.headers})
-    ]
+    text = inclusions(sources)
     for source in sources:
         names = sorted(set(_DECLARED.findall(source.text)))
         text += [f"#define {name} {name}_of_{source.name}\n" for name in names]
@@ -288,9 +314,15 @@ def assert_agree(
         assert got[name].shape == y.shape
         assert got[name].dtype == y.dtype
         if y.dtype.kind == "f":
-            scale = max(1e-6, float(np.abs(y[np.isfinite(y)]).max(initial=0.0)))
+            # Differences of float16 would themselves be rounded to float16.
+            wide = y.astype(np.result_type(y, np.float32))
+            scale = max(1e-6, float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0)))
             np.testing.assert_allclose(
-                got[name], y, rtol=tolerance, atol=tolerance * scale, err_msg=case
+                got[name].astype(wide.dtype),
+                wide,
+                rtol=tolerance,
+                atol=tolerance * scale,
+                err_msg=case,
             )
         else:
             np.testing.assert_array_equal(got[name], y, err_msg=case)

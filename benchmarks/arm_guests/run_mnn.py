@@ -7,10 +7,13 @@ The last word lets it compute in float16 where the core can, as MNN's `precision
 does; without, it computes in float32.
 """
 
+from __future__ import annotations
+
 import sys
+from typing import Any
 
 import MNN
-import numpy as np
+from guest_outputs import filled, print_outputs
 from picycles_guest import begin, end, warm
 
 path = sys.argv[1]
@@ -19,20 +22,22 @@ precision = "low" if "low" in sys.argv else "normal"
 config = {"backend": "CPU", "numThread": 1, "precision": precision}
 manager = MNN.nn.create_runtime_manager((config,))
 net = MNN.nn.load_module_from_file(path, [], [], runtime_manager=manager)
-flat = (np.arange(int(np.prod(shape))) * 37 % 255 / 255).astype(np.float32)
-value = MNN.expr.const(flat.reshape(shape), shape, MNN.expr.NCHW, MNN.expr.float)
+value = MNN.expr.const(filled(shape), shape, MNN.expr.NCHW, MNN.expr.float)
 
 
-def run() -> float:
-    """The mean of the first output, which is read whole."""
+def run() -> Any:
+    """Compute all outputs, each of which is read whole."""
     results = net.forward([value])
-    return float(np.asarray(results[0].read()).mean())
+    for result in results:
+        result.read()
+    return results
 
 
 run()
 warm()
 run()
 begin()
-mean = run()
+outputs = run()
 end()
-print("# mean of the first output", mean)
+# Its own layout pads channels, which would be part of the mean.
+print_outputs([MNN.expr.convert(x, MNN.expr.NCHW).read() for x in outputs])

@@ -49,12 +49,14 @@ class Cache:
         ways: associativity
         foreseen: cycles for a missing line of a stream that a prefetcher follows
         missed: cycles for any other missing line
+        shared: whether all cores have it together
     """
 
     kib: int
     ways: int
     foreseen: float
     missed: float
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Board:
         core: pipeline model of its 64-bit code, a file of cores/, or ""
         caches: levels of cache, the nearest first
         optional: the code that a bundle has only on request
+        memory_gbs: rate of the memory that programs reach with all cores, GB/s; 0 where
+            it is unknown
     """
 
     name: str
@@ -82,6 +86,7 @@ class Board:
     core: str = ""
     caches: tuple[Cache, ...] = ()
     optional: tuple[ArchTarget, ...] = ()
+    memory_gbs: float = 0.0
 
     @staticmethod
     def load(name: str) -> Board:

@@ -6,21 +6,17 @@ TPU by its cost model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from edgec_runtime import Bundle, SegmentInfo
 
 from edgec_devices.boards import Board
 from edgec_devices.measurement import OpEstimate, SegmentEstimate
+from edgec_devices.multicore import cycles_alone, cycles_together
 from edgec_devices.pipeline import Counts, Estimate, Place, estimate, estimate_parts
 
 COST_MODEL = "cost model"
 """The backend of a segment that is estimated as if it ran on an Edge TPU."""
-
-BARRIER_US = 2.0
-"""Cost of sharing an op among threads: the time from its end on one core until the next
-op can begin on all cores, us.
-"""
 
 MAX_UNKNOWN = 0.01
 """Share of instructions without a time in the model that is not mentioned."""
@@ -98,18 +94,14 @@ def _timer_by_model(board: Board, core: str, counts: Counts) -> Timed:
     """Return a function that estimates times by the pipeline model of a core."""
     estimates = estimate(counts, core, board.caches)
     shared = estimate_parts(counts, core, board.caches)
-    barrier_cycles = BARRIER_US * 1e3 * board.clock_ghz
 
     def by_model(places: list[Place]) -> OpEstimate:
         parts = [estimates[place] for place in places if place in estimates]
-        cycles = sum(part.cycles for part in parts)
-        shared_cycles = 0.0
+        cycles = sum(cycles_alone(part, board) for part in parts)
         for place in places:
-            # Threads wait for the slowest part, and then for each other.
             if place in shared:
                 parts += shared[place]
-                shared_cycles += slowest(shared[place]) + barrier_cycles
-        cycles += shared_cycles
+                cycles += cycles_together(shared[place], board)
 
         total = sum(parts, Estimate(0, 0.0, 0.0, 0.0, 0))
         # Arm writes the name with a hyphen, as people read it.
@@ -121,15 +113,3 @@ def _timer_by_model(board: Board, core: str, counts: Counts) -> Timed:
         return OpEstimate(cycles / (board.clock_ghz * 1e6), how)
 
     return by_model
-
-
-def slowest(parts: Sequence[Estimate]) -> float:
-    """Return the cycles until all parts of an op are done, each on a core of its own.
-
-    They are those of the slowest part, or the time in which the memory, which is shared
-    by the cores, brings the cache lines of all parts one after the other.
-    """
-    # Cores compute in parallel, but share one bus to memory.
-    most_cycles = max(part.cycles for part in parts)
-    bus_cycles = sum(part.bus for part in parts)
-    return max(most_cycles, bus_cycles)

@@ -27,6 +27,10 @@ FLOAT_LAW = 1e-3
 """A float kernel further from the reference interpreter than this share of the result's
 range computes something else.
 """
+FLOAT16_LAW = 2e-2
+"""The same of a float16 kernel, whose sums are rounded to float16 after 32 terms at most:
+a sum of n terms is off by about sqrt(n) units of its last place.
+"""
 
 
 def rounding(ops: Sequence[Op], want: Array) -> float:
@@ -35,6 +39,8 @@ def rounding(ops: Sequence[Op], want: Array) -> float:
     The unit is that of `distance`. Integers must agree, but for one step if floats
     enter them: the last bit of a float may differ.
     """
+    if want.dtype == np.float16:
+        return FLOAT16_LAW
     if want.dtype.kind == "f":
         return FLOAT_LAW
     values = [v for op in ops for v in (*op.inputs, *op.outputs)]

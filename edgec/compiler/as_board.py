@@ -64,7 +64,7 @@ def _too_much(lowered: Lowered) -> str:
     for s in lowered.partition.segments:
         for op in s.graph.ops:
             count = op.spec.macs(op)
-            is_float = op.outputs[0].type.dtype == "float32"
+            is_float = op.outputs[0].type.np_dtype.kind == "f"
             weighted += count * (1 if is_float else INTEGER_SHARE)
             macs += count
     if weighted <= MAX_EMULATED_MACS:

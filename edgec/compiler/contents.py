@@ -79,12 +79,22 @@ def contents_of(lowered: Lowered, facts: BundleFacts) -> Contents:
 
 
 def _quantization(lowered: Lowered) -> dict[str, Any]:
-    """Return the recipe and the name of its chosen candidate; {} without a recipe."""
-    if lowered.model.floats is None:
-        return {}
-    # A recipe of the chosen candidate alone makes the same model, without the search.
-    result = lowered.model.floats.result
-    return {"recipe": result.recipe.to_json(), "kept": result.candidate.name}
+    """Return the recipe and the name of its chosen candidate, and the use of float16.
+
+    Without both it is {}.
+    """
+    facts: dict[str, Any] = {}
+    if lowered.model.floats is not None:
+        # A recipe of the chosen candidate alone makes the same model, without the
+        # search.
+        result = lowered.model.floats.result
+        facts["recipe"] = result.recipe.to_json()
+        facts["kept"] = result.candidate.name
+
+    choice = lowered.model.float16
+    if choice is not None:
+        facts["float16"] = choice.to_json()
+    return facts
 
 
 def _segment(s: Segment, arena: int, files: Mapping[str, bytes]) -> SegmentInfo:

@@ -14,7 +14,7 @@ from edgec.compiler.tuned import TuningDatabases
 from edgec.compiler.whole_tflite import whole_tflite
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
-from edgec.schedule.cores import PLAIN, cores_of
+from edgec.schedule.cores import PLAIN
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def emit(
     sources = {}
     for target in targets_of(board):
         if target.name in own:
-            cores = tuning.cores(cores_of(board, target, threads))
+            cores = tuning.cores(lowered.cores(target, threads))
         else:
             # This machine only tries another's bundle: plain code, which shares its
             # weights with other targets, is compiled faster.

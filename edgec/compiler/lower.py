@@ -11,11 +11,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from edgec_devices.boards import Target
-from edgec_partitioner.partition import Partition, Wishes
+from edgec_devices.boards import ArchTarget, Target
+from edgec_partitioner.choice import Wishes
+from edgec_partitioner.partition import Partition
 from edgec_partitioner.rounding import as_tflite
 
 from edgec.compiler import quantized_file
+from edgec.compiler.float_width import check_width, with_float16
 from edgec.compiler.host import Host
 from edgec.compiler.judging import Judging
 from edgec.compiler.native import native_compiler, runner
@@ -28,6 +30,7 @@ from edgec.compiler.samples import SampleReader, Samples
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Graph, Refusal
 from edgec.passes.recognize_quantized import described
+from edgec.schedule.cores import Core, cores_of
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,17 @@ class Lowered:
         if self.described is not None:
             notes = (*notes, *quantized_file.notes(self.described))
         return notes
+
+    def cores(self, target: ArchTarget, threads: int = 1) -> tuple[Core, ...]:
+        """Return the cores that the code for a target is written for, the best first.
+
+        threads: the largest number of threads.
+        """
+        cores = cores_of(self.target.board, target, threads)
+        choice = self.model.float16
+        if choice is None:
+            return cores
+        return tuple(replace(core, winograd_f16=choice.winograd) for core in cores)
 
     def without(self, refused: Mapping[str, Refusal]) -> Lowered:
         """Return the model partitioned again, with more operations on the CPU.
@@ -108,6 +122,7 @@ def lower(
     target = Target.parse(options.target, options.also)
     # Impossible options are errors before minutes of work.
     options.check()
+    check_width(options)
     quantizing = QuantizeOptions.of(options, model.name, assume)
     wishes = wishes_of(options)
 
@@ -135,6 +150,8 @@ def lower(
     if quantized.floats is not None:
         refused = left_in_float(quantized.floats.result)
         wishes = replace(wishes, refused=refused)
+
+    quantized = with_float16(quantized, options, model_read, samples, host)
 
     host.say("partition")
     partition = place(quantized.graph, target, wishes)

@@ -302,12 +302,12 @@ def _cached_choice(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | N
     # The signature has no scales, and an elementwise variant, the one with an empty
     # schedule, may refuse some: it is asked for each call.
     variant, schedule = choice
-    if not schedule and not variant.schedules(call, core):
+    if not schedule and not variant.ways(call, core):
         return preferred(call, core)
     return choice
 
 
-_RULES = Rules(_cached_choice, fusion=False, bands=False, chains=False)
+_RULES = Rules(_cached_choice, fusion=False, bands=False, chains=False, attention=False)
 """Nothing is fused, so that every value is in memory for `observe`."""
 
 

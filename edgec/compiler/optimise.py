@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from edgec_partitioner.choice import INTERFACES
 from edgec_partitioner.legalize import rewrites
 
 from edgec.compiler.host import Dump
@@ -37,17 +38,16 @@ def simplify(
 
 
 def disabled(names: Sequence[str]) -> tuple[set[str], set[str]]:
-    """Return the passes and the rewrites among names.
+    """Return the passes among names, and the rewrites and smaller interfaces.
 
     Raises InputError for a name that is neither.
     """
     # A person need not know the difference, so both share one option.
     passes = available()
-    table = rewrites()
-    known = [*passes, *table]
+    known = [*passes, *rewrites(), *INTERFACES]
     for name in names:
         if name not in known:
             what = f"there is no pass or rewrite {name}{did_you_mean(name, known)}"
             hint = f"there are: {', '.join(known)}"
             raise InputError(what, "--disable-pass", hint)
-    return set(names) & set(passes), set(names) & set(table)
+    return set(names) & set(passes), set(names) - set(passes)

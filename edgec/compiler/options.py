@@ -224,6 +224,18 @@ class Options(InputOptions):
             parse=_names,
         ),
     )
+    float_width: str = field(
+        default="auto",
+        metadata=option(
+            "bits of what stays float: 32; 16, where the board's cores compute with it "
+            "(pi5); auto: 16 where that keeps every output within 47 dB of float32, and 32 "
+            "for the operations that cost most",
+            section=Section.TARGET,
+            flags=("--float",),
+            metavar="16|32|auto",
+            show_default=True,
+        ),
+    )
     prune: str | None = field(
         default=None,
         metadata=option(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from edgec_devices.boards import Target
+from edgec_partitioner.choice import Wishes
 from edgec_partitioner.comparison import column
 from edgec_partitioner.cpu_cost import CpuCost
-from edgec_partitioner.partition import Partition, Wishes, partition
+from edgec_partitioner.partition import Partition, partition
 
 from edgec.compiler.optimise import disabled, simplify
 from edgec.compiler.options import Options

@@ -21,6 +21,7 @@ from edgec.compiler.options import COMPILE_RECIPE, EXPLAIN_RECIPE, Options
 from edgec.compiler.place import costs
 from edgec.compiler.samples import Samples
 from edgec.errors import InputError
+from edgec.float16.choose import Float16Choice
 from edgec.ir import Graph, Run, verify
 from edgec.passes._int16 import without_bounds
 from edgec.quantize.change.convert import assumed, evenly, is_quantized
@@ -253,6 +254,7 @@ class Quantized:
             target's Edge TPU.
         taken_as_it_is: whether the file was quantized already.
         notes: remarks on its precision.
+        float16: the choice of float16 for what is float; None without one.
     """
 
     graph: Graph
@@ -262,6 +264,7 @@ class Quantized:
     float_on_cpu: bool = False
     taken_as_it_is: bool = False
     notes: tuple[str, ...] = ()
+    float16: Float16Choice | None = None
 
 
 @dataclass(frozen=True)

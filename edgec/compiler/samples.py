@@ -18,6 +18,11 @@ from edgec.quantize.observe.calibration import (
     split,
 )
 
+FIXTURES = (
+    Path(__file__).parents[1] / "_fixtures",
+    Path(__file__).parents[2] / "fixtures",
+)
+"""Where the wheel, and where a checkout, has the demo's networks and photos."""
 CALIBRATION_SAMPLES = 100
 """The largest number of samples, drawn from all files: ranges hardly change beyond."""
 

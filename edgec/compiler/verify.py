@@ -13,15 +13,17 @@ from edgec_partitioner.source import judge
 from edgec_runtime import Bundle, Session
 from edgec_runtime.bundle.extracted import extract
 
-from edgec.comparing.distance import distance
+from edgec.comparing.distance import distance, root_mean_square
 from edgec.compiler import finite
 from edgec.compiler.as_board import check_as_board
 from edgec.compiler.lower import Lowered
 from edgec.compiler.native import NativeGraph
 from edgec.compiler.op_by_op import op_by_op
 from edgec.compiler.segment_checks import (
+    FLOAT16_TOLERANCE,
     SegmentChecker,
     amplified_error,
+    computes_float16,
     decides_by_floats,
     float_limit,
     selects_by_floats,
@@ -73,7 +75,9 @@ def verify_bundle(
     check_whole(bundle, lowered, checker, exact)
     not_run = check_as_board(bundle, lowered, checker, say)
     # Such segments amplify the last bit of a float, so their own limit is a wide one.
-    mixed = [s for s in segments if decides_by_floats(s.graph)]
+    mixed = [
+        s for s in segments if decides_by_floats(s.graph) or computes_float16(s.graph)
+    ]
     for i in each(range(exact if mixed else 0), exact, "verify op by op", say):
         checker.add(op_by_op(bundle, mixed, lowered.samples.verify[i]))
 
@@ -187,7 +191,9 @@ class _OutputComparison:
         if self.lowered.model.floats is None:
             # An ONNX file may describe int8 in floats; the code agrees with the int8.
             described = self.lowered.described
-            if described is None:
+            if self.lowered.model.float16 is not None:
+                self.unlike += _too_unlike_float32(original, got, want)
+            elif described is None:
                 self.unlike += _unlike(original, sample, got, want)
             else:
                 wanted = interp(described, sample)
@@ -297,6 +303,28 @@ def _too_unlike(
             yield (
                 f"output {name} has cosine {a.cosine:.8g} with the float model, "
                 f"{min_cosine} needed"
+            )
+
+
+def _too_unlike_float32(
+    original: Graph, got: Mapping[str, Array], want: Mapping[str, Array]
+) -> Iterator[str]:
+    """Yield the outputs of a float16 model that are unlike those of float32.
+
+    How like they are is said by the choice of float16 and by the agreements: this is
+    the limit beyond which something is wrong.
+    """
+    if selects_by_floats(original):
+        return
+    for v in original.outputs:
+        y = want[v.name]
+        if y.dtype.kind != "f":
+            continue
+        error = root_mean_square(got[v.name], y)
+        if error > FLOAT16_TOLERANCE:
+            yield (
+                f"output {v.name} in float16 is {error:.3g} from float32, "
+                f"{FLOAT16_TOLERANCE:g} allowed"
             )
 
 

@@ -12,7 +12,7 @@ from edgec.ir import Array
 CTYPES = {
     "float32": "float",
     "float64": "double",
-    "float16": "uint16_t",
+    "float16": "ek_half",
     "int8": "int8_t",
     "uint8": "uint8_t",
     "int16": "int16_t",
@@ -72,17 +72,13 @@ def _items(array: Array) -> list[str]:
     """Return each element of an array as C."""
     flat = array.reshape(-1)
 
-    # C has no half precision: the bits are passed as integers.
-    if array.dtype == np.float16:
-        flat = flat.view(np.uint16)
-
     to_text = _writer_of(flat.dtype)
     return [to_text(v) for v in flat.tolist()]
 
 
 def _writer_of(dtype: np.dtype[Any]) -> Callable[[Any], str]:
     """Return the function that writes an element of a type."""
-    if dtype == np.float32:
+    if dtype in (np.float32, np.float16):
         return float_literal
     if dtype == np.float64:
         return repr

@@ -41,7 +41,7 @@ class BroadcastParams(CStruct):
 class ActivationParams(CStruct):
     """The bounds of the results of a float kernel."""
 
-    ctype = "ek_act_f32_t"
+    ctype = "ek_act_t"
 
     low: Float
     high: Float

@@ -158,7 +158,7 @@ class ResizeNearestParams(CStruct):
 class ResizeBilinearFloatParams(CStruct):
     """Two rows and columns with float weights for each result."""
 
-    ctype = "ek_resize_bilinear_f32_t"
+    ctype = "ek_resize_bilinear_real_t"
 
     n: Int
     ih: Int

@@ -8,6 +8,7 @@ import numpy as np
 
 from edgec.errors import UnsupportedError
 from edgec.ir.graph import Graph
+from edgec.ir.meaning import ref
 from edgec.ir.opdef import Op
 from edgec.ir.types import Array
 from edgec.ir.value import Value
@@ -147,7 +148,7 @@ def run_op(op: Op, env: Mapping[Value, Array]) -> list[Array]:
     # Infinities and elements that are not a number are values like others.
     with np.errstate(all="ignore"):
         try:
-            results = op.spec.ref(arrays, input_types, output_types)
+            results = ref(op.spec, arrays, input_types, output_types)
         except MemoryError as e:
             raise _out_of_memory(op) from e
 

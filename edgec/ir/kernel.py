@@ -138,9 +138,11 @@ class KernelFamily:
         suffix = f"{source}_{dtype}" if source else dtype
         is_defined = suffix in types[rounding]
 
+        header = self.template.header if is_defined else ""
         return replace(
             self.template,
-            header=self.template.header if is_defined else "",
+            # Kernels for float16 may be the text of a header for float32.
+            header=header.replace("f32", dtype),
             dtype=dtype,
             source=source,
             rounding=rounding,
@@ -159,6 +161,11 @@ class KernelFamily:
             for suffix in types:
                 *source, dtype = suffix.split("_")
                 yield self.of(dtype, rounding, "".join(source))
+
+    @property
+    def has_float16(self) -> bool:
+        """Whether csrc has the kernel for float16."""
+        return "f16" in self.types
 
     def __contains__(self, kernel: Kernel) -> bool:
         """Return whether a kernel is one of the family's, for any type."""
@@ -260,6 +267,18 @@ class KernelCall:
         # A value stands for all of its elements.
         pointers = (Pointer(x) if isinstance(x, Value) else x for x in operands)
         return cls(kernel, tuple(pointers))
+
+    @property
+    def is_float16(self) -> bool:
+        """Whether it has float16 elements, where its kernel names float32 or no type.
+
+        The kernel of a cascade names no type: the layers in its structs do.
+        """
+        if self.kernel.dtype not in ("", "f32"):
+            return False
+
+        pointers = (x for x in self.operands if isinstance(x, Pointer))
+        return any(x.value.type.dtype == "float16" for x in pointers)
 
     @property
     def divisible(self) -> bool:

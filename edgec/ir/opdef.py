@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 from edgec.ir.channel_flow import ChannelFlow
+from edgec.ir.float16 import float32_twins, has_float16, pointing_back
 from edgec.ir.kernel import KernelCall
 from edgec.ir.rounding import Rounding
 from edgec.ir.types import Array, Quant, TensorType
@@ -198,6 +199,11 @@ class OpDef:
     """
     plain_int8: ClassVar[bool] = False
     """Whether its C takes int8 elements that stand for no reals, without a scale."""
+
+    any_elements: ClassVar[bool] = False
+    """Whether it only moves or converts elements, so that its C takes those of any type,
+    float16 too. Ops on reals are defined on float32 (`edgec.ir.float16`).
+    """
 
     opaque: ClassVar[bool] = False
     """Whether it has no samples although it has C: it stands for operators that edgec
@@ -510,7 +516,19 @@ class Op:
 
     def calls(self) -> tuple[KernelCall, ...]:
         """Return the calls of plain kernels that compute it; none when it is empty."""
-        return () if self.is_empty else self.spec.calls(self)
+        if self.is_empty:
+            return ()
+
+        values = (*self.inputs, *self.outputs)
+        if self.spec.any_elements or not has_float16(v.type for v in values):
+            return self.spec.calls(self)
+
+        # The calls name the kernels for float32: schedules treat both types alike, and
+        # the C names the kernels for float16 (`KernelCall.is_float16`).
+        twins = float32_twins(values)
+        inputs = [twins[v] for v in self.inputs]
+        twin = replace(self, inputs=inputs, outputs=[twins[v] for v in self.outputs])
+        return pointing_back(twins, self.spec.calls(twin))
 
     def __repr__(self) -> str:
         """Return the op as in the text form, without its attributes."""

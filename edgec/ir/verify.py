@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from edgec.ir.graph import Graph
+from edgec.ir.meaning import infer
 from edgec.ir.opdef import Op, QuantRule
 from edgec.ir.value import Value
 
@@ -49,7 +50,7 @@ def _types_inferred(graph: Graph) -> Iterator[str]:
     """
     for op in graph.ops:
         try:
-            types = op.spec.infer(*(v.type for v in op.inputs))
+            types = infer(op.spec, [v.type for v in op.inputs])
         except (ValueError, TypeError) as e:
             # A text form may have attributes of another type: TypeError.
             yield f"{op!r}: {e}"

@@ -28,7 +28,12 @@ from edgec.ir.c_structs import BoundsParams, UnsignedBoundsParams
 from edgec.ir.opdef import Arg
 from edgec.ops import lut
 from edgec.ops.arithmetic import Maximum, Minimum
-from edgec.ops.common import INTEGERS, NUMBER_KERNELS, UNSIGNED, plain_suffix
+from edgec.ops.common import (
+    ARITHMETIC_KERNELS,
+    INTEGERS,
+    UNSIGNED,
+    plain_suffix,
+)
 from edgec.ops.elementwise_kernels import unary_kernels
 from edgec.ops.unary import ERF, Relu, Relu6, ReluN1To1, Unary
 
@@ -47,7 +52,7 @@ class Clamp(Unary):
     high: float | None = None
 
     kind = "clamp"
-    kernels = unary_kernels("clamp", NUMBER_KERNELS)
+    kernels = unary_kernels("clamp", ARITHMETIC_KERNELS)
     onnx = ("Clip",)
     tflite = ("RELU_0_TO_1",)
     fn = staticmethod(

@@ -27,7 +27,7 @@ from edgec.ir import (
 from edgec.ops.binary import Binary, Division
 from edgec.ops.binary_scales import fits_litert, scaled_struct
 from edgec.ops.cast import Cast
-from edgec.ops.common import NUMBER_KERNELS, real_types
+from edgec.ops.common import ARITHMETIC_KERNELS, NUMBER_KERNELS, real_types
 from edgec.ops.elementwise_kernels import binary_kernels
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
@@ -74,7 +74,7 @@ class Maximum(_Extremum):
     """y = max(a, b)."""
 
     kind = "maximum"
-    kernels = binary_kernels("maximum", (*NUMBER_KERNELS, "s8"))
+    kernels = binary_kernels("maximum", (*ARITHMETIC_KERNELS, "s8"))
     onnx = ("Max",)
     tflite = ("MAXIMUM",)
     edgetpu_versions = {"MAXIMUM": Versions(2)}
@@ -86,7 +86,7 @@ class Minimum(_Extremum):
     """y = min(a, b)."""
 
     kind = "minimum"
-    kernels = binary_kernels("minimum", (*NUMBER_KERNELS, "s8"))
+    kernels = binary_kernels("minimum", (*ARITHMETIC_KERNELS, "s8"))
     onnx = ("Min",)
     tflite = ("MINIMUM",)
     edgetpu_versions = {"MINIMUM": Versions(2)}
@@ -98,7 +98,7 @@ class SquaredDifference(Binary):
     """y = (a - b)²."""
 
     kind = "squared_difference"
-    kernels = binary_kernels("squared_difference", (*NUMBER_KERNELS, "s8"))
+    kernels = binary_kernels("squared_difference", (*ARITHMETIC_KERNELS, "s8"))
     edgetpu: ClassVar[bool] = True
     tflite = ("SQUARED_DIFFERENCE",)
     edgetpu_versions = {"SQUARED_DIFFERENCE": Versions(2)}

@@ -48,8 +48,8 @@ from edgec.ops.binary_scales import (
 )
 from edgec.ops.broadcast_dims import broadcast, broadcast_strides
 from edgec.ops.common import (
+    ARITHMETIC_KERNELS,
     INTEGERS,
-    NUMBER_KERNELS,
     act_f32,
     plain_suffix,
     rounded_kernel,
@@ -586,7 +586,7 @@ class Div(Division, Fused):
     """y = a / b; integers towards zero."""
 
     kind = "div"
-    kernels = binary_kernels("div", NUMBER_KERNELS)
+    kernels = binary_kernels("div", ARITHMETIC_KERNELS)
     onnx = ("Div",)
     tflite = ("DIV",)
     options = "DivOptions"

@@ -170,7 +170,7 @@ class IsNan(_Predicate):
     """Whether an element is not a number."""
 
     kind = "is_nan"
-    kernels = unary_kernels("is_nan")
+    kernels = unary_kernels("is_nan", ("f32",))
     onnx = ("IsNaN",)
     fn = staticmethod(np.isnan)
 
@@ -187,7 +187,7 @@ class IsInf(_Predicate):
     negative: bool = True
 
     kind = "is_inf"
-    kernels = unary_kernels("is_inf")
+    kernels = unary_kernels("is_inf", ("f32",))
     onnx = ("IsInf",)
     fn = staticmethod(
         lambda x, positive, negative: (

@@ -46,6 +46,7 @@ class Tile(OpDef):
     repeats: tuple[int, ...]
 
     kind = "tile"
+    any_elements: ClassVar[bool] = True
     onnx = ("Tile", "Expand")
     tflite = ("TILE", "BROADCAST_TO")
     edgetpu_versions = {"TILE": Versions(1)}

@@ -65,6 +65,7 @@ class Cast(OpDef):
     dtype: str
 
     kind = "cast"
+    any_elements: ClassVar[bool] = True
     onnx = ("Cast", "CastLike")
     tflite = ("CAST",)
     elementwise: ClassVar[bool] = True

@@ -76,12 +76,16 @@ UNSIGNED = INTEGERS[1::2]
 
 INTEGER_KERNELS = ("i8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
 """Suffixes of the kernels for `INTEGERS`; int8 with a scale has "s8" instead."""
+REAL_KERNELS = ("f32", "f16")
+"""Suffixes of the kernels for floats of two widths."""
 NUMBER_KERNELS = ("f32", *INTEGER_KERNELS)
 """Suffixes of the kernels for float32 and `INTEGERS`."""
+ARITHMETIC_KERNELS = (*REAL_KERNELS, *INTEGER_KERNELS)
+"""The same with the kernels for float16."""
 
 # The factors are tables, so that only x can have the memory of the result.
 SCALE_CHANNELS = KernelFamily(
-    Kernel("scale_channels", "ek_norm.h", in_place=(0,)), ("f32",)
+    Kernel("scale_channels", "ek_norm.h", in_place=(0,)), REAL_KERNELS
 ).of("f32")
 """x * k + b, with a k and a b for each channel, the last axis."""
 
@@ -264,10 +268,13 @@ def requantize(
     return np.clip(out, *clamp).astype(y.np_dtype)
 
 
-def float_kernel(family: str, header: str) -> Kernel:
-    """Return the kernel of an op that has one for float32 alone."""
+def float_kernel(family: str, header: str, types: tuple[str, ...] = ("f32",)) -> Kernel:
+    """Return the kernel for float32 of an op that has kernels for floats alone.
+
+    types: suffixes of the floats.
+    """
     # A family of one kernel still registers itself, to be found by its name.
-    return KernelFamily(Kernel(family, header), ("f32",)).of("f32")
+    return KernelFamily(Kernel(family, header), types).of("f32")
 
 
 def requantize_struct(

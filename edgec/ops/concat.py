@@ -61,6 +61,7 @@ class Concat(OpDef):
     axis: int
 
     kind = "concat"
+    any_elements: ClassVar[bool] = True
     onnx = ("Concat",)
     tflite = ("CONCATENATION", "PACK")
     edgetpu_versions = {"CONCATENATION": Versions(2), "PACK": Versions(2)}

@@ -31,6 +31,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ops.common import (
+    REAL_KERNELS,
     bias_operand,
     constant,
     scale_channels,
@@ -51,10 +52,12 @@ from edgec.ops.window import (
 )
 from edgec.ops.windows_nd import conv_by_taps
 
-CONV2D = KernelFamily(Kernel("conv2d", "ek_conv2d.h"), ("f32", "s8"), even=("s8",))
+CONV2D = KernelFamily(
+    Kernel("conv2d", "ek_conv2d.h"), (*REAL_KERNELS, "s8"), even=("s8",)
+)
 
 DEPTHWISE_CONV2D = KernelFamily(
-    Kernel("dwconv2d", "ek_conv2d.h"), ("f32", "s8"), even=("s8",)
+    Kernel("dwconv2d", "ek_conv2d.h"), (*REAL_KERNELS, "s8"), even=("s8",)
 )
 
 MAX_IM2COL_ELEMENTS = 1 << 22
@@ -340,6 +343,7 @@ class DepthwiseConv2D(ConvBase):
             ConvCase("3x3", relu6, (1, 6, 5, 8), (1, 3, 3, 8)),
             ConvCase("stride", stride, (1, 8, 8, 3), (1, 3, 3, 3)),
             ConvCase("multiplier", cls(pads=same), (1, 4, 4, 3), (1, 3, 3, 6)),
+            ConvCase("doubled", stride, (1, 8, 8, 20), (1, 3, 3, 40)),
             ConvCase("dilated", dilated, (1, 7, 7, 2), (1, 3, 3, 2)),
             ConvCase("7x7", cls(pads=(3, 3, 3, 3)), (1, 8, 9, 10), (1, 7, 7, 10)),
             ConvCase("1x1", cls(), (2, 4, 5, 6), (1, 1, 1, 6)),

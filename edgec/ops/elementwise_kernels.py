@@ -7,12 +7,12 @@ edgec/schedule reads these facts where it fuses calls and reuses memory.
 from __future__ import annotations
 
 from edgec.ir import Elementwise, Kernel, KernelFamily
-from edgec.ops.common import NUMBER_KERNELS
+from edgec.ops.common import ARITHMETIC_KERNELS, REAL_KERNELS
 
 
 def unary_kernels(
     family: str,
-    types: tuple[str, ...] = ("f32",),
+    types: tuple[str, ...] = REAL_KERNELS,
     even: tuple[str, ...] = (),
     header: str = "ek_unary.h",
     bounds: tuple[float, float] | None = None,
@@ -63,7 +63,7 @@ def binary_kernels(
 
 def arithmetic_kernels(family: str) -> KernelFamily:
     """Return the kernels of a sum, difference or product, for all types."""
-    types = (*NUMBER_KERNELS, "s8")
+    types = (*ARITHMETIC_KERNELS, "s8")
     return binary_kernels(family, types, even=("s8",), vectorized=True)
 
 

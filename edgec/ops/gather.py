@@ -76,6 +76,7 @@ class Gather(_Picked):
     axis: int
 
     kind = "gather"
+    any_elements: ClassVar[bool] = True
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MOVES
     onnx = ("Gather",)
     tflite = ("GATHER", "EMBEDDING_LOOKUP")
@@ -212,6 +213,7 @@ class GatherNd(_Picked):
     """y[i..., :] = x[index[i..., 0], …, index[i..., k - 1], :], of k coordinates."""
 
     kind = "gather_nd"
+    any_elements: ClassVar[bool] = True
     onnx = ("GatherND",)
     tflite = ("GATHER_ND",)
 

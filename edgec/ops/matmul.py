@@ -39,6 +39,7 @@ from edgec.ir.c_structs import BatchMatMulParams, DoubleRequantParams
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Add, Mul
 from edgec.ops.common import (
+    REAL_KERNELS,
     act_f32,
     float_kernel,
     real_types,
@@ -57,10 +58,10 @@ from edgec.ops.fixed_point import (
 from edgec.ops.shape import Reshape, transpose
 
 FULLY_CONNECTED = KernelFamily(
-    Kernel("fully_connected", "ek_matmul.h"), ("f32", "s8"), even=("s8",)
+    Kernel("fully_connected", "ek_matmul.h"), (*REAL_KERNELS, "s8"), even=("s8",)
 )
 
-BATCH_MATMUL = float_kernel("batch_matmul", "ek_matmul.h")
+BATCH_MATMUL = float_kernel("batch_matmul", "ek_matmul.h", REAL_KERNELS)
 """A product of two computed matrices."""
 
 

@@ -29,12 +29,18 @@ from edgec.ir import (
 )
 from edgec.ir.c_structs import InstanceNormParams, LayerNormParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, float_kernel, real_types, scale_channels
+from edgec.ops.common import (
+    REAL_KERNELS,
+    axis_of,
+    float_kernel,
+    real_types,
+    scale_channels,
+)
 from edgec.ops.shape import transpose
 
-INSTANCE_NORM = float_kernel("instance_norm", "ek_norm.h")
+INSTANCE_NORM = float_kernel("instance_norm", "ek_norm_f32.h", REAL_KERNELS)
 
-_LAYER_NORM = float_kernel("layer_norm", "ek_norm.h")
+LAYER_NORM = float_kernel("layer_norm", "ek_norm_f32.h", REAL_KERNELS)
 
 _F = np.float32
 
@@ -381,7 +387,7 @@ class LayerNorm(OpDef):
             eps=self.eps,
         )
 
-        return KernelCall.of(_LAYER_NORM, x, scale, bias, op.output, spec)
+        return KernelCall.of(LAYER_NORM, x, scale, bias, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

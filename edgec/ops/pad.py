@@ -33,15 +33,17 @@ from edgec.ir import (
 )
 from edgec.ir.c_structs_data import PadFoldParams, PadParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, ints, suffix
+from edgec.ops.common import REAL_KERNELS, axis_of, ints, suffix
 from edgec.ops.fixed_point import round_half_away
 from edgec.ops.shape import element_strides
 from edgec.ops.slice import Range, slice_axes
 
-_PAD = KernelFamily(Kernel("pad", "ek_pad.h"), ("f32", "s8", "u8", "s16", "s32", "s64"))
+_PAD = KernelFamily(
+    Kernel("pad", "ek_pad.h"), (*REAL_KERNELS, "s8", "u8", "s16", "s32", "s64")
+)
 
 _PAD_FOLD = KernelFamily(
-    Kernel("pad_fold", "ek_pad.h"), ("f32", "s8", "u8", "s32", "s64")
+    Kernel("pad_fold", "ek_pad.h"), (*REAL_KERNELS, "s8", "u8", "s32", "s64")
 )
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")

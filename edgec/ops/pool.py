@@ -30,6 +30,7 @@ from edgec.ir import (
 from edgec.ir.c_structs import PoolParams
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
+from edgec.ops.common import REAL_KERNELS
 from edgec.ops.fixed_point import (
     activation_range,
     clamp_float,
@@ -49,7 +50,7 @@ class MaxPool2D(PoolOp):
     """The largest element of each window: y = max x[i], clamped by the activation."""
 
     kind = "max_pool2d"
-    kernels = KernelFamily(Kernel("max_pool2d", "ek_pool.h"), ("f32", "s8"))
+    kernels = KernelFamily(Kernel("max_pool2d", "ek_pool.h"), (*REAL_KERNELS, "s8"))
     onnx = ("MaxPool",)
     tflite = ("MAX_POOL_2D",)
     edgetpu_versions = {"MAX_POOL_2D": Versions(2)}
@@ -122,7 +123,7 @@ class AveragePool2D(PoolOp):
 
     kind = "average_pool2d"
     kernels = KernelFamily(
-        Kernel("average_pool2d", "ek_pool.h"), ("f32", "s8"), even=("s8",)
+        Kernel("average_pool2d", "ek_pool.h"), (*REAL_KERNELS, "s8"), even=("s8",)
     )
     onnx = ("AveragePool",)
     tflite = ("AVERAGE_POOL_2D",)

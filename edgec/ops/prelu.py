@@ -14,6 +14,7 @@ import numpy as np
 from edgec.ir import Array, CStruct, Op, TensorType, TfliteCode, Versions, edgetpu_rule
 from edgec.ops.binary import Binary
 from edgec.ops.binary_scales import product_multiplier, scaled_struct
+from edgec.ops.common import REAL_KERNELS
 from edgec.ops.elementwise_kernels import binary_kernels
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
@@ -23,7 +24,7 @@ class PRelu(Binary):
     """y = x where x >= 0, else alpha * x; alpha is broadcast to x."""
 
     kind = "prelu"
-    kernels = binary_kernels("prelu", ("f32", "s8"), vectorized=True)
+    kernels = binary_kernels("prelu", (*REAL_KERNELS, "s8"), vectorized=True)
     homogeneous: ClassVar[bool] = True
     onnx = ("PRelu",)
     tflite = ("PRELU",)

@@ -250,6 +250,7 @@ class Dequantize(OpDef):
     """
 
     kind = "dequantize"
+    any_elements: ClassVar[bool] = True
     onnx = ("DequantizeLinear",)
     tflite = ("DEQUANTIZE",)
 

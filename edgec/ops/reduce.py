@@ -35,7 +35,7 @@ from edgec.ir.c_structs import ReduceParams
 from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Sub
-from edgec.ops.common import NUMBER_KERNELS
+from edgec.ops.common import ARITHMETIC_KERNELS, NUMBER_KERNELS
 from edgec.ops.fixed_point import (
     multiply_by_quantized_multiplier,
     quantize_multiplier,
@@ -152,7 +152,7 @@ class Mean(_SumReduction):
 
     kind = "mean"
     kernels = KernelFamily(
-        Kernel("mean", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"), even=("s8",)
+        Kernel("mean", "ek_reduce.h"), (*ARITHMETIC_KERNELS, "s8"), even=("s8",)
     )
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.KEEPS
     homogeneous: ClassVar[bool] = True
@@ -253,7 +253,7 @@ class Sum(_SumReduction):
     """
 
     kind = "sum"
-    kernels = KernelFamily(Kernel("sum", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
+    kernels = KernelFamily(Kernel("sum", "ek_reduce.h"), (*ARITHMETIC_KERNELS, "s8"))
     onnx = ("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum")
     tflite = ("SUM",)
     edgetpu_versions = {"SUM": Versions(2)}
@@ -364,7 +364,9 @@ class ReduceMax(Reduction):
     """The largest element; of bools whether any is true (TFLite REDUCE_ANY)."""
 
     kind = "reduce_max"
-    kernels = KernelFamily(Kernel("reduce_max", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
+    kernels = KernelFamily(
+        Kernel("reduce_max", "ek_reduce.h"), (*ARITHMETIC_KERNELS, "s8")
+    )
     onnx = ("ReduceMax", "GlobalMaxPool")
     tflite = ("REDUCE_MAX", "REDUCE_ANY")
     edgetpu_versions = {"REDUCE_MAX": Versions(2)}
@@ -377,7 +379,9 @@ class ReduceMin(Reduction):
     """The smallest element; of bools whether all are true (TFLite REDUCE_ALL)."""
 
     kind = "reduce_min"
-    kernels = KernelFamily(Kernel("reduce_min", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
+    kernels = KernelFamily(
+        Kernel("reduce_min", "ek_reduce.h"), (*ARITHMETIC_KERNELS, "s8")
+    )
     onnx = ("ReduceMin",)
     tflite = ("REDUCE_MIN", "REDUCE_ALL")
     edgetpu_versions = {"REDUCE_MIN": Versions(2)}

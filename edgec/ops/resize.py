@@ -44,7 +44,7 @@ from edgec.ir.c_structs_data import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
-from edgec.ops.common import real_types, rounded_even, suffix
+from edgec.ops.common import REAL_KERNELS, real_types, rounded_even, suffix
 from edgec.ops.limits import size_evidence
 from edgec.ops.resampling import (
     FIXED_ONE,
@@ -68,7 +68,7 @@ _RESIZE_NEAREST = KernelFamily(Kernel("resize_nearest", "ek_resize.h"), ("",)).o
 
 RESIZE_BILINEAR = KernelFamily(
     Kernel("resize_bilinear", "ek_resize.h"),
-    ("f32", "s8", "u8"),
+    (*REAL_KERNELS, "s8", "u8"),
     even=("s8",),
     cut=("s8", "u8"),
 )
@@ -200,6 +200,7 @@ class ResizeNearest(_TfliteResize):
     nearest_mode: str = "floor"
 
     kind = "resize_nearest"
+    any_elements: ClassVar[bool] = True
     tflite = ("RESIZE_NEAREST_NEIGHBOR",)
     edgetpu_versions = {"RESIZE_NEAREST_NEIGHBOR": Versions(3)}
     options = "ResizeNearestNeighborOptions"

@@ -142,6 +142,7 @@ class GatherElements(OpDef):
     axis: int
 
     kind = "gather_elements"
+    any_elements: ClassVar[bool] = True
     onnx = ("GatherElements",)
     roles: ClassVar[tuple[str, ...]] = ("act", "index")
     quant: ClassVar[QuantRule] = QuantRule.SAME

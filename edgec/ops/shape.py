@@ -84,6 +84,7 @@ class Reshape(OpDef):
     shape: tuple[int, ...]
 
     kind = "reshape"
+    any_elements: ClassVar[bool] = True
     onnx = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
     tflite = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
     edgetpu_versions = {
@@ -341,6 +342,7 @@ class Transpose(OpDef):
     perm: tuple[int, ...]
 
     kind = "transpose"
+    any_elements: ClassVar[bool] = True
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MOVES
     onnx = ("Transpose",)
     tflite = ("TRANSPOSE",)

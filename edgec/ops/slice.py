@@ -61,6 +61,7 @@ class Slice(OpDef):
     step: tuple[int, ...]
 
     kind = "slice"
+    any_elements: ClassVar[bool] = True
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MOVES
     onnx = ("Slice",)
     tflite = ("SLICE", "STRIDED_SLICE", "REVERSE_V2")

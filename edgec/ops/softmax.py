@@ -34,7 +34,7 @@ from edgec.ir import (
 )
 from edgec.ir.c_structs import SoftmaxParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, real_types, suffix
+from edgec.ops.common import REAL_KERNELS, axis_of, real_types, suffix
 from edgec.ops.fixed_point import saturating_rounding_doubling_high_mul
 from edgec.ops.gemmlowp import exp_on_negative_values, reciprocal_of_one_plus
 from edgec.ops.limits import size_evidence
@@ -42,7 +42,7 @@ from edgec.ops.shape import Reshape, transpose
 
 _LOG_SOFTMAX = KernelFamily(Kernel("log_softmax", "ek_softmax.h"), ("f32",))
 
-SOFTMAX = KernelFamily(Kernel("softmax", "ek_softmax.h"), ("f32", "s8"))
+SOFTMAX = KernelFamily(Kernel("softmax", "ek_softmax.h"), (*REAL_KERNELS, "s8"))
 
 SOFTMAX_QUANT = Quant.per_tensor(1 / 256, -128)
 """Output scale of SOFTMAX in TFLite's quantization specification."""

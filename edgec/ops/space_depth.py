@@ -162,6 +162,7 @@ class DepthToSpace(_Blocks):
     mode: str = "DCR"
 
     kind = "depth_to_space"
+    any_elements: ClassVar[bool] = True
     onnx = ("DepthToSpace",)
     tflite = ("DEPTH_TO_SPACE",)
 
@@ -224,6 +225,7 @@ class SpaceToDepth(_Blocks):
     mode: str = "DCR"
 
     kind = "space_to_depth"
+    any_elements: ClassVar[bool] = True
     onnx = ("SpaceToDepth",)
     tflite = ("SPACE_TO_DEPTH",)
     edgetpu_versions = {"SPACE_TO_DEPTH": Versions(2)}

@@ -36,6 +36,7 @@ from edgec.ir import (
 )
 from edgec.ir.c_structs import TransposeConv2DParams
 from edgec.ops.common import (
+    REAL_KERNELS,
     bias_operand,
     constant,
     real_types,
@@ -53,7 +54,9 @@ from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import Pads, Pair, check_steps, kernel_of, pair, same_pads
 
 TRANSPOSE_CONV2D = KernelFamily(
-    Kernel("transpose_conv2d", "ek_transpose_conv.h"), ("f32", "s8"), even=("s8",)
+    Kernel("transpose_conv2d", "ek_transpose_conv.h"),
+    (*REAL_KERNELS, "s8"),
+    even=("s8",),
 )
 
 MEDIAPIPE = "custom Convolution2DTransposeBias"

@@ -1,7 +1,7 @@
 """Elementwise functions of one number, as rows of one table.
 
-In int8 each is a table of 256 entries. Semantics: the ONNX and TFLite operators of the
-same names; int8 tables are those of TFLite's reference kernels (see `lut`).
+Semantics: the ONNX and TFLite operators of the same names; in int8 each is a table of
+256 entries, that of TFLite's reference kernels (see `lut`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from edgec.ir import (
 from edgec.ir.c_structs import CoefficientParams
 from edgec.ir.opdef import Arg, Rule
 from edgec.ops import lut
-from edgec.ops.common import INTEGERS, NUMBER_KERNELS, plain_suffix
+from edgec.ops.common import ARITHMETIC_KERNELS, INTEGERS, REAL_KERNELS, plain_suffix
 from edgec.ops.elementwise_kernels import LUT, unary_kernels
 from edgec.ops.fixed_point import ACTIVATIONS
 from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
@@ -254,11 +254,11 @@ def _row(
     """Return the op class of a function without attributes.
 
     rules: support rules of the Edge TPU, beside those of every op. Without a field
-    `kernels` there is a kernel for float32, and with `integers` for all integers.
+    `kernels` there are kernels for floats, and with `integers` for all integers.
     """
     name = kind.title().replace("_", "")
     if "kernels" not in fields:
-        types = NUMBER_KERNELS if fields.get("integers") else ("f32",)
+        types = ARITHMETIC_KERNELS if fields.get("integers") else REAL_KERNELS
         fields["kernels"] = unary_kernels(kind, types)
 
     body = {
@@ -351,7 +351,7 @@ Relu = _row(
     tflite=("RELU",),
     versions=(1, 2),
     table=lambda self, x, y: lut.clamp_table(0.0, None, x, y),
-    kernels=unary_kernels("relu", NUMBER_KERNELS, bounds=ACTIVATIONS["relu"]),
+    kernels=unary_kernels("relu", ARITHMETIC_KERNELS, bounds=ACTIVATIONS["relu"]),
     **_mapped("RELU"),
 )
 Relu6 = _row(
@@ -364,7 +364,7 @@ Relu6 = _row(
     tflite=("RELU6",),
     versions=(1, 2),
     table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y),
-    kernels=unary_kernels("relu6", NUMBER_KERNELS, bounds=ACTIVATIONS["relu6"]),
+    kernels=unary_kernels("relu6", ARITHMETIC_KERNELS, bounds=ACTIVATIONS["relu6"]),
     **_mapped("RELU6"),
 )
 ReluN1To1 = _row(
@@ -376,7 +376,7 @@ ReluN1To1 = _row(
     versions=(1, 1),
     table=lambda self, x, y: lut.clamp_table(-1.0, 1.0, x, y),
     kernels=unary_kernels(
-        "relu_n1_to_1", NUMBER_KERNELS, bounds=ACTIVATIONS["relu_n1_to_1"]
+        "relu_n1_to_1", ARITHMETIC_KERNELS, bounds=ACTIVATIONS["relu_n1_to_1"]
     ),
     **_mapped("RELU_N1_TO_1", 1),
 )

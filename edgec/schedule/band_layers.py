@@ -152,7 +152,7 @@ def _pointwise_f32(call: KernelCall) -> CascadeLayer[GemmF32Params] | None:
         added=added if isinstance(added, Pointer) else None,
         p=p,
         # The scratch holds the windows of the last tile of a row.
-        scratch=4 * p.tile * p.ic,
+        scratch=x.value.type.np_dtype.itemsize * p.tile * p.ic,
         function=_GEMM_F32,
         struct=BandGemmF32Params(
             w=w, bias=bias, slope=slope, p=p, tile=tile, tail=tail

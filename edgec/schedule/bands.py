@@ -27,11 +27,11 @@ from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
 from edgec.schedule.liveness import (
     ALIGNMENT,
-    STACK_BYTES,
     Lifetime,
     aligned,
-    lifetimes,
     peak,
+    scratches,
+    step_lifetimes,
     tensors,
 )
 from edgec.schedule.views import Places
@@ -208,7 +208,7 @@ class _CascadeJoiner:
         # Every band passes all weights, so both have to stay in the cache.
         parts = [part for part in (first, deep, last) if part is not None]
         cached_bytes = sum(part.layer.weights for part in parts)
-        cached_bytes += sum(scratch.nbytes for scratch in _scratch(call))
+        cached_bytes += sum(scratch.nbytes for scratch in scratches([call]))
         if cached_bytes > self.core.l2 // 2:
             return None
 
@@ -325,28 +325,13 @@ class _CascadeJoiner:
 
     def _lifetimes(self, steps: Sequence[FusedStep]) -> list[Lifetime]:
         """Return the lifetimes of all buffers and of the scratch in the arena."""
-        values = (tensors(s.calls) for s in steps)
-        lives = lifetimes(values, self.where, self.border)
-
-        for i, step in enumerate(steps):
-            for call in step.calls:
-                for scratch in _scratch(call):
-                    # Each thread has its own; small ones are on the stack.
-                    nbytes = scratch.nbytes * self.core.threads
-                    if scratch.nbytes <= STACK_BYTES:
-                        nbytes = 0
-                    lives.append(Lifetime("", nbytes, i, i))
-        return lives
+        calls = [s.calls for s in steps]
+        return step_lifetimes(calls, self.where, self.border, self.core.threads)
 
 
 def _surrounding_bytes(deep: _DepthwisePart) -> int:
     """Return the bytes that a depthwise convolution reads and writes."""
     return deep.layer.x.value.type.nbytes + deep.layer.y.value.type.nbytes
-
-
-def _scratch(call: KernelCall) -> list[Scratch]:
-    """Return the scratch operands of a call."""
-    return [x for x in call.operands if isinstance(x, Scratch)]
 
 
 @dataclass(frozen=True)

@@ -143,12 +143,12 @@ class FlippedAffineParams(CStruct):
     flip: Int
 
 
-# ---- csrc/simd/ek_norm_simd.h
+# ---- csrc/simd/ek_norm_f32_simd.h
 @dataclass(frozen=True, kw_only=True)
 class NormEpilogueParams(CStruct):
     """The bounds in the epilogue of an instance norm."""
 
-    ctype = "ek_norm_end_t"
+    ctype = "ek_norm_end_f32_t"
 
     low: Float
     high: Float
@@ -324,6 +324,7 @@ class DepthwiseF32Params(CStruct):
     dw: Int
     pt: Int
     pl: Int
+    ic: Int
     c: Int
     yx: Int
     apart: Int

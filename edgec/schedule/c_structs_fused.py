@@ -17,6 +17,7 @@ from edgec.ir.c_struct import (
     Float,
     FloatTable,
     Int,
+    Ints4,
     Table,
 )
 from edgec.ir.c_structs import CoefficientParams
@@ -134,7 +135,7 @@ class RowBandsParams(CStruct):
 class ChainStepParams(CStruct):
     """One elementwise op of a chain."""
 
-    ctype = "ek_chain_step_t"
+    ctype = "ek_chain_step_f32_t"
 
     op: Enumerator
     a: Int
@@ -158,5 +159,41 @@ class ChainParams(CStruct):
     block: Int
     steps: Int
     step: Annotated[
-        Sequence[ChainStepParams], "const ek_chain_step_t *[EK_CHAIN_STEPS]"
+        Sequence[ChainStepParams], "const ek_chain_step_f32_t *[EK_CHAIN_STEPS]"
     ]
+
+
+# ---- csrc/simd/ek_attention_f32_simd.h
+@dataclass(frozen=True, kw_only=True)
+class AttentionStridesParams(CStruct):
+    """The distances between matrices and rows of an operand."""
+
+    ctype = "ek_attention_strides_f32_t"
+
+    lead: Ints4
+    row: Int
+
+
+Strides = Annotated[AttentionStridesParams, "ek_attention_strides_f32_t"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionParams(CStruct):
+    """Sizes, factors and strides of softmax(scale * Q K' + bias) V."""
+
+    ctype = "ek_attention_f32_t"
+
+    dim: Ints4
+    m: Int
+    n: Int
+    depth: Int
+    width: Int
+    pitch: Int
+    block: Int
+    scale: Float
+    beta: Float
+    q: Strides
+    k: Strides
+    v: Strides
+    y: Strides
+    bias: Strides

@@ -121,7 +121,8 @@ def in_chains(
         if len(plain.calls) != 1:
             continue
 
-        link = _link(plain.calls[0])
+        call = plain.calls[0]
+        link = _link(call) if core.computing(call.is_float16).isa else None
         if link is not None and link.y.type.size > BLOCK_ELEMENTS:
             chains.add(plain, link)
 

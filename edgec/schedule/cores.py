@@ -11,6 +11,7 @@ from functools import cache
 
 from edgec_devices.boards import ArchTarget, Board, Cache
 from edgec_devices.cores import core_facts
+from edgec_devices.multicore import barrier_cycles
 
 from edgec.schedule.database import Table, shipped
 
@@ -30,12 +31,16 @@ class Core:
         stream: bytes a cycle from memory
         l1: bytes of the first data cache
         l2: bytes of the second cache, as far as the core has it for itself
+        last: bytes of the last cache, which all cores have together
         flags: flags of the C compiler in addition to the target's
         detect: the C function of ek_cpu.h that tells whether the machine has such a
             core; "" if every machine of the target has
         threads: the most threads that share a call
         barrier: cycles that sharing a call costs
         room: bytes of the arena for the scratch of one thread of a call; None: any
+        halves: whether kernels have float16 elements, as `computing` says
+        winograd_f16: the most results in each direction that Winograd's convolutions
+            of float16 compute together; None: any number
         tuned: the schedules of calls for which a search found a better one
     """
 
@@ -49,12 +54,46 @@ class Core:
     stream: float = 2
     l1: int = 32 << 10
     l2: int = 512 << 10
+    last: int = 8 << 20
     flags: tuple[str, ...] = ()
     detect: str = ""
     threads: int = 1
     barrier: int = 2_000
     room: int | None = None
+    halves: bool = False
+    winograd_f16: int | None = None
     tuned: Table = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def has_float16(self) -> bool:
+        """Whether its vectors compute with float16."""
+        return "fp16" in self.isa
+
+    def computing(self, float16: bool) -> Core:
+        """Return the core as schedules of float32 kernels see it.
+
+        They count bytes of four for each element. With float16 elements, caches hold
+        twice as many elements, and so do vectors of float16; the vectors of a core
+        without these hold as many as of float32.
+        """
+        if not float16:
+            return self
+
+        # x86 cores widen float16 elements as they load them.
+        has_vectors = self.has_float16 or "avx2" in self.isa
+        factor = 2 if self.has_float16 else 1
+        return replace(
+            self,
+            halves=True,
+            isa=self.isa if has_vectors else frozenset(),
+            vector=factor * self.vector,
+            macs_f32=factor * self.macs_f32,
+            near=2 * self.near,
+            stream=2 * self.stream,
+            l1=2 * self.l1,
+            l2=2 * self.l2,
+            room=None if self.room is None else 2 * self.room,
+        )
 
     def with_caches(self, caches: Sequence[Cache]) -> Core:
         """Return the core with the data caches of a board, nearest first.
@@ -64,7 +103,12 @@ class Core:
         if not caches:
             return self
         second = caches[min(1, len(caches) - 1)]
-        return replace(self, l1=caches[0].kib << 10, l2=second.kib << 10)
+        return replace(
+            self,
+            l1=caches[0].kib << 10,
+            l2=second.kib << 10,
+            last=caches[-1].kib << 10,
+        )
 
 
 PLAIN = Core("any core")
@@ -85,6 +129,9 @@ def cores_of(board: Board, target: ArchTarget, threads: int = 1) -> tuple[Core, 
 
     # A better core has caches of its own: the board's are those of its base.
     base = core(target.mcpu).with_caches(board.caches)
+    # On an ordinary machine threads meet as fast as a core says by itself.
+    if board.core:
+        base = replace(base, barrier=round(barrier_cycles(board)))
     names = _BETTER_CORES.get(base.name, ())
     better = [core(name) for name in names]
     return tuple(replace(c, threads=threads) for c in (*better, base))

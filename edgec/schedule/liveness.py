@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from edgec.ir import KernelCall, Value
+from edgec.ir import KernelCall, Scratch, Value
 from edgec.schedule.views import Places, copy_of, is_done
 
 ALIGNMENT = 64
@@ -72,6 +72,34 @@ def tensors(calls: Iterable[KernelCall]) -> list[Value]:
     """Return the values that calls read and write, without constants."""
     pointers = (p for call in calls for p in call.pointers())
     return [p.value for p in pointers if p.value.const is None]
+
+
+def step_lifetimes(
+    steps: Sequence[Sequence[KernelCall]],
+    where: Places,
+    border: Collection[Value],
+    threads: int,
+) -> list[Lifetime]:
+    """Return the lifetimes of all buffers, and of the scratch in the arena.
+
+    Args:
+        steps: the calls of each step
+        where: the places of values
+        border: values that the caller of the model owns
+        threads: each of so many has scratch of its own; a small one is on the stack
+    """
+    values = (tensors(calls) for calls in steps)
+    lives = lifetimes(values, where, border)
+    for i, calls in enumerate(steps):
+        for scratch in scratches(calls):
+            if scratch.nbytes > STACK_BYTES:
+                lives.append(Lifetime("", scratch.nbytes * threads, i, i))
+    return lives
+
+
+def scratches(calls: Iterable[KernelCall]) -> list[Scratch]:
+    """Return the scratch operands of calls."""
+    return [x for call in calls for x in call.operands if isinstance(x, Scratch)]
 
 
 def peak(lives: Sequence[Lifetime]) -> int:

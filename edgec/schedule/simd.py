@@ -25,10 +25,12 @@ Rewrite = Callable[[KernelCall], KernelCall | None]
 """Makes the call of a variant from that of a plain kernel; None where it cannot."""
 
 _VECTOR_HEADERS = {
-    Elementwise.UNARY: "simd/ek_unary_simd.h",
-    Elementwise.BINARY: "simd/ek_binary_simd.h",
+    (Elementwise.UNARY, True): "simd/ek_unary_f32_simd.h",
+    (Elementwise.UNARY, False): "simd/ek_unary_simd.h",
+    (Elementwise.BINARY, True): "simd/ek_binary_f32_simd.h",
+    (Elementwise.BINARY, False): "simd/ek_binary_simd.h",
 }
-"""The headers of the kernels for vectors of floats."""
+"""The headers of the kernels for vectors, by whether their elements are floats."""
 
 
 def vectorized(elementwise: Elementwise) -> list[Kernel]:
@@ -47,7 +49,7 @@ def vectorized(elementwise: Elementwise) -> list[Kernel]:
 
 def on_vectors(kernel: Kernel) -> Kernel:
     """Return the kernel for vectors that belongs to a vectorized plain kernel."""
-    header = _VECTOR_HEADERS[kernel.elementwise]
+    header = _VECTOR_HEADERS[kernel.elementwise, kernel.dtype == "f32"]
     return replace(kernel, header=header, isa="simd")
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from edgec.ir import PART, PARTS, Graph, KernelCall, Op
+from edgec.ir import PART, PARTS, Graph, KernelCall
+from edgec.schedule.attention import join_attention
 from edgec.schedule.bands import join_cascades
 from edgec.schedule.chains import in_chains
 from edgec.schedule.cores import Core
@@ -23,17 +24,9 @@ from edgec.schedule.liveness import (
     live_bytes,
     peak,
 )
+from edgec.schedule.threads import Sharing
 from edgec.schedule.variant import Choose, Rules, choice
 from edgec.schedule.views import Places, apart, is_done, places
-
-MIN_SHARED_BARRIERS = 4
-"""Threads share a step from this many barriers' cycles on.
-
-Two threads then still save a third of its time.
-"""
-
-BYTES_PER_CYCLE = 4
-"""Bytes that a step reads and writes in a cycle, roughly."""
 
 DEFAULT = Rules()
 """All optimizations, and the variants that the estimates prefer."""
@@ -72,9 +65,13 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
             calls.append(apply_variant(call, step_core, rules.choose))
         steps.append(replace(step, calls=tuple(calls)))
 
-    # Both join calls of particular variants, and so follow the choice.
+    # All join calls of particular variants, and so follow the choice.
+    if rules.attention:
+        steps = join_attention(graph, plan.plain_steps, steps, core, plan.places)
     if rules.chains:
-        steps = in_chains(graph, plan.plain_steps, steps, core, plan.places)
+        left = {step.ops for step in steps}
+        asked = [step for step in plan.plain_steps if step.ops in left]
+        steps = in_chains(graph, asked, steps, core, plan.places)
     if rules.bands:
         steps = join_cascades(graph, steps, core, plan.places)
 
@@ -83,10 +80,8 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
     if rules.views:
         final_places = in_place(graph, plan.plain_steps, steps, plan.places)
 
-    shared: list[FusedStep] = []
-    for step in steps:
-        ops = [graph.ops[i] for i in step.ops]
-        shared.append(replace(step, shared=_is_worth_sharing(ops, core)))
+    sharing = Sharing(graph, plan.plain_steps, plan.cores, core)
+    shared = [replace(step, shared=sharing.is_worth(step)) for step in steps]
     return replace(plan, places=final_places, steps=tuple(shared))
 
 
@@ -151,32 +146,10 @@ def apply_variant(call: KernelCall, core: Core, choose: Choose = choice) -> Kern
     if best is None:
         return call
     variant, parameters = best
-    applied = variant.apply(call, core, parameters)
+    applied = variant.applied(call, core, parameters)
 
     # Variants that can compute a part end in its number and the number of parts.
     if applied.operands[-2:] == (0, 1):
         operands = (*applied.operands[:-2], PART, PARTS)
         return replace(applied, operands=operands)
     return applied
-
-
-def _is_worth_sharing(ops: Sequence[Op], core: Core) -> bool:
-    """Return whether threads should share a step.
-
-    A small step is over before the other threads have begun.
-    """
-    if core.threads == 1:
-        return False
-
-    cycles = 0.0
-    moved_bytes = 0
-    for op in ops:
-        is_float = op.outputs[0].type.dtype == "float32"
-        rate = core.macs_f32 if is_float else core.macs_s8
-        cycles += op.spec.macs(op) / rate
-        for v in (*op.inputs, *op.outputs):
-            moved_bytes += v.type.nbytes
-
-    # Rates are the best of the core: a step in doubt is not shared.
-    cycles += moved_bytes / BYTES_PER_CYCLE
-    return cycles >= MIN_SHARED_BARRIERS * core.barrier

@@ -9,10 +9,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
-from edgec.ir import Kernel, KernelCall
+from edgec.ir import Kernel, KernelCall, Scratch
+from edgec.ir.kernel import Operand
 from edgec.schedule import kernels
 from edgec.schedule.cores import Core
 from edgec.schedule.records import signature
@@ -47,6 +48,26 @@ class Variant:
     apply: Callable[[KernelCall, Core, Schedule], KernelCall]
     fuses: bool = False
     leads: Callable[[KernelCall, Core], bool] = lambda call, core: False
+
+    def ways(self, call: KernelCall, core: Core) -> Sequence[Schedule]:
+        """Return the legal parameters for a call on a core, the best first."""
+        return self.schedules(call, core.computing(call.is_float16))
+
+    def applied(self, call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
+        """Return the call of the variant with such parameters; packs the weights."""
+        applied = self.apply(call, core.computing(call.is_float16), schedule)
+        if not call.is_float16:
+            return applied
+
+        # Variants count four bytes for an element of their scratch. What the plain
+        # kernel has is not theirs: sums in double, for any elements.
+        operands: list[Operand] = []
+        for x in applied.operands:
+            if isinstance(x, Scratch) and x not in call.operands:
+                x = Scratch(x.nbytes // 2)
+            operands.append(x)
+
+        return replace(applied, operands=tuple(operands))
 
 
 @cache
@@ -122,6 +143,7 @@ class Rules:
         views: whether values lie in the bytes of others
         bands: whether convolutions that follow each other run a few rows at a time
         chains: whether elementwise calls that follow each other share one loop
+        attention: whether products with a softmax between them run a few rows at a time
         spare: whether scratch memory must fit into what tensors leave of the arena
     """
 
@@ -130,6 +152,7 @@ class Rules:
     views: bool = True
     bands: bool = True
     chains: bool = True
+    attention: bool = True
     spare: bool = True
 
 
@@ -144,11 +167,11 @@ def _legal(call: KernelCall, core: Core) -> Iterator[tuple[Variant, Schedule]]:
         # A fused call has no other function that would do what follows it.
         if call.then and not variant.fuses:
             continue
-        if variant.isa <= core.isa:
+        if variant.isa <= core.computing(call.is_float16).isa:
             able.append(variant)
 
     # The sort keeps the order of the lists among equals.
     able.sort(key=lambda variant: not variant.leads(call, core))
     for variant in able:
-        for schedule in variant.schedules(call, core):
+        for schedule in variant.ways(call, core):
             yield variant, schedule

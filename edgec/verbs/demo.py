@@ -13,6 +13,7 @@ from PIL import Image
 from edgec.benching.request import Bench
 from edgec.compiler.compile import compile_model
 from edgec.compiler.options import CompileOptions
+from edgec.compiler.samples import FIXTURES
 from edgec.errors import InputError
 from edgec.report.bench.text import to_markdown
 from edgec.report.explain.text import to_text
@@ -20,11 +21,6 @@ from edgec.verbs.bench import run_bench
 from edgec.verbs.explain import report
 from edgec.verbs.run import RunRequest, run_bundle
 
-_PLACES = (
-    Path(__file__).parents[1] / "_fixtures",
-    Path(__file__).parents[2] / "fixtures",
-)
-"""Where the wheel, and where a checkout, has the demo's network and photos."""
 GAP_PIXELS = 8
 """The gap between the two pictures of before_after.png."""
 
@@ -76,7 +72,7 @@ def fixtures() -> Path:
 
     Raises InputError where it is not installed.
     """
-    for place in _PLACES:
+    for place in FIXTURES:
         if (place / "cartoon" / "cartoon.onnx").is_file():
             return place
 

@@ -137,7 +137,9 @@ class BundleHereSide:
         """
         self._session = Session(bundle, tpu=tpu, threads=threads)
         # What edgec quantized has a report about it.
-        self.title = "int8 bundle" if bundle.manifest.quantization else "bundle"
+        self.title = (
+            "int8 bundle" if "recipe" in bundle.manifest.quantization else "bundle"
+        )
         backends = ", ".join(dict.fromkeys(self._session.backends.values()))
         self.how = f"this machine, {machine_target()}: {backends}"
         self.parts: tuple[str, ...] = (

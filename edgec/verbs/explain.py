@@ -100,14 +100,17 @@ def explain_model(
 
 def report(lowered: Lowered) -> ExplainReport:
     """Return the report on a lowered model, without the stock compiler."""
+    cpu = cpu_cost(lowered.target)
     origin = Origin(
         lowered.graph.name,
         lowered.target.name,
         lowered.model.assumed,
+        # The CPU alone would compute nothing twice.
+        baseline=cpu_only(lowered.graph, cpu),
         rewritten=lowered.model.rewritten,
         remarks=_remarks(lowered),
     )
-    return explain(lowered.partition, cpu_cost(lowered.target), origin)
+    return explain(lowered.partition, cpu, origin)
 
 
 def _remarks(lowered: Lowered) -> tuple[str, ...]:

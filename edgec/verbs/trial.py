@@ -103,7 +103,7 @@ def try_out(trial: ScheduleTrial) -> TrialOutcome:
     """
     call = call_of_record(trial.call)
     candidates = legal(call, trial.core)
-    calls = [v.apply(call, trial.core, s) for v, s in candidates]
+    calls = [v.applied(call, trial.core, s) for v, s in candidates]
     source = trial_source(call, calls, trial.core)
     device = device_for(trial.url, trial.timeout)
 

@@ -11,7 +11,8 @@ from edgec_devices.boards import Board
 
 from edgec.ir import Graph, Op
 from edgec.schedule.cores import core
-from edgec.schedule.estimate import cycles, in_graph, is_known
+from edgec.schedule.estimate import cycles, in_graph
+from edgec.schedule.rates import is_known
 
 _SLOWEST = "pi3"
 """The board whose core stands for cores that were not measured."""

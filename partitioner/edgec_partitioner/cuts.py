@@ -8,7 +8,7 @@ of a bound that holds for any number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -20,6 +20,7 @@ from edgec_partitioner.regions import (
     PLACES,
     Costs,
     Places,
+    late,
     regions,
     staged,
     stages,
@@ -83,20 +84,29 @@ class Cuts:
         return slack / self.total_ms if slack > 1e-5 * self.total_ms else 0.0
 
 
-def choose(graph: Graph, allowed: Places, costs: Costs) -> Cuts:
-    """Return the stages with the least estimated total that the rules allow."""
+def choose(
+    graph: Graph, allowed: Places, costs: Costs, copies: Collection[Op] = ()
+) -> Cuts:
+    """Return the stages with the least estimated total that the rules allow.
+
+    copies: ops that repeat others for the segments that read them.
+    """
     p = problem(graph, allowed, costs)
     relaxation = relaxed(p, overheads=True)
     # The relaxation knows nothing of stages, but with the places it finds the choice is
     # often the best one: then its cost equals the bound, a proof, and no program with
     # stages, a far larger one, need be solved.
-    candidates = (greedy(graph, allowed, costs), stages(graph, relaxation.places))
+    candidates = [greedy(graph, allowed, costs), stages(graph, relaxation.places)]
+    if copies:
+        candidates += [late(graph, stage, copies) for stage in candidates]
     scored: list[_Scored] = []
     for stage in candidates:
         scored.append((_total(graph, stage, costs), stage))
     total, best = min(scored, key=itemgetter(0))
     bound = relaxation.bound_ms
-    if total - bound > GAP * total:
+    # The relaxation lets copies be in the segment of their originals, so that a search
+    # for a proof would be long.
+    if not copies and total - bound > GAP * total:
         total, best, bound = _search(graph, costs, p, bound, (total, best))
     demoted = _demoted(graph, best, allowed, costs, total)
     return Cuts(best, total, min(bound, total), tuple(demoted))

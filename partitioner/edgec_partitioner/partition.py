@@ -1,44 +1,27 @@
 """The way from a graph to segments.
 
-Verdicts → places → regions worth their transfers → segments.
+Rewrites → verdicts → places → regions worth their transfers → segments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from edgec.ir import Graph, Op, Refusal, Value
 from edgec.ops.shape import Reshape
+from edgec_partitioner.choice import Wishes, best_choice, places_of
 from edgec_partitioner.cost import LINKS, Link
 from edgec_partitioner.cpu_cost import CpuCost
-from edgec_partitioner.cuts import Cuts, Demoted, choose
+from edgec_partitioner.cuts import Cuts, Demoted
 from edgec_partitioner.legalize import Applied, legalize
 from edgec_partitioner.regions import Costs, Region, staged, stages
 from edgec_partitioner.rounding import as_tflite
 from edgec_partitioner.segments import Segment, segment, split
-from edgec_partitioner.verdicts import Place, Verdict, verdicts
+from edgec_partitioner.verdicts import Verdict, verdicts
 
 WORTHWHILE = "worthwhile"
 """The rule that only the cost model breaks."""
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """Requests of a person, or of the compiler itself, for a partition.
-
-    Attributes:
-        optimistic: ops without evidence for or against run on the Edge TPU.
-        disabled: the names of rewrites to leave out.
-        refused: the ops that the compiler refused, by the name of their first output.
-        everything: all ops that the Edge TPU can run are placed there, also those that
-            are faster on the CPU.
-    """
-
-    optimistic: bool = False
-    disabled: Collection[str] = ()
-    refused: Mapping[str, Refusal] = field(default_factory=dict)
-    everything: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,7 +34,8 @@ class Partition:
         verdicts: the verdict on each op; empty without an Edge TPU.
         regions: one per segment, in terms of `graph`.
         segments: in the order they run.
-        applied: the rewrites that brought more ops onto the Edge TPU.
+        applied: the rewrites that brought more ops onto the Edge TPU, and what makes
+            the interfaces of its segments smaller.
         cuts: how good the choice of places is; None if there was no choice.
     """
 
@@ -100,10 +84,10 @@ def partition(
         )
         refused = {at: refusal for (_, at), refusal in skip.items()}
         refused.update(wishes.refused)
-        parts = _place(legal, costs, replace(wishes, refused=refused), tuple(applied))
-        stranded = _stranded(parts)
+        parts = _place(legal, costs, replace(wishes, refused=refused))
+        stranded = _stranded(parts, applied)
         if not stranded:
-            return parts
+            return replace(parts, applied=(*applied, *parts.applied))
         skip |= stranded
 
 
@@ -115,28 +99,29 @@ def _on_cpu(graph: Graph) -> Partition:
     return Partition(graph, None, {}, (region,), tuple(segments))
 
 
-def _place(
-    graph: Graph, costs: Costs, wishes: Wishes, applied: tuple[Applied, ...]
-) -> Partition:
+def _place(graph: Graph, costs: Costs, wishes: Wishes) -> Partition:
     """Choose the places of the ops of a rewritten graph, and split it."""
-    # Fusion and views lower the CPU's times in this graph.
-    costs = replace(costs, cpu=costs.cpu.within(graph))
-    reasons = verdicts(graph, wishes.refused)
-    allowed: dict[Op, Place] = {}
-    for op, verdict in reasons.items():
-        allowed[op] = verdict.place(wishes.optimistic)
-
-    cuts: Cuts | None = None
-    stage: Mapping[Op, int]
     if wishes.everything:
-        stage = stages(graph, allowed)
-    else:
-        cuts = choose(graph, allowed, costs)
-        stage = cuts.stages
-        for group in cuts.demoted:
-            verdict = Verdict((_not_worth(group),))
-            reasons |= dict.fromkeys(group.ops, verdict)
+        by_rules = verdicts(graph, wishes.refused)
+        stage = stages(graph, places_of(by_rules, wishes))
+        return _split(graph, stage, costs, by_rules)
 
+    choice = best_choice(graph, costs, wishes)
+    reasons = dict(choice.verdicts)
+    for group in choice.cuts.demoted:
+        verdict = Verdict((_not_worth(group),))
+        reasons |= dict.fromkeys(group.ops, verdict)
+    parts = _split(choice.graph, choice.cuts.stages, costs, reasons)
+    return replace(parts, applied=choice.applied(), cuts=choice.cuts)
+
+
+def _split(
+    graph: Graph,
+    stage: Mapping[Op, int],
+    costs: Costs,
+    reasons: Mapping[Op, Verdict],
+) -> Partition:
+    """Return a graph in a segment for each stage. reasons: the verdict on each op."""
     # A graph without ops is one region that passes the inputs on.
     parts = staged(graph, stage)
     if not parts:
@@ -148,8 +133,6 @@ def _place(
         verdicts=reasons,
         regions=tuple(parts),
         segments=segments,
-        applied=applied,
-        cuts=cuts,
     )
 
 
@@ -164,7 +147,9 @@ def _segments(parts: Sequence[Region], costs: Costs) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def _stranded(parts: Partition) -> dict[tuple[str, str], Refusal]:
+def _stranded(
+    parts: Partition, applied: Iterable[Applied]
+) -> dict[tuple[str, str], Refusal]:
     """Return the rewrites with no op on the Edge TPU, and a reason for each.
 
     The CPU runs the original op faster than its replacement.
@@ -172,7 +157,7 @@ def _stranded(parts: Partition) -> dict[tuple[str, str], Refusal]:
     segment_of = parts.segment_of
     by_output = {op.outputs[0].name: op for op in parts.graph.ops}
     stranded: dict[tuple[str, str], Refusal] = {}
-    for record in parts.applied:
+    for record in applied:
         # Other rewrites may have replaced some of them.
         new_ops = [by_output[name] for name in record.made if name in by_output]
         if any(segment_of[op].place != "cpu" for op in new_ops):

@@ -69,6 +69,27 @@ def stages(graph: Graph, places: Places) -> dict[Op, int]:
     return stage
 
 
+def late(graph: Graph, stage: Mapping[Op, int], ops: Iterable[Op]) -> dict[Op, int]:
+    """Return stages in which some ops are as late as those that read them allow.
+
+    An op keeps its place. `stages` puts all ops as early as possible, but a
+    copy has its use in the segment that reads it.
+    """
+    movable = set(ops)
+    users = graph.users()
+    outputs = set(graph.outputs)
+    result = dict(stage)
+    for op in reversed(graph.ops):
+        if op not in movable or not outputs.isdisjoint(op.outputs):
+            continue
+        readers = [user for v in op.outputs for user in users.get(v, [])]
+        latest = min((result[user] for user in readers), default=result[op])
+        if latest % 2 != result[op] % 2:
+            latest -= 1
+        result[op] = max(result[op], latest)
+    return result
+
+
 def regions(graph: Graph, places: Places) -> list[Region]:
     """Return one region per stage that has ops.
 
@@ -157,6 +178,22 @@ class Costs:
     def op_ms(self, op: Op) -> float:
         """Return the time of one op on the CPU."""
         return self.cpu.op_ms(op)
+
+    def tpu_op_ms(self, op: Op) -> float:
+        """Return the time of one op in an Edge TPU segment that exists anyway.
+
+        It has no transfers of tensors, only of the op's instructions.
+        """
+        work = self.work(op)
+        alone = TpuWork(0, 0, 0, work.parameters, work.cycles / 1e6)
+        instructions_ms = self.link.per_mb_sent * work.code / 1e6
+        # The overhead is paid once for each segment.
+        return alone.ms(self.link) - self.link.invoke + instructions_ms
+
+    def transfer_ms(self, bytes_in: int, bytes_out: int) -> float:
+        """Return the time of bytes to the Edge TPU and of (padded) bytes back."""
+        transfer = TpuWork(bytes_in, bytes_out, 0, 0, 0.0)
+        return transfer.ms(self.link) - self.link.invoke
 
     def works(self, parts: Iterable[Region]) -> list[TpuWork]:
         """Return the work of each Edge TPU region, in order."""

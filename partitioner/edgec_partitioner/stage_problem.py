@@ -195,17 +195,8 @@ def _edge(
 
 def _node(op: Op, allowed: bool, costs: Costs) -> StageNode:
     """Return the node of one operation. allowed: whether the Edge TPU may run it."""
-    if not allowed:
-        parameters = costs.work(op).parameters
-        return StageNode([op], costs.op_ms(op), None, parameters)
-    link = costs.link
-    work = costs.work(op)
-    # Without transfers: edges pay for those.
-    alone = TpuWork(0, 0, 0, work.parameters, work.cycles / 1e6)
-    # The overhead is paid once for each segment.
-    tpu_ms = alone.ms(link) - link.invoke
-    tpu_ms += link.per_mb_sent * work.code / 1e6
-    return StageNode([op], costs.op_ms(op), tpu_ms, work.parameters)
+    tpu_ms = costs.tpu_op_ms(op) if allowed else None
+    return StageNode([op], costs.op_ms(op), tpu_ms, costs.work(op).parameters)
 
 
 def _merge(graph: Graph, nodes: dict[Op, StageNode]) -> None:

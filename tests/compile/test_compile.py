@@ -90,7 +90,11 @@ def test_an_emulated_board_gives_the_local_answer(
     with Bundle.open(path) as bundle, Session(bundle) as session:
         there = device_for(f"emulated:{board}").run(bundle, sample)
         here = session.run(sample)
-    np.testing.assert_allclose(there["output"], here["output"], rtol=1e-5, atol=1e-6)
+    # Sums in float16 depend on their order, which is that of the core's vectors.
+    computes_float16 = "float16" in bundle.manifest.quantization
+    atol = 2**-10 if computes_float16 else 1e-6
+    rtol = 0 if computes_float16 else 1e-5
+    np.testing.assert_allclose(there["output"], here["output"], rtol, atol)
 
 
 @pytest.mark.arm

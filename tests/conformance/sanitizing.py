@@ -23,7 +23,7 @@ from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.emit.program import SegmentEntry, model_source
 from edgec.ir import Array, Graph, OpDef, TensorType, interp
 from edgec.schedule.cores import PLAIN, Core, core
-from tests.harness import X86, has, random_array, sample_graph
+from tests.harness import X86, float16_graph, has, random_array, sample_graph
 
 FLAGS = [
     "-std=c11",
@@ -54,6 +54,13 @@ CASES = ("usual", *_FLOATS, "bits")
 
 Of integers: their ends, where floats are of a kind; `bits`: any bits at all.
 """
+
+
+def samples_of(kind: str) -> list[Graph]:
+    """The graphs of a kind's samples, and of each with float16 that has kernels for it."""
+    wide = [sample_graph(sample) for sample in OpDef.registry[kind].samples()]
+    halves = [float16_graph(graph) for graph in wide]
+    return [*wide, *(graph for graph in halves if graph is not None)]
 
 
 def hostile(t: TensorType, case: str, rng: np.random.Generator) -> Array:
@@ -212,7 +219,7 @@ def main() -> int:
     bad = 0
     runs = 0
     for kind in given.kinds.split(","):
-        graphs = [sample_graph(sample) for sample in OpDef.registry[kind].samples()]
+        graphs = samples_of(kind)
         for on, flags in cores(given.cores.split(",")) if graphs else ():
             some = [
                 g

@@ -1,5 +1,5 @@
 """Generated C of every op under the sanitizers, fed with NaN, infinities and extremes:
-two samples of each op.
+two samples of each op, and one with float16.
 
 Which they are changes with the kernels' text. `make sanitize-ops` runs all samples, on
 all cores of this machine.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ import pytest
 from edgec.emit.c import CSRC, segment_source
 from edgec.ir import Graph, OpDef
 from edgec.schedule.cores import PLAIN, core
-from tests.conformance.sanitizing import CASES, KINDS, found, own_variant
-from tests.harness import X86, has, sample_graph
+from tests.conformance.sanitizing import CASES, KINDS, found, own_variant, samples_of
+from tests.harness import X86, has
 
 SEED = zlib.crc32(b"".join(p.read_bytes() for p in sorted(CSRC.rglob("*.h"))))
 GROUPS = 12
@@ -25,9 +26,23 @@ VARIANTS = 30
 
 
 def _two(kind: str) -> list[Graph]:
-    """The first sample of a kind and one of the others."""
-    first, *others = (sample_graph(sample) for sample in OpDef.registry[kind].samples())
-    return [first, *random.Random(f"{SEED}{kind}").sample(others, min(1, len(others)))]
+    """The first sample of a kind, one of the others and one with float16, if there are
+    any.
+    """
+    chance = random.Random(f"{SEED}{kind}")
+    graphs = samples_of(kind)
+    halves = [graph for graph in graphs if _is_float16(graph)]
+    first, *others = (graph for graph in graphs if graph not in halves)
+    return [first, *_some(chance, others, 1), *_some(chance, halves, 1)]
+
+
+def _some(chance: random.Random, graphs: Sequence[Graph], count: int) -> list[Graph]:
+    """So many of some graphs, or all where there are no more."""
+    return chance.sample(graphs, min(count, len(graphs)))
+
+
+def _is_float16(graph: Graph) -> bool:
+    return any(v.type.dtype == "float16" for v in graph.values())
 
 
 @pytest.mark.sweep(6)
@@ -53,12 +68,10 @@ def test_variants_run_clean_on_x86(name: str, tmp_path: Path) -> None:
     feature, flags = X86[name]
     if not has(feature):
         pytest.skip(f"this processor has no {feature}")
-    samples = [
-        sample_graph(sample)
-        for kind in KINDS
-        for sample in OpDef.registry[kind].samples()
-    ]
+    samples = [graph for kind in KINDS for graph in samples_of(kind)]
     own = [g for g in samples if own_variant(segment_source(g, "seg", core(name)))]
-    some = random.Random(SEED).sample(own, min(VARIANTS, len(own)))
-    assert some
+    halves = [g for g in own if _is_float16(g)]
+    assert halves
+    chance = random.Random(SEED)
+    some = [*_some(chance, own, VARIANTS), *_some(chance, halves, VARIANTS // 3)]
     assert not [*found(some, tmp_path, core(name), flags, CASES)]

@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from edgec_devices.boards import Board, boards
+from edgec_devices.boards import Board, Cache, boards
 from edgec_devices.estimating import estimated
+from edgec_devices.multicore import BARRIER_US, cycles_alone
 from edgec_devices.pipeline import (
     Block,
     Bucket,
@@ -376,44 +377,52 @@ def test_an_estimate_is_the_sum_of_its_parts(assemble: Assembler) -> None:
     assert e + Estimate(0, 0, 0, 0, 0) == e
 
 
+def times_of_parts(folder: Path, board: Board, parts: Sequence[str]) -> list[float]:
+    """The cycles of each op of a segment that ran by itself and in these parts."""
+    lines = ["target aarch64", "inference", "bucket 0 0 0 0 0 0 0\nran 0 500", *parts]
+    lines += ["bucket 0 3 0 0 0 0 0", "block 0 1 2100028b", ""]
+    (folder / "counts").write_text("\n".join(lines))
+    counts = Counts.read(folder / "counts")
+    write_bundle(folder / "tiny.edgec", *tiny_model.parts())
+    with Bundle.open(folder / "tiny.edgec") as bundle:
+        (segment, *_), between = estimated(bundle, board, counts)
+    assert segment.ms == pytest.approx(sum(op.ms for op in segment.ops))
+    assert between == 0
+    return [op.ms * board.clock_ghz * 1e6 for op in segment.ops]
+
+
 def test_an_op_on_several_cores_takes_as_long_as_its_slowest_part(
     tmp_path: Path,
 ) -> None:
-    """Or as the memory, and a barrier.
-
-    Parts that follow each other are counted apart.
-    """
+    """Or as the memory, or as the shared cache, and a barrier each time."""
     board = Board.load("pi4")
     parts = [
-        "part 0 0 0 0 0 0 0 0\nran 0 30000",
-        "part 0 0 1 0 0 0 0 0\nran 0 45000",
-        "part 0 1 0 0 0 0 9000 0",
+        "part 0 0 0 1 0 0 0 0 0\nran 0 30000",
+        "part 0 0 1 1 0 0 0 0 0\nran 0 45000",
+        "part 0 1 0 1 0 0 0 9000 0",
+        "part 0 1 1 1 0 0 0 8000 0",
+        "part 0 2 0 2 0 9000 0 0 0",
+        "part 0 2 1 2 0 8000 0 0 0",
     ]
-    parts += ["part 0 1 1 0 0 0 8000 0"]
-    lines = [
-        "target aarch64",
-        "inference",
-        "bucket 0 0 0 0 0 0 0\nran 0 500",
-        *parts,
-        "bucket 0 2 0 0 0 0 0",
-    ]
-    (tmp_path / "counts").write_text("\n".join([*lines, "block 0 1 2100028b", ""]))
-    counts = Counts.read(tmp_path / "counts")
-    assert [len(counts.parts[0][0, op]) for op in (0, 1)] == [2, 2]
-    write_bundle(tmp_path / "tiny.edgec", *tiny_model.parts())
-    with Bundle.open(tmp_path / "tiny.edgec") as bundle:
-        (segment, *_), between = estimated(bundle, board, counts)
-    barrier = 2e-6 * board.clock_ghz * 1e9
-    hertz = board.clock_ghz * 1e9
-    line = board.caches[-1].foreseen
-    assert segment.ops[0].ms == pytest.approx(
-        (500 + 45000 + barrier) / hertz * 1e3, rel=1e-6
-    )
-    assert segment.ops[1].ms == pytest.approx(
-        (17000 * line + barrier) / hertz * 1e3, rel=1e-6
-    )
-    assert segment.ms == pytest.approx(sum(op.ms for op in segment.ops))
-    assert between == 0
+    slowest, memory, shared = times_of_parts(tmp_path, board, parts)
+    barrier = BARRIER_US * 1e3 * board.clock_ghz
+    assert slowest == pytest.approx(500 + 45000 + barrier, rel=1e-6)
+    line = 64 / (board.memory_gbs / board.clock_ghz)
+    assert memory == pytest.approx(17000 * line + barrier, rel=1e-6)
+    # A line of the shared cache takes what its foreseen miss in the first one costs.
+    near, far = board.caches
+    assert (near.shared, far.shared) == (False, True)
+    assert shared == pytest.approx(17000 * near.foreseen + 2 * barrier, rel=1e-6)
+
+
+def test_one_thread_waits_for_the_memory_too(tmp_path: Path) -> None:
+    """The Pi 3's core would fetch lines faster than its memory has them."""
+    board = Board.load("pi3")
+    e = Estimate(100, 50.0, 9000 * board.caches[-1].foreseen, 0.0, 0, 0, 9000)
+    line = 64 / (board.memory_gbs / board.clock_ghz)
+    assert cycles_alone(e, board) == pytest.approx(9000 * line)
+    assert cycles_alone(e, replace(board, memory_gbs=0.0)) == e.cycles
+    assert cycles_alone(replace(e, memory_lines=0), board) == e.cycles
 
 
 @pytest.mark.parametrize(
@@ -460,6 +469,10 @@ PROGRAM = """
     subs x2, x2, #64
     b.ne 1b
 .endm
+.macro store
+    ldr x1, =buffer
+    str x1, [x1]
+.endm
 .globl _start
 _start:
     loop 5000
@@ -480,6 +493,33 @@ _start:
     mark -780004
     mark -771101
     loop 2000
+    mark -780000
+    mark -779001
+    store
+    loop 700
+    walk 131072
+    mark -779002
+    loop 900
+    walk 131072
+    mark -779003
+    loop 900
+    walk 131072
+    mark -779000
+    mark -780001
+    mark -779001
+    walk 64
+    mark -779002
+    walk 16384
+    mark -779000
+    mark -779001
+    walk 64
+    mark -779002
+    store
+    walk 16384
+    mark -779000
+    mark -780002
+    walk 64
+    mark -780003
     mark -771002
     loop 5000
     mov x8, #93
@@ -533,6 +573,10 @@ def test_counts_by_segment_and_op(marked: Path, tmp_path: Path) -> None:
         (0, 3),
         (0, 4),
         (1, -1),
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (1, 3),
     ]
     n = {p: counts.instructions(p) for p in places}
     assert n[0, 1] - n[0, 0] == 2 * 2000
@@ -560,6 +604,49 @@ def test_misses_by_op(marked: Path, tmp_path: Path) -> None:
     plain = run_counted(marked, tmp_path / "b", Board.load("pi4"), caches=False)
     assert plain.inferences[0][0, 3].misses == ()
     assert plain.instructions((0, 3)) == counts.instructions((0, 3))
+
+
+@pytest.mark.arm
+@pytest.mark.cc
+def test_parts_have_caches_of_their_own_and_share_the_last(
+    marked: Path, tmp_path: Path
+) -> None:
+    board = Board.load("pi4")
+    counts = run_counted(marked, tmp_path / "a", board)
+    same, twice = (counts.parts[0][1, op] for op in (0, 1))
+    assert [part.times for part in same] == [1, 1, 1]
+    assert [part.times for part in twice] == [2, 2]
+    # No core finds what another one has fetched, but the shared cache has it.
+    lines = 131072 // 64
+    assert [sum(part.misses[0]) for part in same] == pytest.approx([lines] * 3, abs=8)
+    assert [part.misses[1] for part in same] == [(0, 0)] * 3
+    # The buffer's first line, and its address: both are still there the second time.
+    first, second = twice
+    assert sum(first.misses[0]) <= 2
+    assert sum(second.misses[0]) == pytest.approx(16384 // 64, abs=2)
+    # Core 1 has stored to that line since, core 0 has stored nothing.
+    assert sum(counts.inferences[0][1, 2].misses[0]) == 1
+
+
+@pytest.mark.arm
+@pytest.mark.cc
+def test_parts_go_in_step_through_the_shared_cache(
+    marked: Path, tmp_path: Path
+) -> None:
+    """A buffer of 128 KiB that three parts walk through at once comes from memory once,
+    though a cache of 64 KiB forgets it before one part is through.
+    """
+    tiny = Cache(1, 2, 1.0, 2.0)
+    common = Cache(64, 16, 1.0, 2.0, shared=True)
+    board = replace(Board.load("pi4"), caches=(tiny, common))
+    counts = run_counted(marked, tmp_path / "a", board)
+    lines = 131072 // 64
+    parts = counts.parts[0][1, 0]
+    assert [sum(p.misses[0]) for p in parts] == pytest.approx([lines] * 3, abs=8)
+    # Core 0 has filled the buffer: what its own cache of 1 KiB has of it comes from there.
+    kept = 1024 // 64
+    misses = sum(sum(p.misses[1]) for p in parts)
+    assert misses == pytest.approx(lines - kept, abs=4)
 
 
 @pytest.mark.arm
@@ -596,7 +683,15 @@ def test_32_bit_programs_are_counted(bundle: Bundle, tmp_path: Path) -> None:
 @pytest.mark.cc
 @pytest.mark.parametrize(
     "argument",
-    ["caches=32", "caches=0:4", "caches=32:0", "caches=8:2+8:2+8:2+8:2", "what=3"],
+    [
+        "caches=32",
+        "caches=0:4",
+        "caches=32:0",
+        "caches=8:2+8:2+8:2+8:2",
+        "caches=8:2:shared+8:2",
+        "caches=8:2:common",
+        "what=3",
+    ],
 )
 def test_the_plugin_refuses_what_it_does_not_know(
     marked: Path, tmp_path: Path, argument: str

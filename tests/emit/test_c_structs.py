@@ -11,6 +11,7 @@ import pytest
 import edgec.ops
 import edgec.schedule.c_structs_fused  # noqa: F401 (registers its structs)
 from edgec.emit.c import CSRC
+from edgec.emit.elements import inclusion
 from edgec.ir import Elementwise, Kernel, KernelFamily, KernelRounding
 from edgec.ir.c_struct import CStruct, c_types
 from edgec.ops.common import SUFFIX
@@ -58,8 +59,10 @@ def test_a_struct_is_as_csrc_declares_it(name: str) -> None:
 @cache
 def preprocessed(header: str) -> str:
     """A header after its macros are expanded, without what it includes of libc."""
-    command = ["cc", "-E", "-P", "-xc", f"-I{CSRC}", str(CSRC / header)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    command = ["cc", "-E", "-P", "-xc", f"-I{CSRC}", "-"]
+    return subprocess.run(
+        command, input=inclusion(header), capture_output=True, text=True, check=True
+    ).stdout
 
 
 def parameters(text: str, function: str) -> str | None:
@@ -115,11 +118,13 @@ def test_what_is_vectorized_is_in_simd(elementwise: Elementwise) -> None:
     """Both ways: a function on vectors whose plain kernel does not say so is unused."""
     kernels = vectorized(elementwise)
     (header,) = {on_vectors(kernel).header for kernel in kernels}
-    macro = (
-        r"EK_UNARY_SIMD" if elementwise is Elementwise.UNARY else r"EK_ROWS(?:_F32)?"
-    )
+    macro = r"EK_MAP_F32" if elementwise is Elementwise.UNARY else r"EK_ROWS(?:_F32)?"
     text = (CSRC / header).read_text(encoding="utf-8")
-    found = set(re.findall(rf"^{macro}\((ek_\w+_f32_simd),", text, re.M))
+    for included in re.findall(r'^#include "(ek_\w+_f32_simd\.h)"', text, re.M):
+        text += (CSRC / "simd" / included).read_text(encoding="utf-8")
+    by_macro = re.findall(rf"^{macro}\((ek_\w+_f32_simd),", text, re.M)
+    by_hand = re.findall(r"^EK_SHARED void (ek_\w+_f32_simd)\(", text, re.M)
+    found = {*by_macro, *by_hand}
     plain = {kernel.name for kernel in all_kernels()}
     assert {on_vectors(kernel).name for kernel in kernels} == {
         name for name in found if name.removesuffix("_simd") in plain

@@ -100,6 +100,7 @@ TABLE = {
     "edgec.compiler": {
         "edgec.declared",
         "edgec.evaluation",
+        "edgec.float16",
         "edgec.report",
         "edgec.benching",
         "edgec.comparing",
@@ -129,7 +130,12 @@ TABLE = {
     "edgec.benching": {"edgec_devices", "edgec_devices.decoding", "edgec.emit", *BASE},
     "edgec.comparing": {"edgec.analysis", "edgec.quantize", *MODEL},
     "edgec.emit": {"edgec_partitioner", "edgec.schedule", *MODEL},
-    "edgec.schedule": {"edgec_devices.boards", "edgec_devices.cores", *MODEL},
+    "edgec.schedule": {
+        "edgec_devices.boards",
+        "edgec_devices.cores",
+        "edgec_devices",
+        *MODEL,
+    },
     "edgec.toolchain": {
         "edgec.frontends",
         "edgec_devices",
@@ -146,6 +152,7 @@ TABLE = {
         *MODEL,
     },
     "edgec.passes": {"edgec.analysis", *MODEL},
+    "edgec.float16": {"edgec.quantize", *MODEL},
     "edgec.analysis": MODEL,
     "edgec.frontends": {"edgec_devices.decoding", "edgec_devices.temporary", *MODEL},
     "edgec.ops": {"edgec.ir", *BASE},

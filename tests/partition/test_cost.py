@@ -37,17 +37,8 @@ from edgec.ops.matmul import FULLY_CONNECTED, FullyConnected
 from edgec.ops.shape import Reshape
 from edgec.ops.unary import Logistic
 from edgec.schedule.cores import core
-from edgec.schedule.estimate import (
-    OTHER,
-    THEN,
-    cycles,
-    following,
-    in_graph,
-    kernels,
-    rate,
-    rates,
-    work,
-)
+from edgec.schedule.estimate import cycles, in_graph, kernels
+from edgec.schedule.rates import OTHER, THEN, following, rate, rates, work
 from edgec.schedule.variant import choice, variants
 
 Q = Quant.per_tensor(0.1, 3)

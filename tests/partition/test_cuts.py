@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from edgec_partitioner.cost import LINKS, Link
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.cuts import choose
 from edgec_partitioner.greedy import connected, greedy
-from edgec_partitioner.partition import WORTHWHILE
+from edgec_partitioner.partition import WORTHWHILE, partition
 from edgec_partitioner.regions import Costs, Places, regions, staged
 from edgec_partitioner.stage_model import relaxed
 from edgec_partitioner.stage_problem import problem
@@ -27,10 +27,15 @@ from hypothesis import strategies as st
 from edgec.compiler.lower import lower
 from edgec.compiler.options import CompileOptions
 from edgec.compiler.place import cpu_cost
-from edgec.ir import Builder, Graph, Op, Quant, TensorType, Value
+from edgec.ir import Builder, Graph, Op, OpDef, Quant, TensorType, Value
 from edgec.ops.binary import Add
 from edgec.ops.concat import Concat
+from edgec.ops.conv import Conv2D
 from edgec.ops.matmul import FullyConnected
+from edgec.ops.pad import Pad
+from edgec.ops.pool import MaxPool2D
+from edgec.ops.resize import ResizeNearest
+from edgec.ops.slice import Slice
 from edgec.quantize import quantize
 from tests.quantize.nets import NETS, samples
 
@@ -259,3 +264,68 @@ def test_real_models_are_cut_better_than_by_greed(shared: Path, file: str) -> No
     assert parts.cuts.total_ms < by_greed
     assert parts.cuts.gap < 0.01
     assert costs.total_ms(parts.regions) == pytest.approx(parts.cuts.total_ms)
+
+
+def crop(x: TensorType) -> OpDef:
+    """The upper left quarter of an image."""
+    _, h, w, c = x.shape
+    return Slice((0, 0, 0, 0), (1, h // 2, w // 2, c), (1, 1, 1, 1))
+
+
+def enlarged(x: TensorType) -> OpDef:
+    _, h, w, _ = x.shape
+    return ResizeNearest((2 * h, 2 * w), "asymmetric")
+
+
+def pooled(_: TensorType) -> OpDef:
+    return MaxPool2D((2, 2), (2, 2))
+
+
+def bordered(x: TensorType) -> OpDef:
+    _, h, w, _ = x.shape
+    return Pad(((0, 0), (h // 2, h // 2), (w // 2, w // 2), (0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("make", "sides"),
+    [
+        (crop, ("cpu", "edgetpu")),
+        (pooled, ("cpu", "edgetpu")),
+        (enlarged, ("edgetpu", "cpu")),
+        (bordered, ("edgetpu", "cpu")),
+    ],
+    ids=lambda case: getattr(case, "__name__", ""),
+)
+@pytest.mark.parametrize("link", ["usb2", "usb3"])
+def test_a_segment_has_its_borders_where_few_bytes_cross(
+    make: Callable[[TensorType], OpDef], sides: tuple[Place, Place], link: str
+) -> None:
+    """What shrinks an image comes before a segment and at its end, what enlarges it at
+    its beginning and behind it: these ops cost the CPU less than their bytes the link.
+    """
+    build = Builder("border")
+    x = build.input("x", TensorType((1, 64, 64, 12), "int8", Q))
+    x = build.add(make(x.type), [x], "first", quant=Q)
+    w = build.const(np.ones((12, 3, 3, 12), np.int8), "w", Quant.per_tensor(0.01, 0))
+    for i in range(24):
+        x = build.add(Conv2D((1, 1), (1, 1, 1, 1)), [x, w], f"layer{i}", quant=Q)
+    build.graph.outputs = [build.add(make(x.type), [x], "last", quant=Q)]
+
+    allowed = {op: v.place() for op, v in verdicts(build.graph).items()}
+    assert set(allowed.values()) == {"edgetpu"}
+    cuts = choose(build.graph, allowed, Costs(LINKS[link], CpuCost()))
+    assert cuts.gap == 0
+    places = {op.outputs[0].name: place for op, place in cuts.places.items()}
+    assert {places[f"layer{i}"] for i in range(24)} == {"edgetpu"}
+    assert (places["first"], places["last"]) == sides
+
+
+def test_floats_never_cross_the_link() -> None:
+    """A conversion is on the CPU's side, so that int8 is sent, a quarter of the bytes."""
+    for name in NETS:
+        graph = NETS[name]()
+        parts = partition(quantize(graph, samples(graph)), "usb3", CpuCost(1e-5))
+        for s in parts.segments:
+            if s.place == "edgetpu":
+                crossing = (*s.graph.inputs, *s.graph.outputs)
+                assert {v.type.dtype for v in crossing} == {"int8"}

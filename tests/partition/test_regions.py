@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from edgec_partitioner.choice import Wishes
 from edgec_partitioner.cost import LINKS
 from edgec_partitioner.cpu_cost import CpuCost
-from edgec_partitioner.partition import Wishes, partition
+from edgec_partitioner.partition import partition
 from edgec_partitioner.regions import regions, staged, stages
 from edgec_partitioner.segments import Segment, split
 from edgec_partitioner.verdicts import Place

@@ -5,7 +5,8 @@ the Edge TPU runs them.
 from __future__ import annotations
 
 import numpy as np
-from edgec_partitioner.partition import Wishes, partition
+from edgec_partitioner.choice import Wishes
+from edgec_partitioner.partition import partition
 
 from edgec.ir import Builder, Graph, Op, Quant, Rounding, TensorType
 from edgec.ops.binary import Add

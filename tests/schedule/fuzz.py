@@ -9,13 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from edgec.comparing.measure import FLOAT16_LAW
 from edgec.ir import Array, Graph, KernelCall, interp
+from edgec.ir.float16 import rounded
 from edgec.schedule.cores import Core
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Rules, Schedule, Variant, legal
-from tests.harness import assert_agree
-from tests.schedule import layers, layers_blocks, layers_f32, layers_simd
-from tests.schedule.layers import stream
+from tests.harness import FLOAT_TOLERANCE, assert_agree, float16_graph
+from tests.schedule import (
+    layers,
+    layers_attention,
+    layers_blocks,
+    layers_f32,
+    layers_simd,
+)
+from tests.schedule.layers import Layer, stream
 from tests.schedule.runner import Case, CrashError, core_of, run
 
 MAKERS = (
@@ -23,6 +31,7 @@ MAKERS = (
     *layers_f32.MAKERS,
     *layers_simd.MAKERS,
     *layers_blocks.MAKERS,
+    *layers_attention.MAKERS,
 )
 """Of one round; those with most tiles and tables come more often."""
 
@@ -52,8 +61,10 @@ class Chance:
         variant, schedule = ways[self.rng.integers(len(ways))]
 
         def apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
+            # The core is as the schedules of the call's elements see it already.
             made = variant.apply(call, core, schedule)
-            self.used.append((variant.name, made.kernel.name))
+            elements = " of float16" if call.is_float16 else ""
+            self.used.append((variant.name + elements, made.kernel.name + elements))
             return made
 
         return replace(variant, apply=apply), self._beyond(schedule)
@@ -86,6 +97,9 @@ def verdicts(name: str, first: int, count: int, seed: int) -> Iterator[Verdict]:
     """
     made = list(islice(stream(MAKERS, seed), first, first + count))
     chances = [Chance(np.random.default_rng([seed, first + i])) for i in range(count)]
+    # The cores whose vectors hold float16.
+    if core_of(name).computing(float16=True).isa:
+        made = [_perhaps_float16(x, c) for x, c in zip(made, chances, strict=True)]
     cases = [
         random_case(name, x.graph, x.inputs, chance)
         for x, chance in zip(made, chances, strict=True)
@@ -101,7 +115,7 @@ def verdicts(name: str, first: int, count: int, seed: int) -> Iterator[Verdict]:
         if isinstance(got, str):
             why = got
         else:
-            why = _difference(got, interp(layer.graph, layer.inputs))
+            why = _difference(layer.graph, got, interp(layer.graph, layer.inputs))
         # plain kernels of ops that follow, and of those that no variant takes, are not
         # what is tried here
         yield Verdict(
@@ -149,9 +163,22 @@ def results(
         return [*before, e.why, *behind]
 
 
-def _difference(got: Mapping[str, Array], want: Mapping[str, Array]) -> str:
+def _perhaps_float16(layer: Layer, chance: Chance) -> Layer:
+    """Half of the layers of floats with float16, where csrc has the kernels."""
+    half = float16_graph(layer.graph)
+    if half is None or chance.rng.random() < 0.5:
+        return layer
+    inputs = {name: rounded(x) for name, x in layer.inputs.items()}
+    return replace(layer, graph=half, inputs=inputs)
+
+
+def _difference(
+    graph: Graph, got: Mapping[str, Array], want: Mapping[str, Array]
+) -> str:
+    is_half = any(v.type.dtype == "float16" for v in graph.values())
+    tolerance = FLOAT16_LAW if is_half else FLOAT_TOLERANCE
     try:
-        assert_agree(got, want)
+        assert_agree(got, want, tolerance)
     except AssertionError as e:
         return str(e) or "another shape or type"
     return ""

@@ -12,9 +12,9 @@ import numpy as np
 from edgec.ir import Builder, OpDef, Quant, Rounding, TensorType
 from edgec.ops.argmax import ArgMax
 from edgec.ops.binary import Add, Mul, Sub
-from edgec.ops.norm import InstanceNorm
+from edgec.ops.norm import InstanceNorm, LayerNorm
 from edgec.ops.quantize import Quantize
-from edgec.ops.reduce import Mean
+from edgec.ops.reduce import Mean, Sum
 from edgec.ops.resampling import TFLITE_MODES
 from edgec.ops.resize import ResizeBilinear
 from edgec.ops.softmax import Softmax
@@ -175,17 +175,18 @@ def resize(one: Pick) -> Layer:
 
 
 def rows(one: Pick) -> Layer:
-    """Softmax, means and norms of images with short and long rows, and the largest of
-    each pixel's channels.
+    """Softmax, sums, means and norms of images with short and long rows, and the
+    largest of each pixel's channels.
     """
     c = one(1, 3, 15, 16, 17, 24, 33, 64, 100)
     size = (one(1, 2), one(1, 3, 7, 13), one(1, 5, 11))
     image = TensorType((*size, c))
-    kind = one("softmax", "mean", "norm", "arg")
+    kind = one("softmax", "sum", "norm", "layer_norm", "arg")
     if kind == "softmax":
         return _layer(one, "rows", Softmax(), None, (image, False))
-    if kind == "mean":
-        return _layer(one, "rows", Mean((1, 2), one(False, True)), None, (image, False))
+    if kind == "sum":
+        spec = one(Mean, Sum)((1, 2), one(False, True))
+        return _layer(one, "rows", spec, None, (image, False))
     if kind == "norm":
         channels = (TensorType((c,)), True)
         return _layer(
@@ -197,6 +198,9 @@ def rows(one: Pick) -> Layer:
             channels,
             channels,
         )
+    if kind == "layer_norm":
+        row = (TensorType((c,)), True)
+        return _layer(one, "rows", LayerNorm(), None, (image, False), row, row)
     spec = ArgMax(3, one("int64", "int32"), one(False, True))
     return _layer(
         one, "rows", spec, None, (image.with_quant(_quant(one), "int8"), False)

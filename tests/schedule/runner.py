@@ -25,6 +25,7 @@ from edgec.schedule.cores import Core, core
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Choose, Rules, Schedule, Variant
 from tests import builds
+from tests.harness import inclusions
 
 PORTS = 8
 """Inputs and outputs of a graph, at most."""
@@ -372,7 +373,7 @@ def _text(sources: Sequence[CSource]) -> str:
     """
     text = [
         "#define _GNU_SOURCE\n",
-        *(f'#include "{h}"\n' for h in sorted({h for s in sources for h in s.headers})),
+        *inclusions(sources),
     ]
     for source in sources:
         names = sorted(set(_DECLARED.findall(source.text)))

@@ -30,8 +30,10 @@ def _larger(model: Path, cores: Sequence[str] = CORES) -> list[str]:
     """Where a core's arena is larger than that of plain kernels; nothing of what edgec
     cannot read.
     """
+    # All floats are float16 at once, without a search for those that stay float32.
+    options = CompileOptions(target="pi5", float_width="16")
     try:
-        segments = lower(model, CompileOptions(target="pi5")).partition.segments
+        segments = lower(model, options).partition.segments
     except EdgecError:
         return []
     found = []

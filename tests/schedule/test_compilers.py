@@ -48,7 +48,7 @@ def chosen(graph: Graph, name: str) -> list[KernelCall]:
     """The calls by variants, of a graph of one op."""
     calls = graph.ops[0].spec.calls(graph.ops[0])
     found = [(call, preferred(call, core(name))) for call in calls]
-    return [v[0].apply(call, core(name), v[1]) for call, v in found if v is not None]
+    return [v[0].applied(call, core(name), v[1]) for call, v in found if v is not None]
 
 
 def functions(graph: Graph, name: str) -> set[str]:
@@ -85,18 +85,22 @@ def test_the_samples_need_all_headers_of_variants() -> None:
 
 
 def _has_parts_only(header: str) -> bool:
-    """Of kernels, or of what several ops are together: test_fuse, test_bands and
-    test_chains have those.
+    """Of kernels, or of what several ops are together: test_fuse, test_bands,
+    test_chains and test_attention have those.
     """
     return header.rsplit("/", 1)[1].startswith(
         (
             "ek_requant_",
             "ek_gemm_s8_pieces_",
             "ek_simd",
+            "ek_epilogue",
             "ek_tile_",
             "ek_after_",
             "ek_row_bands_",
-            "ek_chain_",
+            "ek_chain",
+            "ek_attention",
+            "ek_gates_",
+            "ek_map_",
         )
     )
 

@@ -81,6 +81,20 @@ def _layers_wide() -> Iterator[Graph]:
         yield sample_graph(Sample(Conv2D(pads=(1, 1, 1, 1)), args))
 
 
+def _layers_flat() -> Iterator[Graph]:
+    """Depthwise layers of one row, whose channels threads share, of taps that no tile
+    is for, and of some that one is for.
+    """
+    for taps, c in ((9, 144), (4, 48), (3, 160)):
+        pads = (0, taps // 2, 0, (taps - 1) // 2)
+        args = (
+            Arg(TensorType((1, 1, 25, c))),
+            Arg(TensorType((1, 1, taps, c)), const=True),
+            Arg(TensorType((c,)), const=True),
+        )
+        yield sample_graph(Sample(DepthwiseConv2D(pads=pads), args))
+
+
 def graphs_with_c() -> list[Graph]:
     """All samples of all ops, and layers that are worth sharing."""
     samples = [
@@ -93,7 +107,7 @@ def graphs_with_c() -> list[Graph]:
         for maker in layers_f32.MAKERS
         for layer in islice(stream((maker,), 3), 8)
     )
-    graphs = [*_layers_int8(), *_layers_wide(), *floats, *samples]
+    graphs = [*_layers_int8(), *_layers_wide(), *_layers_flat(), *floats, *samples]
     return [
         g for g in graphs if _has_c(g) and max(len(g.inputs), len(g.outputs)) <= PORTS
     ]

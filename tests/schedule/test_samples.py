@@ -4,7 +4,7 @@ what the ops mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -104,7 +104,22 @@ def test_extreme_inputs_agree_with_the_reference(name: str) -> None:
     for (graph, given, case), got in zip(cases, results, strict=True):
         with np.errstate(all="ignore"):
             want = interp(graph, given)
-        assert_near(graph, got, want, case)
+            of_flushed = interp(graph, _flushed(given))
+        # A processor that flushes numbers below the normal ones takes them for zeros.
+        try:
+            assert_near(graph, got, want, case)
+        except AssertionError:
+            assert_near(graph, got, of_flushed, case)
+
+
+def _flushed(inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return inputs whose floats below the normal ones are zero."""
+    flushed = dict(inputs)
+    for name, x in inputs.items():
+        if x.dtype == np.float32:
+            is_normal = np.abs(x) >= np.finfo(np.float32).tiny
+            flushed[name] = np.where(is_normal, x, x * np.float32(0))
+    return flushed
 
 
 @pytest.mark.parametrize(

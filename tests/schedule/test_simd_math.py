@@ -11,7 +11,7 @@ from tests.schedule.on import on
 from tests.schedule.runner import BUILDS, build, start
 
 MATH = """
-#include "simd/ek_unary_simd.h"
+#include "simd/ek_unary_f32_simd.h"
 #include <stdio.h>
 #define EK_TRIED(NAME, EXPR) \\
     EK_SHARED void NAME(const float *x, float *y, int n) { \\
@@ -66,3 +66,36 @@ def test_functions_of_floats_keep_their_bounds(name: str) -> None:
         assert units.max() <= bound, (
             f"{f} is off by {units.max():.2f} at {x[inside][units.argmax()]!r}"
         )
+
+
+GELU_MAIN = """
+int main(void) {{
+    static float x[{n}], y[{n}];
+    const ek_coef_t none = {{0, 0}};
+    if (fread(x, sizeof(float), {n}, stdin) != {n}) return 2;
+    ek_gelu_f32_simd(x, y, {n}, &none, 0, 1);
+    fwrite(y, sizeof(float), {n}, stdout);
+    return 0;
+}}
+"""
+
+
+@pytest.mark.parametrize("name", on("cortex_a72", "x86_64_v3"))
+def test_gelu_keeps_its_bound_and_ends_exactly(name: str) -> None:
+    bits = np.arange(0, 0x7F000000, 99991, dtype=np.uint32).view(np.float32)
+    near = np.linspace(-6, 6, 40001, dtype=np.float32)
+    # The last vectors are not whole.
+    x = np.concatenate([bits, -bits, near])
+    main = GELU_MAIN.format(n=x.size)
+    done = start(name, build(BUILDS[name][0], MATH + main), x.tobytes())
+    assert done.returncode == 0, done.stderr
+    y = np.frombuffer(done.stdout, np.float32).astype(np.float64)
+
+    wide = x.astype(np.float64)
+    exact = [v / 2 * math.erfc(-v / math.sqrt(2)) for v in wide.tolist()]
+    # Half of a number near the least is rounded.
+    allowed = 3.5e-7 * np.abs(wide) + 2.0**-149
+    assert (np.abs(y - np.array(exact)) <= allowed).all()
+
+    is_far = np.abs(x) > 5.05
+    assert (y[is_far] == np.maximum(wide[is_far], 0)).all()

@@ -5,6 +5,7 @@ no more of the arena.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from edgec.emit.c import segment_source
+from edgec.float16.convert import to_float16
 from edgec.ir import Array, Builder, Graph, KernelCall, TensorType, Value
 from edgec.ops.conv import Conv2D
 from edgec.schedule.cores import Core, core
@@ -127,6 +129,22 @@ def test_its_scratch_takes_only_what_tensors_leave() -> None:
     plain = segment_source(graph, "s", A72, rules=Rules(_others)).plan.size
     assert without <= plain < with_room
     assert NAME in _kernels(graph)
+
+
+def test_float16_may_be_limited_to_tiles_that_round_less() -> None:
+    graph = to_float16(_convs(56, 56, (64, 64)))
+    (conv,) = (op for op in graph.ops if op.kind == "conv2d")
+    (call,) = conv.calls()
+    a76 = core("cortex_a76")
+
+    def sizes(on: Core) -> set[int]:
+        return {s["m"] for v, s in legal(call, on) if v.name == NAME}
+
+    assert sizes(a76) == set(POINT_SQUARES)
+    assert sizes(replace(a76, winograd_f16=2)) == {2}
+    float32 = _call(_convs(56, 56, (64, 64)))
+    ways = legal(float32, replace(a76, winograd_f16=2))
+    assert {s["m"] for v, s in ways if v.name == NAME} == set(POINT_SQUARES)
 
 
 def test_rules_can_leave_it_out() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_devices.boards import Target
-from edgec_partitioner.partition import Wishes
+from edgec_partitioner.choice import Wishes
 
 from edgec.compiler import edgetpu_loop
 from edgec.compiler.edgetpu_loop import CompilerOutcome, compile_for_edgetpu

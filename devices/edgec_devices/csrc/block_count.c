@@ -1,6 +1,6 @@
 /* block_count.c - a QEMU plugin that tells what a bundle's program executes in each op of each segment.
  *
- *     qemu-aarch64 -plugin block_count.so,out=FILE[,caches=KIB:WAYS[+KIB:WAYS...]] ./main
+ *     qemu-aarch64 -plugin block_count.so,out=FILE[,caches=KIB:WAYS[:shared][+KIB:WAYS[:shared]...]] ./main
  *
  * The program marks its inferences by closing descriptors that cannot exist (runtime/edgec_runtime/csrc/main.c).  What
  * runs between two marks is added to one bucket: (segment, op), op -1 for a segment's code outside of its ops, segment -1
@@ -9,12 +9,18 @@
  * were mispredicted, and for each cache how many lines missed, apart those that a stream prefetcher had foreseen.
  * Everything is a function of the instruction stream alone: two runs of a program give the same.
  *
+ * Part k of an op runs on core k, all else on core 0.  Each core has the levels of cache for itself that are not `shared`.
+ * The program runs the parts one after the other, the cores would run them at once.  So what parts look for in a shared
+ * level is kept until the last part is over, and then looked for in turn, each part as far on its way as the others: they
+ * have the level's room together, and find what another one has just brought, or has in a level of its own.  A store
+ * takes the line from all other cores' own levels.
+ *
  * FILE, one item a line; edgec_devices/pipeline/counts.py reads it:
  *
  *     target NAME
  *     inference                                          one timed inference begins
  *     bucket SEGMENT OP MISPREDICTED [FORESEEN MISSED]...    the pairs per cache, nearest first
- *     part SEGMENT OP PART MISPREDICTED [FORESEEN MISSED]...     the same, of a part
+ *     part SEGMENT OP PART TIMES MISPREDICTED [FORESEEN MISSED]...     the same, of a part, and how often it was begun
  *     ran BLOCK TIMES                                    in the bucket above
  *     block BLOCK INSTRUCTIONS CODE                      at the end; CODE in hex
  *
@@ -54,14 +60,15 @@ struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, 
 const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
 unsigned qemu_plugin_mem_size_shift(access_info);
+bool qemu_plugin_mem_is_store(access_info);
 
 EXPORT int qemu_plugin_version = 1;
 EXPORT int qemu_plugin_install(plugin_id id, const plugin_info *info, int argc, char **argv);
 
 enum {
     MARK_WARM = -771000, MARK_BEGIN = -771001, MARK_END = -771002, MARK_SEGMENT = -771100, MAX_SEGMENTS = 4096,
-    MARK_PART = -779000, MAX_PARTS = 64, MARK_OP = -780000, MAX_OPS = 200000,
-    LEVELS = 3, LINE_SHIFT = 6 /* 64 bytes on every board */
+    MARK_PART = -779000, MARK_OP = -780000, MAX_OPS = 200000,
+    LEVELS = 3, CORES = 4, LINE_SHIFT = 6 /* 64 bytes on every board */
 };
 
 static FILE *out;
@@ -136,17 +143,25 @@ static void on_block(unsigned cpu, void *data)
     history = (history << 1 | (b->pc != p->pc + p->size)) & 0xffff;
 }
 
-/* ---- caches: sets of lines, the least recently used goes; a prefetcher that follows 16 streams at each level ----- */
+/* ---- caches: sets of lines, the least recently used goes; a prefetcher of each core follows 16 streams at each level -- */
 
 enum { STREAMS = 16 };
 struct cache {
     uint64_t sets, ways, *lines; /* lines: sets x ways, the last used first, + 1 so that 0 is empty */
+};
+struct misses {
     struct { uint64_t next; int64_t step; uint64_t used; } streams[STREAMS]; /* step 0: one miss, no direction yet */
     uint64_t foreseen, missed;
 };
-static struct cache caches[LEVELS];
-static int n_caches;
+static struct level {
+    bool shared;
+    struct cache caches[CORES]; /* the first alone where it is shared */
+    struct misses misses[CORES];
+} levels[LEVELS];
+static int n_levels, n_own; /* the first n_own levels are not shared */
 static uint64_t clock_;
+static unsigned core, n_cores = 1; /* n_cores: that have run anything */
+static bool in_part;
 
 static bool hit(struct cache *c, uint64_t line)
 {
@@ -159,29 +174,110 @@ static bool hit(struct cache *c, uint64_t line)
     return found;
 }
 
+static bool has(const struct cache *c, uint64_t line)
+{
+    const uint64_t *set = c->lines + line % c->sets * c->ways;
+    for (uint64_t i = 0; i < c->ways; i++)
+        if (set[i] == line + 1) return true;
+    return false;
+}
+
+static void drop(struct cache *c, uint64_t line)
+{
+    uint64_t *set = c->lines + line % c->sets * c->ways, i = 0;
+    while (i < c->ways && set[i] != line + 1) i++;
+    if (i == c->ways) return;
+    memmove(set + i, set + i + 1, (size_t)(c->ways - 1 - i) * sizeof *set);
+    set[c->ways - 1] = 0;
+}
+
 /* Whether a stream was here before this miss.  A stream begins with a second miss one or two lines from the first. */
-static bool follows(struct cache *c, uint64_t line)
+static bool follows(struct misses *m, uint64_t line)
 {
     int oldest = 0;
     for (int i = 0; i < STREAMS; i++) {
-        int64_t from = (int64_t)(line - c->streams[i].next);
-        if (c->streams[i].step ? !from : from && from >= -2 && from <= 2) {
-            bool running = c->streams[i].step;
-            if (!running) c->streams[i].step = from;
-            c->streams[i].next = line + (uint64_t)c->streams[i].step;
-            c->streams[i].used = ++clock_;
+        int64_t from = (int64_t)(line - m->streams[i].next);
+        if (m->streams[i].step ? !from : from && from >= -2 && from <= 2) {
+            bool running = m->streams[i].step;
+            if (!running) m->streams[i].step = from;
+            m->streams[i].next = line + (uint64_t)m->streams[i].step;
+            m->streams[i].used = ++clock_;
             return running;
         }
-        if (c->streams[i].used < c->streams[oldest].used) oldest = i;
+        if (m->streams[i].used < m->streams[oldest].used) oldest = i;
     }
-    c->streams[oldest].next = line, c->streams[oldest].step = 0, c->streams[oldest].used = ++clock_;
+    m->streams[oldest].next = line, m->streams[oldest].step = 0, m->streams[oldest].used = ++clock_;
     return false;
+}
+
+/* Whether another core has a line in a level of its own. */
+static bool is_elsewhere(uint64_t line)
+{
+    for (struct level *l = levels; l < levels + n_own; l++)
+        for (unsigned i = 0; i < n_cores; i++)
+            if (i != core && has(&l->caches[i], line)) return true;
+    return false;
+}
+
+/* Whether one of the levels [from, to) has a line for the core; all that do not, have it from now on. */
+static bool look(int from, int to, uint64_t line)
+{
+    for (struct level *l = levels + from; l < levels + to; l++) {
+        struct misses *m = &l->misses[core];
+        if (hit(&l->caches[l->shared ? 0 : core], line)) return true;
+        if (l->shared && n_cores > 1 && is_elsewhere(line)) return true; /* it comes from there as fast */
+        *(follows(m, line) ? &m->foreseen : &m->missed) += 1;
+    }
+    return false;
+}
+
+/* Lines that parts did not find in their own levels, in order. */
+static struct way {
+    uint64_t *lines;
+    size_t n, room, done;
+} ways[CORES];
+
+static void keep(uint64_t line)
+{
+    struct way *w = &ways[core];
+    if (w->n == w->room) {
+        w->room = w->room ? 2 * w->room : 1 << 16;
+        w->lines = realloc(w->lines, w->room * sizeof *w->lines);
+        if (!w->lines) fputs("block_count: no memory\n", stderr), exit(1);
+    }
+    w->lines[w->n++] = line;
+}
+
+/* The core of the part that has the largest share of its way left; CORES when all are through. */
+static unsigned behind(void)
+{
+    unsigned last = CORES;
+    for (unsigned i = 0; i < CORES; i++) {
+        const struct way *w = &ways[i], *least = &ways[last % CORES];
+        if (w->done == w->n) continue;
+        if (last == CORES || w->done * least->n < least->done * w->n) last = i;
+    }
+    return last;
 }
 
 static void touch(uint64_t line)
 {
-    for (struct cache *c = caches; c < caches + n_caches && !hit(c, line); c++)
-        *(follows(c, line) ? &c->foreseen : &c->missed) += 1;
+    if (look(0, n_own, line)) return;
+    if (in_part)
+        keep(line);
+    else
+        look(n_own, n_levels, line);
+}
+
+static void drop_elsewhere(uint64_t line)
+{
+    static uint64_t last;
+    static unsigned of;
+    if (n_cores == 1 || (line == last && core == of)) return; /* no other core has run since */
+    last = line, of = core;
+    for (struct level *l = levels; l < levels + n_own; l++)
+        for (unsigned i = 0; i < n_cores; i++)
+            if (i != core) drop(&l->caches[i], line);
 }
 
 static void on_access(unsigned cpu, access_info info, uint64_t address, void *data)
@@ -189,15 +285,17 @@ static void on_access(unsigned cpu, access_info info, uint64_t address, void *da
     (void)cpu, (void)data;
     if (!warm) return;
     uint64_t first = address >> LINE_SHIFT, last = (address + (1u << qemu_plugin_mem_size_shift(info)) - 1) >> LINE_SHIFT;
-    touch(first);
-    if (last != first) touch(last);
+    for (uint64_t line = first; line <= last; line++) {
+        touch(line);
+        if (qemu_plugin_mem_is_store(info)) drop_elsewhere(line);
+    }
 }
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
 
 static struct bucket {
     int segment, op, part; /* part: -1 for what one thread does */
-    uint64_t mispredicted, foreseen[LEVELS], missed[LEVELS], *ran; /* ran: by block, n_ran of them */
+    uint64_t times, mispredicted, foreseen[LEVELS], missed[LEVELS], *ran; /* ran: by block, n_ran of them */
     uint32_t n_ran;
     struct bucket *next;
 } *buckets, *now;
@@ -223,12 +321,39 @@ static void collect(void)
         if (counting) now->ran[i] += blocks[i]->ran - blocks[i]->seen;
         blocks[i]->seen = blocks[i]->ran;
     }
-    for (int i = 0; i < n_caches; i++) {
-        if (counting) now->foreseen[i] += caches[i].foreseen, now->missed[i] += caches[i].missed;
-        caches[i].foreseen = caches[i].missed = 0;
+    for (int i = 0; i < n_levels; i++) {
+        struct misses *m = &levels[i].misses[core];
+        if (counting) now->foreseen[i] += m->foreseen, now->missed[i] += m->missed;
+        m->foreseen = m->missed = 0;
     }
     if (counting) now->mispredicted += mispredicted;
     mispredicted = 0;
+}
+
+/* After the last part of an op: what the parts look for in shared levels, counted in their buckets. */
+static void end_parts(void)
+{
+    while ((core = behind()) < CORES) look(n_own, n_levels, ways[core].lines[ways[core].done++]);
+    for (core = 0; core < CORES; core++) {
+        if (!ways[core].n) continue;
+        ways[core].n = ways[core].done = 0;
+        if (counting) move_to(now->segment, now->op, (int)core);
+        collect();
+    }
+    core = 0, in_part = false;
+}
+
+static void begin_part(int part)
+{
+    if (part < 0)
+        end_parts();
+    else {
+        core = (unsigned)part, in_part = true;
+        if (core >= n_cores) n_cores = core + 1;
+    }
+    if (!counting) return;
+    move_to(now->segment, now->op, part);
+    now->times++;
 }
 
 static void finish(void)
@@ -237,8 +362,9 @@ static void finish(void)
     while (buckets) {
         struct bucket *b = buckets;
         fprintf(out, b->part < 0 ? "bucket %d %d" : "part %d %d %d", b->segment, b->op, b->part);
+        if (b->part >= 0) fprintf(out, " %llu", (unsigned long long)b->times);
         fprintf(out, " %llu", (unsigned long long)b->mispredicted);
-        for (int i = 0; i < n_caches; i++)
+        for (int i = 0; i < n_levels; i++)
             fprintf(out, " %llu %llu", (unsigned long long)b->foreseen[i], (unsigned long long)b->missed[i]);
         fputc('\n', out);
         for (uint32_t i = 0; i < b->n_ran; i++)
@@ -257,14 +383,15 @@ static void on_syscall(plugin_id id, unsigned cpu, int64_t number, uint64_t a1, 
     int32_t mark = (int32_t)a1;
     if (number != close_number || mark > MARK_WARM || mark <= MARK_OP - MAX_OPS) return;
     warm = true;
+    const bool of_part = mark <= MARK_PART && mark >= MARK_PART - CORES;
     if (mark == MARK_BEGIN || counting) collect();
+    if (of_part) begin_part(MARK_PART - mark - 1);
     if (mark == MARK_BEGIN) {
         counting = true;
         move_to(-1, -1, -1);
     } else if (!counting) return;
     else if (mark == MARK_END) finish();
     else if (mark <= MARK_OP) move_to(now->segment, MARK_OP - mark, -1);
-    else if (mark <= MARK_PART && mark >= MARK_PART - MAX_PARTS) move_to(now->segment, now->op, MARK_PART - mark - 1);
     else if (mark <= MARK_SEGMENT && mark > MARK_SEGMENT - MAX_SEGMENTS) move_to(MARK_SEGMENT - mark, -1, -1);
 }
 
@@ -281,11 +408,11 @@ static void on_translate(plugin_id id, struct qemu_plugin_tb *tb)
         if (size + length > sizeof code) break;
         memcpy(code + size, qemu_plugin_insn_data(insn), length);
         size += length;
-        if (n_caches) qemu_plugin_register_vcpu_mem_cb(insn, on_access, NO_REGISTERS, READ_AND_WRITE, NULL);
+        if (n_levels) qemu_plugin_register_vcpu_mem_cb(insn, on_access, NO_REGISTERS, READ_AND_WRITE, NULL);
     }
     struct block *b = block_of(qemu_plugin_tb_vaddr(tb), (uint32_t)n, code, (uint32_t)size);
     qemu_plugin_register_vcpu_tb_exec_inline(tb, INLINE_ADD_U64, &b->ran, 1);
-    if (n_caches) qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, NO_REGISTERS, b);
+    if (n_levels) qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, NO_REGISTERS, b);
 }
 
 static void on_exit_(plugin_id id, void *data)
@@ -299,17 +426,36 @@ static void on_exit_(plugin_id id, void *data)
     fclose(out);
 }
 
+static bool add_level(unsigned kib, unsigned n_ways, bool shared)
+{
+    if (!n_ways || ((uint64_t)kib << 10 >> LINE_SHIFT) / n_ways == 0) return false;
+    struct level *l = &levels[n_levels++];
+    l->shared = shared;
+    if (!shared) n_own = n_levels;
+    for (int i = 0; i < (shared ? 1 : CORES); i++) {
+        struct cache *c = &l->caches[i];
+        c->ways = n_ways, c->sets = ((uint64_t)kib << 10 >> LINE_SHIFT) / n_ways;
+        c->lines = zeros(c->sets * c->ways, sizeof *c->lines);
+    }
+    return true;
+}
+
+/* No level behind a shared one is a core's own. */
 static bool add_caches(const char *text)
 {
-    for (; n_caches < LEVELS; text = strchr(text, '+') + 1) {
-        struct cache *c = &caches[n_caches++];
-        unsigned kib, ways;
-        if (sscanf(text, "%u:%u", &kib, &ways) != 2 || !ways || (kib << 10 >> LINE_SHIFT) / ways == 0) return false;
-        c->ways = ways, c->sets = (kib << 10 >> LINE_SHIFT) / ways;
-        c->lines = zeros(c->sets * c->ways, sizeof *c->lines);
-        if (!strchr(text, '+')) return true;
+    static const char shared[] = ":shared";
+    for (;; text++) {
+        unsigned kib, n_ways;
+        int length = 0;
+        if (n_levels == LEVELS || sscanf(text, "%u:%u%n", &kib, &n_ways, &length) != 2) return false;
+        text += length;
+        const bool is_shared = !strncmp(text, shared, sizeof shared - 1);
+        if (is_shared) text += sizeof shared - 1;
+        if (!is_shared && n_own < n_levels) return false;
+        if (!add_level(kib, n_ways, is_shared)) return false;
+        if (!*text) return true;
+        if (*text != '+') return false;
     }
-    return false;
 }
 
 int qemu_plugin_install(plugin_id id, const plugin_info *info, int argc, char **argv)
@@ -320,7 +466,7 @@ int qemu_plugin_install(plugin_id id, const plugin_info *info, int argc, char **
         else if (!strncmp(argv[i], "caches=", 7)) good = add_caches(argv[i] + 7) && good;
         else good = false;
     if (!out || !good) {
-        fputs("block_count: needs out=FILE, perhaps caches=KIB:WAYS+KIB:WAYS, and user-mode emulation\n", stderr);
+        fputs("block_count: needs out=FILE, perhaps caches=KIB:WAYS+KIB:WAYS:shared, and user-mode emulation\n", stderr);
         return 1;
     }
     fprintf(out, "target %s\n", info->target_name);

@@ -28,7 +28,7 @@ from edgec_runtime.model.inputs import Array, check_inputs
 from edgec_devices import there
 from edgec_devices.boards import ArchTarget, Board
 from edgec_devices.device import Device, Progress
-from edgec_devices.estimating import BARRIER_US, backend, estimated
+from edgec_devices.estimating import backend, estimated
 from edgec_devices.links.ssh import SshStream
 from edgec_devices.measurement import (
     Identity,
@@ -37,6 +37,7 @@ from edgec_devices.measurement import (
     SegmentEstimate,
     on_threads,
 )
+from edgec_devices.multicore import BARRIER_US
 from edgec_devices.pipeline import Counts, plugin_option
 from edgec_devices.plugin import block_count_plugin
 from edgec_devices.stream import ByteStream
@@ -295,8 +296,8 @@ def _cores(threads: int, ms: float, alone: float) -> str:
     return (
         f"{threads}-core estimate: {ms:.2f} ms, {alone / ms:.2f} times as fast as one "
         f"core ({alone:.2f} ms). Each op "
-        "takes as long as its slowest part, or as the memory for all parts, "
-        f"and {BARRIER_US:g} µs where it is shared."
+        "takes as long as its slowest part, or as the shared cache or the memory for "
+        f"all parts, and {BARRIER_US:g} µs where it is shared."
     )
 
 

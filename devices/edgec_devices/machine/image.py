@@ -27,6 +27,7 @@ DISK_BYTES = 1 << 30
 class Image:
     """What a machine is started from; `disk` is copied for each."""
 
+    release: str
     kernel: Path
     initrd: Path
     disk: Path
@@ -45,7 +46,9 @@ def image(
     folder = cache_dir(
         "machine-images", f"{release}-{_recipe()}" + ("-cameras" if cameras else "")
     )
-    found = Image(folder / "vmlinuz", folder / "initrd.gz", folder / "root.ext4")
+    found = Image(
+        release, folder / "vmlinuz", folder / "initrd.gz", folder / "root.ext4"
+    )
     if not found.disk.exists():
         with alone(folder):
             if not found.disk.exists():

@@ -73,7 +73,7 @@ class Settings:
 class MachineState:
     """The state of a machine that was switched on, in state.json.
 
-    `line_pid` is the process of line.py.
+    `line_pid` is the process of line.py, `release` that of Debian on the disk.
     """
 
     settings: Settings
@@ -81,6 +81,7 @@ class MachineState:
     line_pid: int | None
     port: int
     boot_seconds: float | None = None
+    release: str | None = None
 
 
 class Machine:
@@ -283,7 +284,11 @@ class Machine:
         path = self.folder / _DISK
         if fresh or not path.exists():
             return requested or RELEASES[0]
-        installed = disk.release(path)
+
+        # A machine that is on writes to its disk, which cannot be read meanwhile.
+        state = self.state
+        booted = state.release if state and self.running else None
+        installed = booted or disk.release(path)
         if requested and requested != installed:
             hint = f"--fresh makes a new disk; --name {requested} keeps this one"
             raise InputError(
@@ -315,7 +320,9 @@ class Machine:
         started = launch(
             made, self.folder / _DISK, self._cpu, settings.memory, settings.icount, port
         )
-        state = MachineState(settings, started.pid, None, started.port)
+        state = MachineState(
+            settings, started.pid, None, started.port, release=made.release
+        )
         # Saved at once, so that cut() finds the process.
         self._save(state)
         keys.write_config(self.folder, self.alias, USER, started.port)

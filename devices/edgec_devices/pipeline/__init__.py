@@ -32,7 +32,8 @@ under `unknown`, and the Estimate reports it; no kernel of ours has one.
 
 Not modelled: the overlap of neighbouring blocks and of misses with computation;
 instruction cache, TLB, fetch bubbles of taken branches; a load that waits for a store
-to the same address; other masters on the memory bus; more than one thread; 32-bit code.
+to the same address; other masters on the memory bus; 32-bit code. Several cores are
+put together from these estimates by edgec_devices.multicore.
 So a few per cent between two variants of a kernel are the model's opinion, not
 evidence.
 """

@@ -24,12 +24,13 @@ In a profiled inference a segment of n ops has one more, n: its own code after t
 @dataclass(frozen=True)
 class Bucket:
     """What happened in one place.  ran: times by block.  misses: lines per cache,
-    (foreseen by a prefetcher, other).
+    (foreseen by a prefetcher, other).  times: how often a part of an op was begun.
     """
 
     ran: Mapping[int, int]
     mispredicted: int
     misses: tuple[tuple[int, int], ...]
+    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,10 @@ def plugin_option(plugin: Path, out: Path, caches: tuple[Cache, ...] = ()) -> st
     if not caches:
         return option
 
-    sizes = [f"{c.kib}:{c.ways}" for c in caches]
+    sizes: list[str] = []
+    for cache in caches:
+        shared = ":shared" if cache.shared else ""
+        sizes.append(f"{cache.kib}:{cache.ways}{shared}")
     return f"{option},caches=" + "+".join(sizes)
 
 
@@ -144,9 +148,9 @@ class _Reader:
             return
 
         # The lines of an op's parts come in their order.
-        segment, op, _, *numbers = words
+        segment, op, _, times, *numbers = words
         parts = self._parts[-1].setdefault((segment, op), [])
-        parts.append(_bucket(self._ran, numbers))
+        parts.append(_bucket(self._ran, numbers, times))
 
     def counts(self) -> Counts:
         """Return the counts, if they are complete."""
@@ -171,14 +175,15 @@ class _Reader:
         return Counts(self._target, inferences, self._blocks, tuple(self._parts))
 
 
-def _bucket(ran: dict[int, int], numbers: Sequence[int]) -> Bucket:
+def _bucket(ran: dict[int, int], numbers: Sequence[int], times: int = 1) -> Bucket:
     """Return the bucket of the numbers of a line.
 
     ran: is filled later.
     numbers: the mispredicted branches, then two for each cache.
+    times: how often a part was begun.
     """
     mispredicted = numbers[0]
     foreseen = numbers[1::2]
     other = numbers[2::2]
     misses = zip(foreseen, other, strict=True)
-    return Bucket(ran, mispredicted, tuple(misses))
+    return Bucket(ran, mispredicted, tuple(misses), times)

@@ -16,8 +16,9 @@ from edgec_devices.pipeline.steady import cycles
 class Estimate:
     """Of one place.  instructions: exact.  cycles: core + memory + branches.  unknown:
     the instructions among them that the model has no time for; they count as the core's
-    file says under `unknown`.  bus: cycles in which lines come from memory, at the
-    best, for one core or another.
+    file says under `unknown`.  shared_lines: lines that are looked for in the cache
+    that all cores have.  memory_lines: lines that come from memory.  times: how often
+    it was begun, a part of an op.
     """
 
     instructions: int
@@ -25,7 +26,9 @@ class Estimate:
     memory: float
     branches: float
     unknown: int
-    bus: float = 0.0
+    shared_lines: int = 0
+    memory_lines: int = 0
+    times: int = 0
 
     @property
     def cycles(self) -> float:
@@ -39,7 +42,9 @@ class Estimate:
             self.memory + other.memory,
             self.branches + other.branches,
             self.unknown + other.unknown,
-            self.bus + other.bus,
+            self.shared_lines + other.shared_lines,
+            self.memory_lines + other.memory_lines,
+            self.times + other.times,
         )
 
 
@@ -63,8 +68,8 @@ def estimate(
 def estimate_parts(
     counts: Counts, core: str, caches: tuple[Cache, ...], inference: int = -1
 ) -> dict[Place, list[Estimate]]:
-    """As `estimate`, of the parts of each op that threads would share, as if each ran
-    with the caches for itself.
+    """As `estimate`, of the parts of each op that threads share, each on a core of its
+    own (edgec_devices.multicore).
     """
     model = PipelineCore.load(core)
     times: dict[bytes, tuple[float, int]] = {}
@@ -100,12 +105,19 @@ def _of(
         f * c.foreseen + m * c.missed
         for (f, m), c in zip(bucket.misses, caches, strict=True)
     )
-    bus = sum(bucket.misses[-1]) * caches[-1].foreseen if caches else 0.0
+    shared_lines = 0
+    for lines, level in zip(bucket.misses, caches[1:], strict=False):
+        # A line that the level before misses is looked for here.
+        if level.shared:
+            shared_lines = sum(lines)
+    memory_lines = sum(bucket.misses[-1]) if bucket.misses else 0
     return Estimate(
         instructions,
         spent,
         memory,
         bucket.mispredicted * core.mispredicted,
         unknown,
-        bus,
+        shared_lines,
+        memory_lines,
+        bucket.times,
     )

@@ -6,6 +6,7 @@ whole bundle with the model before quantization.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -42,11 +43,13 @@ class SegmentCheck:
 
     @property
     def beyond(self) -> float:
-        """The part of the error above the limit.
+        """The error in units of its limit: above 1 it is too large.
 
         Of several checks of one segment the one with the largest is reported.
         """
-        return self.error - self.limit
+        if self.limit == 0:
+            return math.inf if self.error > 0 else 0.0
+        return self.error / self.limit
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ that follow them to sums in registers, always in this order:
     v = min(max(v, low_sum), high_sum)  clamp of that
     v = v < 0 ? slope * v : v           PReLU, with a slope for each channel
     v = v * clamp(v + 3, 0, 6) / 6      hard-swish
-    v = after(v)                        any function of csrc/simd/ek_unary_simd.h
+    v = after(v)                        any function of csrc/simd/ek_unary_f32_simd.h
 
 A call that follows is fused where its step comes after all steps before it. Whether a
 kernel is such a step is said by its facts (`Kernel.bounds`, `Kernel.vectorized`) or, for
@@ -42,14 +42,14 @@ _LOW_SUM = 8
 _HIGH_SUM = 16
 _PRELU = 32
 _HARD_SWISH = 64
-"""The steps as bits: EK_DO_* of ek_tile_f32_simd.h. A later step has a higher bit."""
+"""The steps as bits: EK_DO_* of ek_epilogue.h. A later step has a higher bit."""
 CLAMPS = _LOW | _HIGH
 """The clamp of the sum itself."""
 
 MIN_FUNCTION_FLOATS = 32
 """Adjacent floats from which on it pays to call a function for them."""
 
-_SILU = Kernel("silu", "simd/ek_unary_simd.h", "f32", isa="simd")
+_SILU = Kernel("silu", "simd/ek_unary_f32_simd.h", "f32", isa="simd")
 """v * logistic(v), for which there is no plain kernel."""
 
 
@@ -131,7 +131,7 @@ class Epilogue:
     def function(
         self, kernel: Kernel, coefficients: tuple[float, float] = (0.0, 0.0)
     ) -> Epilogue | None:
-        """Return the epilogue with a function of ek_unary_simd.h."""
+        """Return the epilogue with a function of ek_unary_f32_simd.h."""
         if self._is_complete:
             return None
 

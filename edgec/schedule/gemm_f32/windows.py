@@ -17,17 +17,23 @@ from edgec.schedule.conv import Conv
 from edgec.schedule.cores import Core
 from edgec.schedule.shares import equal_blocks
 
-ROWS = {
-    16: (8, 7, 6, 5, 4, 3, 2, 1),
-    32: (6, 5, 4, 3, 2, 1),
-    64: (14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1),
+_ROWS = {
+    16: (6, 5, 4, 3, 2, 1),
+    32: (8, 7, 6, 5, 4, 3, 2, 1),
 }
-"""MR of the tiles of ek_tile_f32_simd.h, by the bytes of a vector."""
+"""MR of the tiles of ek_tile_f32_simd.h, by the vector registers of a core."""
+_ROWS_AVX512 = (14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1)
 
 _PARTIAL_SUMS = {1: 4, 2: 2, 3: 2}
 """Partial sums of each result, by MR: with few windows, additions to one sum would wait
 for each other.
 """
+
+RGB = "_rgb2"
+"""Ending of the names of tiles for an RGB image and a stride of 2."""
+
+MAX_RGB_ROWS_FLOAT16 = 5
+"""The most MR of such tiles with float16, which have two partial sums of each result."""
 
 LINE = 16
 """Floats of a cache line."""
@@ -66,7 +72,7 @@ class GemmF32Shape(Conv):
             return ""
         # The first layer of an RGB image, of stride 2.
         if (self.kw, self.ic, self.sw, self.dw) == (3, 3, 2, 1):
-            return "_rgb2"
+            return RGB
 
         # So few products that the loop over them would cost as much.
         if self.flat and self.ic in (8, 16):
@@ -141,9 +147,18 @@ def image_floats(c: GemmF32Shape) -> int:
     return c.n * (image + result)
 
 
+def tile_rows(core: Core) -> tuple[int, ...]:
+    """Return the MR of the tiles that a core has, the largest first."""
+    return _ROWS_AVX512 if "avx512" in core.isa else _ROWS[core.registers]
+
+
 def tile_heights(c: GemmF32Shape, core: Core) -> list[int]:
     """Return the MR that fit a row, the fastest by estimate first."""
-    fitting = [r for r in ROWS[core.vector] if r <= c.ow or r == 1]
+    most = c.ow
+    if core.halves and c.known == RGB:
+        most = min(most, MAX_RGB_ROWS_FLOAT16)
+
+    fitting = [r for r in tile_rows(core) if r <= most or r == 1]
     return sorted(fitting, key=lambda r: (row_cycles(c, r), -r))
 
 

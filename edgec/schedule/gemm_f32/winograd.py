@@ -22,7 +22,6 @@ from edgec.ir import Array
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.windows import (
     LINE,
-    ROWS,
     GemmF32Shape,
     exceeds_l2,
     image_floats,
@@ -30,6 +29,7 @@ from edgec.schedule.gemm_f32.windows import (
     row_cycles,
     tile_cycles,
     tile_heights,
+    tile_rows,
 )
 
 POINT_SQUARES: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (0.5, 2.0)}
@@ -208,9 +208,13 @@ def _best(m: int, c: GemmF32Shape, core: Core) -> WinogradTiling:
     lanes = core.vector // 4
     count = WinogradTiling(m).tile_count(c)
 
-    # Few tiles may leave most of a high product tile empty.
-    fitting = [r for r in ROWS[core.vector] if r <= count]
-    rows = min(fitting, key=lambda r: -(-count // r) * tile_cycles(c.ic, r))
+    def largest_share(rows: int) -> float:
+        # Few tiles may leave most of a high product tile empty.
+        products = -(-count // rows)
+        return -(-products // core.threads) * tile_cycles(c.ic, rows)
+
+    fitting = [r for r in tile_rows(core) if r <= count]
+    rows = min(fitting, key=largest_share)
 
     all_panels = -(-c.oc // (2 * lanes))
     t = WinogradTiling(m, rows, rows, min(all_panels, MAX_PANELS))
@@ -232,15 +236,17 @@ def _block(t: WinogradTiling, c: GemmF32Shape, core: Core) -> int:
 
     There is a block for each thread at least.
     """
-    tiles_per_thread = -(-t.tile_count(c) // core.threads)
-    most = min(MAX_BLOCK_TILES, tiles_per_thread + t.rows - 1)
+    products_per_thread = -(-t.tile_count(c) // t.rows) // core.threads
+    most = min(MAX_BLOCK_TILES, products_per_thread * t.rows)
     lanes = core.vector // 4
+
+    element_bytes = 2 if core.halves else 4
 
     # A single row of product tiles is needed, whatever its scratch.
     best = t.rows
     for block in range(t.rows, most + 1, t.rows):
         longer = replace(t, block=block)
-        scratch = 4 * longer.floats(c, lanes)
+        scratch = element_bytes * longer.floats(c, lanes)
         if scratch <= MAX_SCRATCH_BYTES:
             best = block
     return best

@@ -69,6 +69,15 @@ def _tile_cols(p: Conv2DParams) -> list[int]:
     return sorted(fitting, key=cost) or [0]
 
 
+def _is_doubled(p: Conv2DParams, core: Core) -> bool:
+    """Return whether each channel has two results, for which there are square tiles.
+
+    Their vectors are loaded whole, in float16 too.
+    """
+    lanes = core.vector // 2
+    return p.oc == 2 * p.ic and p.oc >= lanes and _tile_cols(p) != [0]
+
+
 def _chunk(p: Conv2DParams, core: Core) -> int:
     """Return the channels that a row of results is computed for at a time.
 
@@ -78,19 +87,19 @@ def _chunk(p: Conv2DParams, core: Core) -> int:
     line_bytes = 4 * LINE
     row_bytes = line_bytes * (p.kh * p.iw + p.ow)
     lines = core.l1 * 3 // 4 // row_bytes
-    return min(p.ic, max(2, lines) * LINE)
+    return min(p.oc, max(2, lines) * LINE)
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     """Return the tiles that fit, each with and without fetching ahead."""
     p = call.struct(Conv2DParams)
-    if p.oc != p.ic or p.kh * p.kw > MAX_TAPS or p.ic < 4:
+    if p.kh * p.kw > MAX_TAPS or p.ic < 4 or float_layer(call) is None:
         return []
-    if float_layer(call) is None:
+    if p.oc != p.ic and not _is_doubled(p, core):
         return []
 
     # A core follows few streams by itself, and a tile reads from many rows in turn.
-    floats = p.n * p.ic * (p.ih * p.iw + p.oh * p.ow)
+    floats = p.n * (p.ic * p.ih * p.iw + p.oc * p.oh * p.ow)
     touches = [0, FETCH_BOTH]
     if is_scattered(p.ic) and exceeds_l2(core, floats):
         touches.reverse()
@@ -133,8 +142,11 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
 
     # Threads write whole lines of the cache, or they would wait for each other.
     by_channels = 0
-    if p.ic % LINE == 0:
-        by_channels = shares_channels(p.n * p.ih * p.iw, p.ic)
+    if p.oc % LINE == 0:
+        pixels = p.n * p.ih * p.iw
+        # Fewer rows than threads are too few, as one row of a sequence is.
+        few_rows = p.n * p.oh < core.threads
+        by_channels = int(few_rows or shares_channels(pixels, p.oc))
 
     params = DepthwiseF32Params(
         n=p.n,
@@ -150,11 +162,12 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         dw=p.dw,
         pt=p.pt,
         pl=p.pl,
-        c=p.ic,
-        yx=steps.pitch or p.ic,
+        ic=p.ic,
+        c=p.oc,
+        yx=steps.pitch or p.oc,
         apart=p.dw if cols else 1,
         cols=cols,
-        chunk=_chunk(p, core) if cols else p.ic,
+        chunk=_chunk(p, core) if cols else p.oc,
         ring=0,
         by_channels=by_channels,
         touch=schedule["touch"],
@@ -162,10 +175,11 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     )
     tile: str | Kernel = _ANY_TILE
     if cols:
-        tile = f"ek_dwtile_f32_k{p.kh}s{p.sh}x{cols}{steps.tile_suffix}"
+        twice = "" if p.oc == p.ic else "_twice"
+        tile = f"ek_dwtile_f32_k{p.kh}s{p.sh}x{cols}{twice}{steps.tile_suffix}"
 
     slope = steps.slope
-    weights = layer.weights.reshape(p.kh, p.kw, p.ic)
+    weights = layer.weights.reshape(p.kh, p.kw, p.oc)
     operands = (
         layer.x,
         Table(pack(weights, lanes), "w"),

@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from edgec.ir import Array, Kernel, KernelCall, Table
+from edgec.ir import Array, Kernel, KernelCall, Pointer, Table
 from edgec.ir.c_structs_data import (
     ResizeBilinearFixedParams,
     ResizeBilinearFloatParams,
@@ -29,6 +29,7 @@ _F32 = RESIZE_BILINEAR.of("f32")
 _S8 = RESIZE_BILINEAR.of("s8")
 _U8 = RESIZE_BILINEAR.of("u8")
 _HEADER = "simd/ek_resize_simd.h"
+_FLOAT_HEADER = "simd/ek_resize_f32_simd.h"
 
 STRIP_ELEMENTS = 2048
 """Elements of a strip of a row, which two pixels must fit into: EK_STRIP."""
@@ -99,9 +100,11 @@ def _copy(call: KernelCall) -> KernelCall | None:
     if row_weights.any() or column_weights.any():
         return None
 
-    itemsize = 4 if call.kernel == _F32 else 1
+    x, y = call.operands[:2]
+    assert isinstance(y, Pointer)
+    itemsize = y.value.type.np_dtype.itemsize
     nbytes = prod((p.n, p.oh, p.ow, p.c)) * itemsize
-    return KernelCall.of(COPY, *call.operands[:2], nbytes)
+    return KernelCall.of(COPY, x, y, nbytes)
 
 
 def _dyadic(call: KernelCall) -> KernelCall | None:
@@ -169,7 +172,8 @@ def _any_weights(call: KernelCall) -> KernelCall | None:
 
 def _on_vectors(kernel: Kernel) -> Kernel:
     """Return the kernel for vectors of a plain kernel."""
-    return replace(kernel, header=_HEADER, isa="simd")
+    header = _FLOAT_HEADER if kernel == _F32 else _HEADER
+    return replace(kernel, header=header, isa="simd")
 
 
 def _variants() -> list[Variant]:

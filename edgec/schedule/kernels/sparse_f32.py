@@ -23,7 +23,7 @@ from edgec.schedule.variant import Schedule, Variant
 _KERNEL = Kernel("sparse", "simd/ek_sparse_f32_simd.h", "f32", isa="simd")
 
 BLOCK_VECTORS = 8
-"""Vectors of pixels of a block: EK_SPARSE_VECTORS."""
+"""Vectors of pixels of a block: EK_SPARSE_VECTORS_F32."""
 
 MAX_DENSITY = 0.4
 """The share of weights that are not zero up to which sparse products pay.

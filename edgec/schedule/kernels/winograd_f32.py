@@ -48,6 +48,10 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     lanes = core.vector // 4
     schedules: list[Schedule] = []
     for tiling in winograd_tilings(c, core):
+        # Larger tiles multiply rounding errors, which a float16 network may not afford.
+        most = core.winograd_f16 if call.is_float16 else None
+        if most is not None and tiling.m > most:
+            continue
         if room is None or 4 * tiling.floats(c, lanes) <= room:
             schedules.append(asdict(tiling))
 
@@ -103,8 +107,8 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     few = "_few" if c.ic < lanes else ""
     tail = last_vectors(c.oc, lanes)
     functions = (
-        f"ek_winograd_in_{t.m}{few}",
-        f"ek_winograd_out_{t.m}",
+        f"ek_winograd_f32_in_{t.m}{few}",
+        f"ek_winograd_f32_out_{t.m}",
         f"ek_tile_f32_{t.rows}x2",
         f"ek_tile_f32_{t.rows}x{tail}",
     )

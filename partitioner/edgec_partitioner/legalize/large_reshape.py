@@ -42,7 +42,20 @@ def rewrite(r: Rewriter, op: Op, spec: Reshape) -> bool:
     # On the CPU, one reshape is as good as several.
     if not between_mapped(r, op):
         return False
+    count = part_count(op)
+    if count is None:
+        return False
+    reshape_parts(r, op, count)
+    return True
 
+
+def part_count(op: Op) -> int | None:
+    """Return the fewest parts in which a reshape maps; None if `MAX_PARTS` are too few.
+
+    The parts are equal, along the outermost dimensions before and after.
+    """
+    x = op.inputs[0].type
+    y = op.output.type
     x_length = x.shape[_outermost(x)]
     y_length = y.shape[_outermost(y)]
     for count in range(2, MAX_PARTS + 1):
@@ -50,9 +63,8 @@ def rewrite(r: Rewriter, op: Op, spec: Reshape) -> bool:
         if x_length % count or y_length % count:
             continue
         if _parts_map(op, count):
-            _reshape_parts(r, op, count)
-            return True
-    return False
+            return count
+    return None
 
 
 def _parts_map(op: Op, count: int) -> bool:
@@ -76,7 +88,7 @@ def _parts_map(op: Op, count: int) -> bool:
     return maps(Op(join, parts, [y]))
 
 
-def _reshape_parts(r: Rewriter, op: Op, count: int) -> None:
+def reshape_parts(r: Rewriter, op: Op, count: int) -> None:
     """Replace a reshape by reshapes of `count` slices."""
     x = op.inputs[0]
     y = op.output

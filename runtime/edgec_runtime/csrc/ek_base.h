@@ -11,6 +11,13 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Elements of float tensors: float32, and float16 where the compiler has it. */
+#define EK_ELEMENT_F32 float
+#if defined(__FLT16_MAX__)
+#define EK_ELEMENT_F16 ek_half
+typedef _Float16 ek_half;
+#endif
+
 #define EK_KERNEL static inline __attribute__((always_inline, unused))
 /* A function that all ops of a segment share, however they call it. */
 #if defined(__clang__)
@@ -92,7 +99,7 @@ enum {
 /* The clamp of a fused activation. */
 typedef struct {
     float low, high;
-} ek_act_f32_t;
+} ek_act_t;
 
 /* Up to six dimensions of an output, and the element strides of the inputs (0 where one is
  * broadcast). */

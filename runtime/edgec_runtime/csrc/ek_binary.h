@@ -22,14 +22,21 @@
         EK_BINARY_BODY(T, T, EXPR)                                                 \
     }
 
-#define EK_ACT(v) EK_CLAMP(v, act->low, act->high)
-EK_BINARY_P(ek_add_f32, float, const ek_act_f32_t *act, EK_ACT(u + v))
-EK_BINARY_P(ek_sub_f32, float, const ek_act_f32_t *act, EK_ACT(u - v))
-EK_BINARY_P(ek_mul_f32, float, const ek_act_f32_t *act, EK_ACT(u *v))
-EK_BINARY_P(ek_div_f32, float, const ek_act_f32_t *act, EK_ACT(u / v))
-EK_BINARY(ek_maximum_f32, float, float, EK_MAX(u, v))
-EK_BINARY(ek_minimum_f32, float, float, EK_MIN(u, v))
-EK_BINARY(ek_squared_difference_f32, float, float, (u - v) * (u - v))
+#define EK_ACT(T, v) EK_CLAMP(v, (T)act->low, (T)act->high)
+/* The plain kernels of an element type. */
+#define EK_BINARY_OF(S, T)                                            \
+    EK_BINARY_P(ek_add_##S, T, const ek_act_t *act, EK_ACT(T, u + v)) \
+    EK_BINARY_P(ek_sub_##S, T, const ek_act_t *act, EK_ACT(T, u - v)) \
+    EK_BINARY_P(ek_mul_##S, T, const ek_act_t *act, EK_ACT(T, u *v))  \
+    EK_BINARY_P(ek_div_##S, T, const ek_act_t *act, EK_ACT(T, u / v)) \
+    EK_BINARY(ek_maximum_##S, T, T, EK_MAX(u, v))                     \
+    EK_BINARY(ek_minimum_##S, T, T, EK_MIN(u, v))                     \
+    EK_BINARY(ek_squared_difference_##S, T, T, (u - v) * (u - v))     \
+    EK_BINARY(ek_prelu_##S, T, T, u >= 0 ? u : u * v)
+EK_BINARY_OF(f32, float)
+#if defined(EK_ELEMENT_F16)
+EK_BINARY_OF(f16, ek_half)
+#endif
 EK_BINARY(ek_pow_f32, float, float, powf(u, v))
 EK_BINARY(ek_atan2_f32, float, float, atan2f(u, v))
 EK_BINARY(ek_floor_div_f32, float, float, floorf(u / v))
@@ -39,7 +46,6 @@ EK_KERNEL float ek_floor_mod_one(float u, float v) {
 }
 EK_BINARY(ek_floor_mod_f32, float, float, ek_floor_mod_one(u, v))
 EK_BINARY(ek_fmod_f32, float, float, fmodf(u, v))
-EK_BINARY(ek_prelu_f32, float, float, u >= 0.0f ? u : u * v)
 
 /* Plain integers wrap as two's complement does; a division by 0 gives 0. By -1 is apart: processors
  * trap the least one. */

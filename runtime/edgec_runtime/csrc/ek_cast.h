@@ -132,7 +132,23 @@ EK_KERNEL int64_t ek_float_to_integer(double v, int type) {
 
 EK_KERNEL int ek_is_float(int type) { return type <= EK_FLOAT64; }
 
+#if defined(EK_ELEMENT_F16)
+/* Between floats and halves by the processor's own instructions: whether that is what is wanted. */
+EK_KERNEL bool ek_cast_half(const void *x, int from, void *y, int to, size_t n) {
+    if (from == EK_FLOAT32 && to == EK_FLOAT16)
+        for (size_t i = 0; i < n; i++) ((ek_half *)y)[i] = (ek_half)((const float *)x)[i];
+    else if (from == EK_FLOAT16 && to == EK_FLOAT32)
+        for (size_t i = 0; i < n; i++) ((float *)y)[i] = (float)((const ek_half *)x)[i];
+    else
+        return false;
+    return true;
+}
+#endif
+
 EK_KERNEL void ek_cast(const void *x, int from, void *y, int to, size_t n) {
+#if defined(EK_ELEMENT_F16)
+    if (ek_cast_half(x, from, y, to, n)) return;
+#endif
     for (size_t i = 0; i < n; i++) {
         if (ek_is_float(from) && ek_is_float(to))
             ek_store_float(y, to, i, ek_load_float(x, from, i));

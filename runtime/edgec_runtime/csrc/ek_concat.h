@@ -8,6 +8,14 @@ EK_KERNEL void ek_concat(const void *x, void *y, size_t rows, size_t row, size_t
     for (size_t i = 0; i < rows; i++) memcpy((char *)y + i * pitch, (const char *)x + i * row, row);
 }
 
+/* The same, of which threads share the rows. */
+EK_KERNEL void ek_concat_part(const void *x, void *y, int rows, size_t row, size_t pitch, int part,
+                              int parts) {
+    const ek_share_t some = ek_share(rows, 1, part, parts);
+    const char *from = (const char *)x + some.from * row;
+    ek_concat(from, (char *)y + some.from * pitch, (size_t)(some.to - some.from), row, pitch);
+}
+
 /* From the scale of one input to the output's, on uint8 integers, in float as TFLite's uint8 kernel
  * does. */
 typedef struct {

@@ -62,6 +62,10 @@ EK_KERNEL void ek_taps(int origin, int size, int kernel, int dilation, int *from
 #define EK_X_S8(v) ((int32_t)(v) - x_zero)
 #define EK_W_S8(v) ((int32_t)(v) - w_zero)
 EK_CONV2D_BODY(ek_conv2d_sum_f32, float, float, float, , )
+#if defined(EK_ELEMENT_F16)
+EK_CONV2D_BODY(ek_conv2d_sum_f16, ek_half, ek_half, float, , )
+EK_DWCONV2D_BODY(ek_dwconv2d_sum_f16, ek_half, ek_half, float, , )
+#endif
 EK_CONV2D_BODY(ek_conv2d_sum_s8, int8_t, int8_t, int32_t, EK_X_S8, EK_W_S8)
 EK_DWCONV2D_BODY(ek_dwconv2d_sum_f32, float, float, float, , )
 EK_DWCONV2D_BODY(ek_dwconv2d_sum_s8, int8_t, int8_t, int32_t, EK_X_S8, EK_W_S8)
@@ -85,9 +89,21 @@ EK_DWCONV2D_BODY(ek_dwconv2d_sum_s8, int8_t, int8_t, int32_t, EK_X_S8, EK_W_S8)
                     }
 
 EK_KERNEL void ek_conv2d_f32(const float *x, const float *w, const float *bias, float *y,
-                             const ek_conv2d_t *p, const ek_act_f32_t *act){
+                             const ek_conv2d_t *p, const ek_act_t *act){
     EK_CONV2D_LOOP(ek_conv2d_sum_f32, float, p -> ic / p->group_ic, 0, 0,
                    EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))}
+
+#if defined(EK_ELEMENT_F16)
+EK_KERNEL void ek_conv2d_f16(const ek_half *x, const ek_half *w, const ek_half *bias, ek_half *y,
+                             const ek_conv2d_t *p, const ek_act_t *act){
+    EK_CONV2D_LOOP(ek_conv2d_sum_f16, float, p->ic / p->group_ic, 0, 0,
+                   (ek_half)EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))}
+
+EK_KERNEL void ek_dwconv2d_f16(const ek_half *x, const ek_half *w, const ek_half *bias, ek_half *y,
+                               const ek_conv2d_t *p, const ek_act_t *act){
+    EK_CONV2D_LOOP(ek_dwconv2d_sum_f16, float, 1, 0, 0,
+                   (ek_half)EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))}
+#endif
 
 EK_KERNEL void ek_conv2d_s8(const int8_t *x, const int8_t *w, const int32_t *bias, int8_t *y,
                             const ek_conv2d_t *p, const ek_requant_t *q){
@@ -100,7 +116,7 @@ EK_KERNEL void ek_conv2d_even_s8(const int8_t *x, const int8_t *w, const int32_t
                    ek_even(acc[l] + bias[o + l], q->scale[o + l], q->y_zero, q->low, q->high))}
 
 EK_KERNEL void ek_dwconv2d_f32(const float *x, const float *w, const float *bias, float *y,
-                               const ek_conv2d_t *p, const ek_act_f32_t *act){
+                               const ek_conv2d_t *p, const ek_act_t *act){
     EK_CONV2D_LOOP(ek_dwconv2d_sum_f32, float, 1, 0, 0,
                    EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))}
 

@@ -3,21 +3,26 @@
 #define EK_MATMUL_H
 #include "ek_fixed_point.h"
 
-/* y[rows,o] = x[rows,k] * w[o,k] transposed + bias[o] */
-EK_KERNEL void ek_fully_connected_f32(const float *x, const float *w, const float *bias, float *y,
-                                      int rows, int k, int o, const ek_act_f32_t *act) {
-    for (int r = 0; r < rows; r++, x += k)
-        for (int j = 0; j < o; j++) {
-            const float *row = w + (ptrdiff_t)j * k;
-            float sums[8] = {
-                0}; /* several partial sums: shorter chains, and closer to the exact sum */
-            for (int i = 0; i < k; i++) sums[i % 8] += x[i] * row[i];
-            float sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
-                        ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-            sum += bias[j];
-            *y++ = EK_CLAMP(sum, act->low, act->high);
-        }
-}
+/* y[rows,o] = x[rows,k] * w[o,k] transposed + bias[o]. Several partial sums: shorter chains, and
+ * closer to the exact sum. */
+#define EK_FULLY_CONNECTED(NAME, T)                                                          \
+    EK_KERNEL void NAME(const T *x, const T *w, const T *bias, T *y, int rows, int k, int o, \
+                        const ek_act_t *act) {                                               \
+        for (int r = 0; r < rows; r++, x += k)                                               \
+            for (int j = 0; j < o; j++) {                                                    \
+                const T *row = w + (ptrdiff_t)j * k;                                         \
+                float sums[8] = {0};                                                         \
+                for (int i = 0; i < k; i++) sums[i % 8] += x[i] * row[i];                    \
+                float sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) +                    \
+                            ((sums[4] + sums[5]) + (sums[6] + sums[7]));                     \
+                sum += bias[j];                                                              \
+                *y++ = (T)EK_CLAMP(sum, act->low, act->high);                                \
+            }                                                                                \
+    }
+EK_FULLY_CONNECTED(ek_fully_connected_f32, float)
+#if defined(EK_ELEMENT_F16)
+EK_FULLY_CONNECTED(ek_fully_connected_f16, ek_half)
+#endif
 
 /* What one unit of the sum is worth in units of the output, for each output: one rounding, ties
  * away from zero. */
@@ -55,24 +60,31 @@ typedef struct {
     int ar, ac, br, bc;     /* elements between rows and between columns of both */
 } ek_batch_matmul_t;
 
-EK_KERNEL void ek_batch_matmul_f32(const float *a, const float *b, float *y,
-                                   const ek_batch_matmul_t *p) {
-    const int count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];
-    for (int g = 0; g < count; g++) {
-        const float *pa = a, *pb = b;
-        for (int d = 3, rest = g; d >= 0; rest /= p->dim[d], d--) {
-            pa += (ptrdiff_t)(rest % p->dim[d]) * p->a[d];
-            pb += (ptrdiff_t)(rest % p->dim[d]) * p->b[d];
-        }
-        for (int i = 0; i < p->m; i++, y += p->n) {
-            for (int j = 0; j < p->n; j++) y[j] = 0.0f;
-            for (int l = 0; l < p->k; l++) {
-                const float v = pa[(ptrdiff_t)i * p->ar + (ptrdiff_t)l * p->ac];
-                for (int j = 0; j < p->n; j++)
-                    y[j] += v * pb[(ptrdiff_t)l * p->br + (ptrdiff_t)j * p->bc];
-            }
-        }
+#define EK_BATCH_MATMUL(NAME, T)                                                                 \
+    EK_KERNEL void NAME(const T *a, const T *b, T *y, const ek_batch_matmul_t *p) {              \
+        const int count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];                         \
+        for (int g = 0; g < count; g++) {                                                        \
+            const T *pa = a, *pb = b;                                                            \
+            for (int d = 3, rest = g; d >= 0; rest /= p->dim[d], d--) {                          \
+                pa += (ptrdiff_t)(rest % p->dim[d]) * p->a[d];                                   \
+                pb += (ptrdiff_t)(rest % p->dim[d]) * p->b[d];                                   \
+            }                                                                                    \
+            for (int i = 0; i < p->m; i++, y += p->n)                                            \
+                for (int j = 0; j < p->n; j += EK_LANES) {                                       \
+                    const int lanes = EK_MIN(EK_LANES, p->n - j);                                \
+                    float acc[EK_LANES] = {0};                                                   \
+                    for (int l = 0; l < p->k; l++) {                                             \
+                        const float v = pa[(ptrdiff_t)i * p->ar + (ptrdiff_t)l * p->ac];         \
+                        const T *row = pb + (ptrdiff_t)l * p->br + (ptrdiff_t)j * p->bc;         \
+                        for (int o = 0; o < lanes; o++) acc[o] += v * row[(ptrdiff_t)o * p->bc]; \
+                    }                                                                            \
+                    for (int o = 0; o < lanes; o++) y[j + o] = (T)acc[o];                        \
+                }                                                                                \
+        }                                                                                        \
     }
-}
+EK_BATCH_MATMUL(ek_batch_matmul_f32, float)
+#if defined(EK_ELEMENT_F16)
+EK_BATCH_MATMUL(ek_batch_matmul_f16, ek_half)
+#endif
 
 #endif

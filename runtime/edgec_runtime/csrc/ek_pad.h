@@ -20,6 +20,9 @@ typedef struct {
         }                                                                \
     }
 EK_PAD(ek_pad_f32, float)
+#if defined(EK_ELEMENT_F16)
+EK_PAD(ek_pad_f16, ek_half)
+#endif
 EK_PAD(ek_pad_s8, int8_t)
 EK_PAD(ek_pad_u8, uint8_t)
 EK_PAD(ek_pad_s16, int16_t)
@@ -53,6 +56,9 @@ EK_KERNEL int ek_fold(int i, int n, int mode) {
         }                                                                   \
     }
 EK_PAD_FOLD(ek_pad_fold_f32, float)
+#if defined(EK_ELEMENT_F16)
+EK_PAD_FOLD(ek_pad_fold_f16, ek_half)
+#endif
 EK_PAD_FOLD(ek_pad_fold_s8, int8_t)
 EK_PAD_FOLD(ek_pad_fold_u8, uint8_t)
 EK_PAD_FOLD(ek_pad_fold_s32, int32_t)

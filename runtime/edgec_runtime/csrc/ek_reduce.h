@@ -61,6 +61,12 @@ EK_KERNEL int8_t ek_reduce_even(int32_t sum, const ek_reduce_t *p) {
 #define EK_REDUCE_DIVIDE_F(a, p) a / ek_reduce_count(p)
 
 EK_REDUCE(ek_mean_f32, float, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_DIVIDE_F)
+#if defined(EK_ELEMENT_F16)
+EK_REDUCE(ek_mean_f16, ek_half, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_DIVIDE_F)
+EK_REDUCE(ek_sum_f16, ek_half, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_max_f16, ek_half, float, -INFINITY, EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_min_f16, ek_half, float, INFINITY, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
+#endif
 EK_REDUCE(ek_mean_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_multiply)
 EK_REDUCE(ek_mean_even_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_even)
 EK_REDUCE(ek_sum_f32, float, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_AS_IT_IS)

@@ -26,7 +26,7 @@ typedef struct {
     const float *fy;
     const int32_t *x0, *x1;
     const float *fx;
-} ek_resize_bilinear_f32_t;
+} ek_resize_bilinear_real_t;
 
 /* The same with weights in 1/1024. */
 typedef struct {
@@ -95,11 +95,15 @@ EK_KERNEL int8_t ek_bilinear_even(float v00, float v10, float v01, float v11, fl
 
 EK_KERNEL float ek_unsigned(int8_t v) { return (float)(v + 128); }
 
-EK_RESIZE_BILINEAR(ek_resize_bilinear_f32, ek_resize_bilinear_f32_t, float, float,
+EK_RESIZE_BILINEAR(ek_resize_bilinear_f32, ek_resize_bilinear_real_t, float, float,
                    y[k] = ek_bilinear(p00[k], p10[k], p01[k], p11[k], fy, fx))
+#if defined(EK_ELEMENT_F16)
+EK_RESIZE_BILINEAR(ek_resize_bilinear_f16, ek_resize_bilinear_real_t, ek_half, float,
+                   y[k] = (ek_half)ek_bilinear(p00[k], p10[k], p01[k], p11[k], fy, fx))
+#endif
 EK_RESIZE_BILINEAR(ek_resize_bilinear_s8, ek_resize_bilinear_fixed_t, int8_t, int32_t,
                    y[k] = ek_bilinear_fixed(p00[k], p10[k], p01[k], p11[k], fy, fx))
-EK_RESIZE_BILINEAR(ek_resize_bilinear_u8, ek_resize_bilinear_f32_t, int8_t, float,
+EK_RESIZE_BILINEAR(ek_resize_bilinear_u8, ek_resize_bilinear_real_t, int8_t, float,
                    y[k] = (int8_t)((int32_t)(ek_bilinear(ek_unsigned(p00[k]), ek_unsigned(p10[k]),
                                                          ek_unsigned(p01[k]), ek_unsigned(p11[k]),
                                                          fy, fx) +

@@ -7,14 +7,24 @@ typedef struct {
     float beta;
 } ek_softmax_t;
 
-EK_KERNEL void ek_softmax_f32(const float *x, float *y, int rows, int n, const ek_softmax_t *p) {
-    for (int r = 0; r < rows; r++, x += n, y += n) {
-        float max = x[0], sum = 0.0f;
-        for (int i = 1; i < n; i++) max = EK_MAX(max, x[i]);
-        for (int i = 0; i < n; i++) sum += y[i] = expf((x[i] - max) * p->beta);
-        for (int i = 0; i < n; i++) y[i] /= sum;
+typedef float ek_softmax_sum_t; /* of elements of any type */
+
+#define EK_SOFTMAX(NAME, T)                                                         \
+    EK_KERNEL void NAME(const T *x, T *y, int rows, int n, const ek_softmax_t *p) { \
+        for (int r = 0; r < rows; r++, x += n, y += n) {                            \
+            float max = x[0], sum = 0.0f;                                           \
+            for (int i = 1; i < n; i++) max = EK_MAX(max, x[i]);                    \
+            for (int i = 0; i < n; i++) {                                           \
+                const float e = expf((x[i] - max) * p->beta);                       \
+                y[i] = (T)e, sum += e;                                              \
+            }                                                                       \
+            for (int i = 0; i < n; i++) y[i] = (T)(y[i] / sum);                     \
+        }                                                                           \
     }
-}
+EK_SOFTMAX(ek_softmax_f32, float)
+#if defined(EK_ELEMENT_F16)
+EK_SOFTMAX(ek_softmax_f16, ek_half)
+#endif
 
 EK_KERNEL void ek_log_softmax_f32(const float *x, float *y, int rows, int n) {
     for (int r = 0; r < rows; r++, x += n, y += n) {

@@ -21,50 +21,68 @@ typedef struct {
             y[i] = (EXPR);                         \
         }                                          \
     }
-#define EK_UNARY(NAME, EXPR) EK_UNARY_T(NAME, float, EXPR)
-#define EK_UNARY_K(NAME, EXPR)                                                 \
-    EK_KERNEL void NAME(const float *x, float *y, int n, const ek_coef_t *k) { \
-        for (int i = 0; i < n; i++) {                                          \
-            const float v = x[i];                                              \
-            y[i] = (EXPR);                                                     \
-        }                                                                      \
+/* Functions of floats, and of halves, computed in float. */
+#define EK_UNARY_REAL(NAME, T, EXPR)               \
+    EK_KERNEL void NAME(const T *x, T *y, int n) { \
+        for (int i = 0; i < n; i++) {              \
+            const float v = x[i];                  \
+            y[i] = (T)(EXPR);                      \
+        }                                          \
     }
+#define EK_UNARY_REAL_K(NAME, T, EXPR)                                 \
+    EK_KERNEL void NAME(const T *x, T *y, int n, const ek_coef_t *k) { \
+        for (int i = 0; i < n; i++) {                                  \
+            const float v = x[i];                                      \
+            y[i] = (T)(EXPR);                                          \
+        }                                                              \
+    }
+#if defined(EK_ELEMENT_F16)
+#define EK_UNARY(NAME, EXPR)               \
+    EK_UNARY_REAL(NAME##_f32, float, EXPR) \
+    EK_UNARY_REAL(NAME##_f16, ek_half, EXPR)
+#define EK_UNARY_K(NAME, EXPR)               \
+    EK_UNARY_REAL_K(NAME##_f32, float, EXPR) \
+    EK_UNARY_REAL_K(NAME##_f16, ek_half, EXPR)
+#else
+#define EK_UNARY(NAME, EXPR) EK_UNARY_REAL(NAME##_f32, float, EXPR)
+#define EK_UNARY_K(NAME, EXPR) EK_UNARY_REAL_K(NAME##_f32, float, EXPR)
+#endif
 
 EK_KERNEL float ek_softplus(float v) { return log1pf(expf(-fabsf(v))) + EK_MAX(v, 0.0f); }
 
-EK_UNARY(ek_relu_f32, EK_MAX(v, 0.0f))
-EK_UNARY(ek_relu6_f32, EK_CLAMP(v, 0.0f, 6.0f))
-EK_UNARY(ek_relu_n1_to_1_f32, EK_CLAMP(v, -1.0f, 1.0f))
-EK_UNARY(ek_logistic_f32, 1.0f / (1.0f + expf(-v)))
-EK_UNARY(ek_tanh_f32, tanhf(v))
-EK_UNARY(ek_hard_swish_f32, v * (EK_CLAMP(v + 3.0f, 0.0f, 6.0f) / 6.0f))
-EK_UNARY(ek_exp_f32, expf(v))
-EK_UNARY(ek_log_f32, logf(v))
-EK_UNARY(ek_sqrt_f32, sqrtf(v))
-EK_UNARY(ek_rsqrt_f32, 1.0f / sqrtf(v))
-EK_UNARY(ek_abs_f32, fabsf(v))
-EK_UNARY(ek_neg_f32, -v)
-EK_UNARY(ek_square_f32, v * v)
-EK_UNARY(ek_reciprocal_f32, 1.0f / v)
-EK_UNARY(ek_floor_f32, floorf(v))
-EK_UNARY(ek_ceil_f32, ceilf(v))
+EK_UNARY(ek_relu, EK_MAX(v, 0.0f))
+EK_UNARY(ek_relu6, EK_CLAMP(v, 0.0f, 6.0f))
+EK_UNARY(ek_relu_n1_to_1, EK_CLAMP(v, -1.0f, 1.0f))
+EK_UNARY(ek_logistic, 1.0f / (1.0f + expf(-v)))
+EK_UNARY(ek_tanh, tanhf(v))
+EK_UNARY(ek_hard_swish, v * (EK_CLAMP(v + 3.0f, 0.0f, 6.0f) / 6.0f))
+EK_UNARY(ek_exp, expf(v))
+EK_UNARY(ek_log, logf(v))
+EK_UNARY(ek_sqrt, sqrtf(v))
+EK_UNARY(ek_rsqrt, 1.0f / sqrtf(v))
+EK_UNARY(ek_abs, fabsf(v))
+EK_UNARY(ek_neg, -v)
+EK_UNARY(ek_square, v * v)
+EK_UNARY(ek_reciprocal, 1.0f / v)
+EK_UNARY(ek_floor, floorf(v))
+EK_UNARY(ek_ceil, ceilf(v))
 /* Ties to even, the default rounding mode. */
-EK_UNARY(ek_round_f32, rintf(v))
-EK_UNARY(ek_sign_f32, (float)((v > 0.0f) - (v < 0.0f)))
-EK_UNARY(ek_sin_f32, sinf(v))
-EK_UNARY(ek_cos_f32, cosf(v))
-EK_UNARY(ek_erf_f32, erff(v))
-EK_UNARY(ek_softplus_f32, ek_softplus(v))
-EK_UNARY(ek_softsign_f32, v / (1.0f + fabsf(v)))
-EK_UNARY(ek_mish_f32, v * tanhf(ek_softplus(v)))
+EK_UNARY(ek_round, rintf(v))
+EK_UNARY(ek_sign, (float)((v > 0.0f) - (v < 0.0f)))
+EK_UNARY(ek_sin, sinf(v))
+EK_UNARY(ek_cos, cosf(v))
+EK_UNARY(ek_erf, erff(v))
+EK_UNARY(ek_softplus, ek_softplus(v))
+EK_UNARY(ek_softsign, v / (1.0f + fabsf(v)))
+EK_UNARY(ek_mish, v * tanhf(ek_softplus(v)))
 
-EK_UNARY_K(ek_clamp_f32, EK_CLAMP(v, k->a, k->b))
-EK_UNARY_K(ek_leaky_relu_f32, v >= 0.0f ? v : v * k->a)
-EK_UNARY_K(ek_elu_f32, v >= 0.0f ? v : k->a * expm1f(v * k->b))
-EK_UNARY_K(ek_hard_sigmoid_f32, EK_CLAMP(k->a * v + k->b, 0.0f, 1.0f))
-EK_UNARY_K(ek_selu_f32, k->b * (v > 0.0f ? v : k->a * expm1f(v)))
-EK_UNARY(ek_gelu_f32, 0.5f * v * (1.0f + erff(v * 0.70710678f)))
-EK_UNARY(ek_gelu_tanh_f32, 0.5f * v * (1.0f + tanhf(0.79788456f * (v + 0.044715f * v * v * v))))
+EK_UNARY_K(ek_clamp, EK_CLAMP(v, k->a, k->b))
+EK_UNARY_K(ek_leaky_relu, v >= 0.0f ? v : v * k->a)
+EK_UNARY_K(ek_elu, v >= 0.0f ? v : k->a * expm1f(v * k->b))
+EK_UNARY_K(ek_hard_sigmoid, EK_CLAMP(k->a * v + k->b, 0.0f, 1.0f))
+EK_UNARY_K(ek_selu, k->b * (v > 0.0f ? v : k->a * expm1f(v)))
+EK_UNARY(ek_gelu, 0.5f * v * (1.0f + erff(v * 0.70710678f)))
+EK_UNARY(ek_gelu_tanh, 0.5f * v * (1.0f + tanhf(0.79788456f * (v + 0.044715f * v * v * v))))
 
 /* Plain integers wrap as two's complement does. */
 typedef struct {
@@ -101,15 +119,15 @@ EK_OF_INTEGERS(ek_neg, EK_UNARY_OF_W, EK_NEG)
 EK_OF_INTEGERS(ek_square, EK_UNARY_OF_W, EK_SQUARE)
 EK_OF_INTEGERS(ek_bitwise_not, EK_UNARY_INT, ~v)
 
-EK_UNARY(ek_tan_f32, tanf(v))
-EK_UNARY(ek_asin_f32, asinf(v))
-EK_UNARY(ek_acos_f32, acosf(v))
-EK_UNARY(ek_atan_f32, atanf(v))
-EK_UNARY(ek_sinh_f32, sinhf(v))
-EK_UNARY(ek_cosh_f32, coshf(v))
-EK_UNARY(ek_asinh_f32, asinhf(v))
-EK_UNARY(ek_acosh_f32, acoshf(v))
-EK_UNARY(ek_atanh_f32, atanhf(v))
+EK_UNARY(ek_tan, tanf(v))
+EK_UNARY(ek_asin, asinf(v))
+EK_UNARY(ek_acos, acosf(v))
+EK_UNARY(ek_atan, atanf(v))
+EK_UNARY(ek_sinh, sinhf(v))
+EK_UNARY(ek_cosh, coshf(v))
+EK_UNARY(ek_asinh, asinhf(v))
+EK_UNARY(ek_acosh, acoshf(v))
+EK_UNARY(ek_atanh, atanhf(v))
 
 EK_KERNEL void ek_is_nan_f32(const float *x, uint8_t *y, int n) {
     for (int i = 0; i < n; i++) y[i] = x[i] != x[i];

@@ -1,7 +1,7 @@
 /* Functions of one number on what a layer has just computed, while it is in the first cache. */
 #ifndef EK_AFTER_F32_SIMD_H
 #define EK_AFTER_F32_SIMD_H
-#include "ek_unary_simd.h"
+#include "ek_unary_f32_simd.h"
 
 typedef void ek_after_f32_fn(const float *x, float *y, int n, const ek_coef_t *k, int part,
                              int parts);

@@ -79,10 +79,6 @@ EK_KERNEL const void *ek_repeat(void *to, const void *row, int bytes, int times)
     EK_ROWS(NAME, int8_t, ek_vb, EK_VB, ek_vb, PARAMS, const ek_vb low = ek_vb_set(p->low); \
             const ek_vb high = ek_vb_set(p->high);                                          \
             SETUP, w = ek_vb_min(ek_vb_max(EXPR, low), high))
-#define EK_ROWS_F32(NAME, EXPR)                                \
-    EK_ROWS(NAME, float, ek_vf, EK_VL, ek_vf, ek_binary_f32_t, \
-            const ek_vf low = ek_vf_set(p->low);               \
-            const ek_vf high = ek_vf_set(p->high), w = ek_vf_min(ek_vf_max(EXPR, low), high))
 
 /* ADD and SUB, where a scaled sum gives the same bytes for all 65,536 pairs of bytes; otherwise
  * ek_law_s8_simd. */
@@ -152,18 +148,5 @@ EK_KERNEL ek_vb ek_vb_product(ek_vb u, ek_vb v, const ek_product_s8_t *p, const 
 }
 EK_ROWS_S8(ek_mul_s8_simd, ek_product_s8_t, const ek_vmul_t scale = ek_vmul(p->mul, p->shift),
            ek_vb_product(u, v, p, &scale))
-
-/* Floats in rows: where both inputs are one row, the plain kernel is as fast. */
-typedef struct {
-    ek_nd_t nd;
-    int repeat; /* rows of b that are one of nd */
-    float low, high;
-} ek_binary_f32_t;
-
-EK_ROWS_F32(ek_add_f32_simd, u + v)
-EK_ROWS_F32(ek_sub_f32_simd, u - v)
-EK_ROWS_F32(ek_mul_f32_simd, u *v)
-EK_ROWS(ek_prelu_f32_simd, float, ek_vf, EK_VL, ek_vf, ek_binary_f32_t,
-        const ek_vf zero = ek_vf_set(0), w = ek_vf_fma(ek_vf_min(u, zero), v, ek_vf_max(u, zero)))
 
 #endif

@@ -3,25 +3,7 @@
 #ifndef EK_CHAIN_F32_SIMD_H
 #define EK_CHAIN_F32_SIMD_H
 #include "ek_after_f32_simd.h"
-
-enum {
-    EK_CHAIN_ADD,
-    EK_CHAIN_SUB,
-    EK_CHAIN_MUL,
-    EK_CHAIN_SCALE,
-    EK_CHAIN_PRELU,
-    EK_CHAIN_CLAMP,
-    EK_CHAIN_FUNCTION
-};
-
-/* Where steps read and write: four inputs, two outputs, three blocks of the stack. */
-enum {
-    EK_CHAIN_Y = 4,
-    EK_CHAIN_SLOT = 6,
-    EK_CHAIN_PLACES = 9,
-    EK_CHAIN_STEPS = 8,
-    EK_CHAIN_BLOCK = 1024
-};
+#include "ek_chain.h"
 
 /* y = a op b, clamped. */
 typedef struct {
@@ -30,18 +12,18 @@ typedef struct {
     const float *k, *bias; /* as many constants as a block has elements; bias: of a scale */
     ek_after_f32_fn *function;
     ek_coef_t coef;
-} ek_chain_step_t;
+} ek_chain_step_f32_t;
 
 typedef struct {
     int n, block; /* elements of a tensor; of a block, which begins with the first channel of a
                      pixel */
     int steps;
-    const ek_chain_step_t *step[EK_CHAIN_STEPS];
+    const ek_chain_step_f32_t *step[EK_CHAIN_STEPS];
 } ek_chain_f32_t;
 
 /* Two vectors a turn: an in-order core has something to do while it waits. Then one, if there is
  * one more. */
-#define EK_CHAIN_LOOP(EXPR)                                             \
+#define EK_CHAIN_LOOP_F32(EXPR)                                         \
     EK_NO_UNROLL for (; at + 2 * EK_VL <= n; at += 2 * EK_VL) {         \
         ek_vf y2[2];                                                    \
         EK_UNROLL for (int j = 0; j < 2; j++) {                         \
@@ -57,26 +39,26 @@ typedef struct {
         ek_vf_store(y + i, EXPR), at += EK_VL;                          \
     }                                                                   \
     break
-#define EK_CHAIN_CLAMPED(v) ek_vf_min(ek_vf_max(v, low), high)
+#define EK_CHAIN_CLAMPED_F32(v) ek_vf_min(ek_vf_max(v, low), high)
 
 /* n elements; those behind the last whole vector in buffers. */
-EK_SHARED void ek_chain_step(const ek_chain_step_t *s, const float *a, const float *b,
-                             const float *bias, float *y, int n) {
+EK_SHARED void ek_chain_step_f32(const ek_chain_step_f32_t *s, const float *a, const float *b,
+                                 const float *bias, float *y, int n) {
     int at = 0;
     const ek_vf low = ek_vf_set(s->low), high = ek_vf_set(s->high), zero = ek_vf_set(0);
     switch (s->op) {
     case EK_CHAIN_ADD:
-        EK_CHAIN_LOOP(EK_CHAIN_CLAMPED(u + v));
+        EK_CHAIN_LOOP_F32(EK_CHAIN_CLAMPED_F32(u + v));
     case EK_CHAIN_SUB:
-        EK_CHAIN_LOOP(EK_CHAIN_CLAMPED(u - v));
+        EK_CHAIN_LOOP_F32(EK_CHAIN_CLAMPED_F32(u - v));
     case EK_CHAIN_MUL:
-        EK_CHAIN_LOOP(EK_CHAIN_CLAMPED(u * v));
+        EK_CHAIN_LOOP_F32(EK_CHAIN_CLAMPED_F32(u * v));
     case EK_CHAIN_SCALE:
-        EK_CHAIN_LOOP(ek_vf_fma(u, v, ek_vf_load(bias + i)));
+        EK_CHAIN_LOOP_F32(ek_vf_fma(u, v, ek_vf_load(bias + i)));
     case EK_CHAIN_PRELU:
-        EK_CHAIN_LOOP(ek_vf_fma(ek_vf_min(u, zero), v, ek_vf_max(u, zero)));
+        EK_CHAIN_LOOP_F32(ek_vf_fma(ek_vf_min(u, zero), v, ek_vf_max(u, zero)));
     case EK_CHAIN_CLAMP:
-        EK_CHAIN_LOOP(EK_CHAIN_CLAMPED(((void)v, u)));
+        EK_CHAIN_LOOP_F32(EK_CHAIN_CLAMPED_F32(((void)v, u)));
     default:
         s->function(a, y, n, &s->coef, 0, 1);
         return;
@@ -85,7 +67,7 @@ EK_SHARED void ek_chain_step(const ek_chain_step_t *s, const float *a, const flo
         const int few = (n - at) * (int)sizeof(float);
         float u[EK_VL] = {0}, v[EK_VL] = {0}, w[EK_VL] = {0}, end[EK_VL];
         ek_copy_few(u, a + at, few), ek_copy_few(v, b + at, few), ek_copy_few(w, bias + at, few);
-        ek_chain_step(s, u, v, w, end, EK_VL);
+        ek_chain_step_f32(s, u, v, w, end, EK_VL);
         ek_copy_few(y + at, end, few);
     }
 }
@@ -102,13 +84,13 @@ EK_SHARED void ek_chain_f32_simd(const float *x0, const float *x1, const float *
         float *const out[EK_CHAIN_PLACES - EK_CHAIN_Y] = {y0 + from, y1 + from, slots[0], slots[1],
                                                           slots[2]};
         EK_NO_UNROLL for (int i = 0; i < p->steps; i++) {
-            const ek_chain_step_t *s = p->step[i];
+            const ek_chain_step_f32_t *s = p->step[i];
             const float *a = s->a < EK_CHAIN_Y ? x[s->a] + from : out[s->a - EK_CHAIN_Y];
             const float *b = s->b < 0            ? s->k
                              : s->b < EK_CHAIN_Y ? x[s->b] + from
                                                  : out[s->b - EK_CHAIN_Y];
-            ek_chain_step(s, a, b ? b : a, s->bias ? s->bias : a, out[s->y - EK_CHAIN_Y],
-                          EK_MIN(p->block, share.to - from));
+            ek_chain_step_f32(s, a, b ? b : a, s->bias ? s->bias : a, out[s->y - EK_CHAIN_Y],
+                              EK_MIN(p->block, share.to - from));
         }
     }
 }

@@ -88,13 +88,14 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
             panels.to - j == count) /* else other threads write there too */
             ek_gemm_f32_touch(px, added ? added + at : added, y + at, p, y0, b % across * p->block,
                               end, oc);
-#define EK_INSIDE(I) \
+#define EK_INSIDE_F32(I) \
     (inside && (I) * p->sw >= p->pl && ((I) + p->tile - 1) * p->sw - p->pl + wide < p->iw)
         EK_ROLLED for (int i = b % across * p->block, next; i < end; i = next) {
-            const int direct = EK_INSIDE(i), x0 = i * p->sw - p->pl;
+            const int direct = EK_INSIDE_F32(i), x0 = i * p->sw - p->pl;
             const ptrdiff_t to = at + (ptrdiff_t)i * p->yx;
             const float *from = px + ((ptrdiff_t)y0 * p->iw + x0) * p->ic;
-            for (next = i + p->tile; next < end && EK_INSIDE(next) == direct; next += p->tile) {}
+            for (next = i + p->tile; next < end && EK_INSIDE_F32(next) == direct; next += p->tile) {
+            }
             if (direct) {
                 t->runs_x = whole ? 1 : p->kw, t->run = whole ? p->kw * c : c;
                 t->dy = (ptrdiff_t)p->dh * p->iw * p->ic, t->dx = p->dw * p->ic,

@@ -73,7 +73,6 @@ EK_KERNEL int ek_strip(const int32_t *x0, const int32_t *x1, int j, int ow, int 
     }
 
 enum {
-    EK_ROWS_OF_ek_resize_bilinear_f32_simd = 1,
     EK_ROWS_OF_ek_resize_bilinear_s8_simd = 1,
     EK_ROWS_OF_ek_resize_bilinear_u8_simd = 2,
     EK_ROWS_OF_ek_resize_dyadic_up_simd = 1,
@@ -84,16 +83,6 @@ enum {
 enum { EK_TURNS = EK_VL < 16 ? 2 : 1, EK_WIDE = EK_TURNS * EK_VL };
 
 #define EK_TURN for (int h = 0, e = k; h < EK_TURNS; h++, e += EK_VL)
-
-EK_RESIZE_SIMD(ek_resize_bilinear_f32_simd, ek_resize_bilinear_f32_t, float, float, EK_WIDE,
-               ek_vf v[EK_TURNS], const ek_vf fy = ek_vf_set(p->fy[i]);
-               const ek_vf gy = ek_vf_set(1 - p->fy[i]),
-               EK_TURN v[h] = ek_vf_fma(ek_vf_load(bottom + h * EK_VL), fy,
-                                        ek_vf_load(top + h * EK_VL) * gy);
-               EK_TURN ek_vf_store(strip[0] + e, v[h]), const ek_vf fx = ek_vf_set(p->fx[j]);
-               const ek_vf gx = ek_vf_set(1 - p->fx[j]),
-               EK_TURN v[h] = ek_vf_fma(ek_vf_load(right + e), fx, ek_vf_load(left + e) * gx);
-               EK_TURN ek_vf_store(put + h * EK_VL, v[h]))
 
 /* v / 2^20, ties away from zero */
 EK_RESIZE_SIMD(ek_resize_bilinear_s8_simd, ek_resize_bilinear_fixed_t, int8_t, int32_t, EK_WIDE,
@@ -108,8 +97,8 @@ EK_RESIZE_SIMD(ek_resize_bilinear_s8_simd, ek_resize_bilinear_fixed_t, int8_t, i
 
 /* Every product and sum is rounded as the plain kernel rounds it. */
 EK_RESIZE_SIMD(
-    ek_resize_bilinear_u8_simd, ek_resize_bilinear_f32_t, int8_t, float, EK_WIDE, ek_vi v[EK_TURNS],
-    const float fy = p->fy[i],
+    ek_resize_bilinear_u8_simd, ek_resize_bilinear_real_t, int8_t, float, EK_WIDE,
+    ek_vi v[EK_TURNS], const float fy = p->fy[i],
     EK_TURN ek_vf_store(strip[0] + e, ek_vf_of(ek_vi_load_s8(top + h * EK_VL) + 128) * (1 - fy));
     EK_TURN ek_vf_store(strip[1] + e, ek_vf_of(ek_vi_load_s8(bottom + h * EK_VL) + 128) * fy),
     const float fx = p->fx[j];

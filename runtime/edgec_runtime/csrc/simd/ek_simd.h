@@ -36,6 +36,10 @@ EK_SHARED void ek_copy_few(void *to, const void *from, int n) {
 #endif
 
 enum { EK_VH = 2 * EK_VL, EK_VB = 4 * EK_VL };
+enum {
+    EK_WAYS_F32 = 2
+}; /* vectors whose functions are computed side by side: for so many there
+      are registers */
 
 EK_KERNEL ek_vi ek_vi_as(ek_vf v) { return (ek_vi)v; }
 EK_KERNEL ek_vf ek_vf_as(ek_vi v) { return (ek_vf)v; }
@@ -50,6 +54,11 @@ EK_KERNEL void ek_vf_store_n(float *p, ek_vf v, int n) {
         ek_vf_store(p, v);
     else
         ek_vf_store_some(p, v, ek_vmask_of(n));
+}
+/* A row of n elements as floats, which becomes the at-th row of memory unless it is one already. */
+EK_KERNEL const float *ek_vf_row(const float *p, int n, float *memory, int at) {
+    (void)n, (void)memory, (void)at;
+    return p;
 }
 EK_KERNEL ek_vb ek_vb_load_n(const void *p, int n) {
     if (n >= EK_VB) return ek_vb_load(p);

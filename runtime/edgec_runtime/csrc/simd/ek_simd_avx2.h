@@ -11,6 +11,11 @@ typedef int32_t ek_vi __attribute__((vector_size(32)));
 #define EK_X(name) _mm256_##name
 EK_KERNEL ek_vf ek_vf_set(float v) { return _mm256_set1_ps(v); }
 EK_KERNEL ek_vf ek_vf_load(const float *p) { return _mm256_loadu_ps(p); }
+/* Each of EK_VL / 2 in two adjacent lanes. */
+EK_KERNEL ek_vf ek_vf_load_twice(const float *p) {
+    const __m256i lanes = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), lanes);
+}
 EK_KERNEL void ek_vf_store(float *p, ek_vf v) { _mm256_storeu_ps(p, v); }
 /* The first n of a vector; masked loads and stores take longer than others. */
 enum { EK_MASKS = 0 };

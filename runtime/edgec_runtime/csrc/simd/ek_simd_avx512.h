@@ -11,6 +11,11 @@ typedef int32_t ek_vi __attribute__((vector_size(64)));
 #define EK_X(name) _mm512_##name
 EK_KERNEL ek_vf ek_vf_set(float v) { return _mm512_set1_ps(v); }
 EK_KERNEL ek_vf ek_vf_load(const float *p) { return _mm512_loadu_ps(p); }
+/* Each of EK_VL / 2 in two adjacent lanes. */
+EK_KERNEL ek_vf ek_vf_load_twice(const float *p) {
+    const __m512i lanes = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(lanes, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
+}
 EK_KERNEL void ek_vf_store(float *p, ek_vf v) { _mm512_storeu_ps(p, v); }
 /* The first n of a vector; masked loads and stores take no longer than others. */
 enum { EK_MASKS = 1 };

@@ -29,6 +29,10 @@ EK_KERNEL ek_vf ek_vf_exp_near(ek_vf x) {
     const ek_vexp_t e = ek_vf_exp_parts(x);
     return (ek_vf)((ek_vi)(e.rest + 1.0f) + (e.bits << 23));
 }
+/* e^(factor x) for x <= 0. Bounded above too: where something is not a number, x may be more. */
+EK_KERNEL ek_vf ek_vf_exp_below(ek_vf x, float factor) {
+    return ek_vf_exp_near(ek_vf_min(ek_vf_max(x * factor, ek_vf_set(-87)), ek_vf_set(87)));
+}
 /* e^x; below the least normal number and above the largest as C has it. */
 EK_KERNEL ek_vf ek_vf_exp(ek_vf x) {
     const ek_vexp_t e = ek_vf_exp_parts(ek_vf_max(ek_vf_min(x, ek_vf_set(105)), ek_vf_set(-105)));
@@ -78,6 +82,41 @@ EK_KERNEL ek_vf ek_vf_erf(ek_vf x) {
     return ek_vf_max(ek_vf_min(a * p * ek_vf_reciprocal(q), one), -one);
 }
 
+/* x Phi(x) = h + |h| erf(sqrt(2) |h|) for h = x / 2, where erf(sqrt(2) a) = a P(t) for t = 2 (a /
+ * 2.525)^2 - 1 from -1 to 1: P has the least error that a polynomial of degree 12 can have there.
+ * For a = 2.525 and more, a P(t) is 1, so that the sum is exactly x or 0. Within 3.5e-7 |x|. */
+enum { EK_GELU_TERMS = 13, EK_GELU_VECTORS = EK_VL > 4 ? 2 : 4 };
+
+/* The terms in every lane, those of the highest powers first, and -1 after them. */
+typedef struct {
+    float of[EK_GELU_TERMS + 1][EK_VL] __attribute__((aligned(64)));
+} ek_gelu_terms_t;
+
+EK_KERNEL void ek_gelu_terms(ek_gelu_terms_t *terms) {
+    static const float of[EK_GELU_TERMS + 1] = {0.0030291609f,  -0.00751998276f,
+                                                0.00694336975f, -0.0108357137f,
+                                                0.0276928525f,  -0.0472132266f,
+                                                0.0672951415f,  -0.094313249f,
+                                                0.126446515f,   -0.161400914f,
+                                                0.204611287f,   -0.278580874f,
+                                                0.559885263f,   -1};
+    for (int i = 0; i <= EK_GELU_TERMS; i++) ek_vf_store(terms->of[i], ek_vf_set(of[i]));
+}
+
+#define EK_EACH_GELU(I) EK_UNROLL for (int I = 0; I < EK_GELU_VECTORS; I++)
+/* In place. In order, a core waits for none of so many vectors. */
+EK_KERNEL void ek_vf_gelu(ek_vf *v, const ek_gelu_terms_t *terms) {
+    ek_vf a[EK_GELU_VECTORS], t[EK_GELU_VECTORS], p[EK_GELU_VECTORS];
+    EK_EACH_GELU(i) v[i] = v[i] * 0.5f;
+    EK_EACH_GELU(i) a[i] = ek_vf_min(ek_vf_abs(v[i]), ek_vf_set(2.525f));
+    EK_EACH_GELU(i)
+    t[i] = ek_vf_fma(a[i] * a[i], ek_vf_set(0.313694745f), ek_vf_copy(terms->of[EK_GELU_TERMS]));
+    EK_EACH_GELU(i) p[i] = ek_vf_fma(ek_vf_copy(terms->of[0]), t[i], ek_vf_copy(terms->of[1]));
+    EK_UNROLL for (int k = 2; k < EK_GELU_TERMS; k++) EK_EACH_GELU(i) p[i] =
+        ek_vf_fma(p[i], t[i], ek_vf_copy(terms->of[k]));
+    EK_EACH_GELU(i) v[i] = ek_vf_fma(ek_vf_abs(v[i]), a[i] * p[i], v[i]);
+}
+
 /* log x for normal x. */
 EK_KERNEL ek_vf ek_vf_log_near(ek_vf x) {
     const ek_vi bits = (ek_vi)x - 0x3f3504f3; /* from sqrt(1/2) */
@@ -105,4 +144,12 @@ EK_KERNEL ek_vf ek_vf_softplus(ek_vf x) {
     return ek_vf_log1p(e) + ek_vf_max(x, ek_vf_set(0));
 }
 
+#define EK_ZERO ek_vf_set(0)
+#define EK_BETWEEN(v, low, high) ek_vf_min(ek_vf_max(v, ek_vf_set(low)), ek_vf_set(high))
+
+/* tanh of softplus is w / (w + 2) for w = e^v (e^v + 2); above 20 it is 1. */
+EK_KERNEL ek_vf ek_vf_mish(ek_vf v) {
+    const ek_vf e = ek_vf_exp_near(EK_BETWEEN(v, -87, 20)), w = e * (e + 2.0f);
+    return w * ek_vf_reciprocal(w + 2.0f) * v;
+}
 #endif

@@ -10,6 +10,12 @@ typedef int32x4_t ek_vshift;
 
 EK_KERNEL ek_vf ek_vf_set(float v) { return vdupq_n_f32(v); }
 EK_KERNEL ek_vf ek_vf_load(const float *p) { return vld1q_f32(p); }
+/* Each of EK_VL / 2 in two adjacent lanes. */
+EK_KERNEL ek_vf ek_vf_load_twice(const float *p) {
+    const float32x2_t half = vld1_f32(p);
+    const float32x2x2_t twice = vzip_f32(half, half);
+    return vcombine_f32(twice.val[0], twice.val[1]);
+}
 EK_KERNEL void ek_vf_store(float *p, ek_vf v) { vst1q_f32(p, v); }
 /* The first n of a vector. */
 enum { EK_MASKS = 0 };
@@ -35,6 +41,12 @@ EK_KERNEL void ek_vf_store_some(float *p, ek_vf v, ek_vmask some) {
 }
 EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return vfmaq_f32(c, a, b); }  /* a * b + c */
 EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return vfmsq_f32(c, a, b); } /* c - a * b */
+/* Elements of `at` that are loaded once, as vector a; and c + b * a[j]. */
+enum { EK_STEP_F32 = 4, EK_TERMS_F32 = 0 };
+#define EK_LANES_F32(M, K) M(K, 0) M(K, 1) M(K, 2) M(K, 3)
+#define EK_STEP_OF_F32(at) ek_vf_load(at)
+#define EK_FOUR_OF_F32(at) ek_vf_load(at)
+#define EK_FMA_LANE_F32(c, b, a, at, j) vfmaq_laneq_f32(c, b, a, j)
 EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return vmaxq_f32(a, b); }
 EK_KERNEL ek_vf ek_vf_min(ek_vf a, ek_vf b) { return vminq_f32(a, b); }
 /* The same with bounds of 0 and more: in the order of integers, of which the A72 compares twice as

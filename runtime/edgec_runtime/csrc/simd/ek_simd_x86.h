@@ -3,6 +3,13 @@
 #ifndef EK_SIMD_X86_H
 #define EK_SIMD_X86_H
 
+/* c + b * at[j]: a multiplication takes one element from memory for all of a vector. */
+enum { EK_STEP_F32 = 4, EK_TERMS_F32 = 0 };
+#define EK_LANES_F32(M, K) M(K, 0) M(K, 1) M(K, 2) M(K, 3)
+#define EK_STEP_OF_F32(at) ek_vf_set(0)
+#define EK_FOUR_OF_F32(at) ek_vf_set(0)
+#define EK_FMA_LANE_F32(c, b, a, at, j) ek_vf_fma(b, ek_vf_set((at)[j]), c)
+
 EK_KERNEL ek_vi ek_vi_set(int32_t v) { return (ek_vi)EK_X(set1_epi32)(v); }
 EK_KERNEL ek_vi ek_vi_max(ek_vi a, ek_vi b) { return (ek_vi)EK_X(max_epi32)(EK_M(a), EK_M(b)); }
 EK_KERNEL ek_vi ek_vi_min(ek_vi a, ek_vi b) { return (ek_vi)EK_X(min_epi32)(EK_M(a), EK_M(b)); }

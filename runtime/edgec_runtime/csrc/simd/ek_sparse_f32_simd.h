@@ -8,7 +8,10 @@
 #include "ek_after_f32_simd.h"
 #include "ek_tile_f32_simd.h"
 
-enum { EK_SPARSE_VECTORS = 8, EK_SPARSE_PIXELS = EK_SPARSE_VECTORS * EK_VL }; /* of a block */
+enum {
+    EK_SPARSE_VECTORS_F32 = 8,
+    EK_SPARSE_PIXELS_F32 = EK_SPARSE_VECTORS_F32 * EK_VL
+}; /* of a block */
 
 typedef struct {
     int pixels, ic, oc;
@@ -19,10 +22,10 @@ typedef struct {
     ek_coef_t coef;
 } ek_sparse_f32_t;
 
-/* z [ic][EK_SPARSE_PIXELS]: pixels [from, from + count) of x; the last one stands for those that
- * are missing. */
+/* z [ic][EK_SPARSE_PIXELS_F32]: pixels [from, from + count) of x; the last one stands for those
+ * that are missing. */
 EK_KERNEL void ek_sparse_f32_turn(const float *x, float *z, int ic, int from, int count) {
-    EK_ROLLED for (int r = 0; r < EK_SPARSE_PIXELS; r += EK_VL) {
+    EK_ROLLED for (int r = 0; r < EK_SPARSE_PIXELS_F32; r += EK_VL) {
         const float *rows[EK_VL];
         ek_vf v[EK_VL];
         EK_UNROLL for (int i = 0; i < EK_VL; i++) rows[i] =
@@ -32,17 +35,17 @@ EK_KERNEL void ek_sparse_f32_turn(const float *x, float *z, int ic, int from, in
             EK_UNROLL for (int i = 0; i < EK_VL; i++) v[i] = ek_vf_load(rows[i] + k);
             ek_vf_turn(v);
             EK_UNROLL for (int i = 0; i < EK_VL; i++)
-                ek_vf_store(z + (k + i) * EK_SPARSE_PIXELS + r, v[i]);
+                ek_vf_store(z + (k + i) * EK_SPARSE_PIXELS_F32 + r, v[i]);
         }
         EK_ROLLED for (; k < ic; k++) EK_UNROLL for (int i = 0; i < EK_VL; i++)
-            z[k * EK_SPARSE_PIXELS + r + i] = rows[i][k];
+            z[k * EK_SPARSE_PIXELS_F32 + r + i] = rows[i][k];
     }
 }
 
 /* `cols` channels of the pixels of v, turned back, `rows` of them. */
 EK_KERNEL void ek_sparse_f32_put(ek_vf *v, const float *added, float *y, const ek_sparse_f32_t *p,
                                  const ek_tile_f32_t *t, int o, int rows, int cols) {
-    const ek_vmask all[2] = {ek_vmask_of(EK_VL), 0};
+    const ek_vmask all[2] = {ek_vmask_of(EK_VL), ek_vmask_of(0)};
     ek_vf_turn(v);
     if (rows == EK_VL && cols == EK_VL) {
         ek_vf acc[EK_VL][2];
@@ -75,26 +78,26 @@ EK_SHARED void ek_sparse_f32_simd(const float *x, const float *w, const int32_t 
                              .high_sum = p->high_sum,
                              .bias = bias,
                              .slope = slope};
-    const ek_share_t share = ek_share(p->pixels, EK_SPARSE_PIXELS, part, parts);
-    EK_ROLLED for (int from = share.from; from < share.to; from += EK_SPARSE_PIXELS) {
-        const int count = EK_MIN(share.to - from, EK_SPARSE_PIXELS);
+    const ek_share_t share = ek_share(p->pixels, EK_SPARSE_PIXELS_F32, part, parts);
+    EK_ROLLED for (int from = share.from; from < share.to; from += EK_SPARSE_PIXELS_F32) {
+        const int count = EK_MIN(share.to - from, EK_SPARSE_PIXELS_F32);
         const ptrdiff_t first = (ptrdiff_t)from * p->yx;
         ek_sparse_f32_turn(x, z, p->ic, from, count);
         EK_ROLLED for (int o = 0, n = 0; o < p->oc; o += EK_VL) {
             const int cols = EK_MIN(EK_VL, p->oc - o);
-            ek_vf sums[EK_SPARSE_VECTORS][EK_VL];
+            ek_vf sums[EK_SPARSE_VECTORS_F32][EK_VL];
             EK_ROLLED for (int j = 0; j < EK_VL; j++) {
-                ek_vf acc[EK_SPARSE_VECTORS];
-                EK_UNROLL for (int v = 0; v < EK_SPARSE_VECTORS; v++) acc[v] =
+                ek_vf acc[EK_SPARSE_VECTORS_F32];
+                EK_UNROLL for (int v = 0; v < EK_SPARSE_VECTORS_F32; v++) acc[v] =
                     ek_vf_set(bias[o + j]);
                 const int end = j < cols ? ends[o + j] : n;
                 EK_ROLLED for (; n < end; n++) {
                     const float *zk = z + at[n];
                     const ek_vf weight = ek_vf_set(w[n]);
-                    EK_UNROLL for (int v = 0; v < EK_SPARSE_VECTORS; v++) acc[v] =
+                    EK_UNROLL for (int v = 0; v < EK_SPARSE_VECTORS_F32; v++) acc[v] =
                         ek_vf_fma(ek_vf_load(zk + v * EK_VL), weight, acc[v]);
                 }
-                EK_UNROLL for (int v = 0; v < EK_SPARSE_VECTORS; v++) sums[v][j] = acc[v];
+                EK_UNROLL for (int v = 0; v < EK_SPARSE_VECTORS_F32; v++) sums[v][j] = acc[v];
             }
             EK_ROLLED for (int r = 0, v = 0; r < count; r += EK_VL, v++) {
                 const ptrdiff_t to = first + (ptrdiff_t)r * p->yx + o;

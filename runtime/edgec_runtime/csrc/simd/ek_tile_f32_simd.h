@@ -6,6 +6,7 @@
  * bias and slopes. */
 #ifndef EK_TILE_F32_SIMD_H
 #define EK_TILE_F32_SIMD_H
+#include "ek_epilogue.h"
 #include "ek_simd.h"
 
 #if defined(__AVX512F__)
@@ -15,28 +16,9 @@ enum { EK_F32_ROWS = 6 };
 #else
 enum { EK_F32_ROWS = 8 };
 #endif
-#if defined(__clang__) /* before a loop that is not worth copies of its body */
-#define EK_ROLLED _Pragma("clang loop unroll(disable)") _Pragma("clang loop vectorize(disable)")
-#else
-#define EK_ROLLED /* gcc makes none */
-#endif
 
-enum { EK_PANEL_F32 = 2 * EK_VL }; /* channels of a panel */
-
-/* What is done to a sum, in this order. */
-enum {
-    EK_DO_LOW = 1,
-    EK_DO_HIGH = 2,
-    EK_DO_ADD = 4,
-    EK_DO_LOW_SUM = 8,
-    EK_DO_HIGH_SUM = 16,
-    EK_DO_PRELU = 32,
-    EK_DO_HARD_SWISH = 64
-};
-
-/* All that is done: whatever todo says; nothing; EK_DO_LOW, or EK_DO_LOW and EK_DO_HIGH, with
- * bounds of 0 and more. */
-enum { EK_END_ANY, EK_END_NONE, EK_END_LOW, EK_END_BOTH };
+enum { EK_PANEL_F32 = 2 * EK_VL };              /* channels of a panel */
+enum { EK_F32_SUMS = EK_MAX(EK_F32_ROWS, 10) }; /* windows by partial sums of a tile */
 
 /* Reads one float of each line of n, in order. A tile reads and writes many places in turn, more
  * than a core follows to fetch ahead; memory that is beyond the caches is better fetched in one
@@ -86,19 +68,49 @@ typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, 
             EK_ROW_IN_TURN_F32(r *PS + (PART) % PS)                                  \
         }                                                                            \
     }
-/* Of the taps [FROM, FROM + 4) from x[r] + K on; of the one at J of those at K on. */
-#if defined(__aarch64__)
-#define EK_INPUTS_F32(K)   \
-    ek_vf a_[EK_F32_ROWS]; \
-    EK_UNROLL for (int r = 0; r < MR; r++) a_[r] = ek_vf_load(row[r] + (K));
-#define EK_LANE_F32(K, J) EK_TAP_F32(J, vfmaq_laneq_f32(acc[r * PS + (J) % PS][i], b_[i], a_[r], J))
-#else
-#define EK_INPUTS_F32(K)
+/* The sums of the taps of one step, EK_STEP_F32 from x[r] + K on: the one at J is a lane of a
+ * vector that is loaded once, where the core multiplies by lanes. */
 #define EK_LANE_F32(K, J) \
-    EK_TAP_F32(J, ek_vf_fma(b_[i], ek_vf_set(row[r][(K) + (J)]), acc[r * PS + (J) % PS][i]))
-#endif
-#define EK_TAPS_F32(K) \
-    {EK_INPUTS_F32(K) EK_LANE_F32(K, 0) EK_LANE_F32(K, 1) EK_LANE_F32(K, 2) EK_LANE_F32(K, 3)}
+    EK_TAP_F32(J, EK_FMA_LANE_F32(acc[r * PS + (J) % PS][i], b_[i], a_[r], row[r] + (K), J))
+#define EK_TAPS_F32(K)                                                               \
+    {                                                                                \
+        ek_vf a_[EK_F32_ROWS];                                                       \
+        EK_UNROLL for (int r = 0; r < MR; r++) a_[r] = EK_STEP_OF_F32(row[r] + (K)); \
+        (void)a_;                                                                    \
+        EK_LANES_F32(EK_LANE_F32, K)                                                 \
+    }
+/* The same of the last tap of a step alone. */
+#define EK_LAST_TAP_F32(K)                                                           \
+    {                                                                                \
+        ek_vf a_[EK_F32_ROWS];                                                       \
+        EK_UNROLL for (int r = 0; r < MR; r++) a_[r] = EK_STEP_OF_F32(row[r] + (K)); \
+        (void)a_;                                                                    \
+        EK_LANE_F32(K, EK_STEP_F32 - 1)                                              \
+    }
+/* The same of the first four taps of a step alone. */
+#define EK_FOUR_TAPS_F32(K)                                                          \
+    {                                                                                \
+        ek_vf a_[EK_F32_ROWS];                                                       \
+        EK_UNROLL for (int r = 0; r < MR; r++) a_[r] = EK_FOUR_OF_F32(row[r] + (K)); \
+        (void)a_;                                                                    \
+        EK_LANE_F32(K, 0) EK_LANE_F32(K, 1) EK_LANE_F32(K, 2) EK_LANE_F32(K, 3)      \
+    }
+
+/* Sums of more than EK_TERMS_F32 terms are kept in `total` and begun anew, so that what a sum loses
+ * by rounding does not grow with its length; 0: there is no need. The error of a sum of n terms is
+ * at most about n units of its last place, and that of sums of sums the sum of both (N. J. Higham,
+ * The Accuracy of Floating Point Summation, SIAM J. Sci. Comput. 14, 1993). */
+#define EK_KEEP_SUMS_F32                                                       \
+    if (EK_TERMS_F32 > 0) {                                                    \
+        EK_UNROLL for (int r = 0; r < MR * PS; r++) {                          \
+            EK_UNROLL for (int i = 0; i < NV; i++) {                           \
+                ek_vf_store(total[r][i], ek_vf_load(total[r][i]) + acc[r][i]); \
+                acc[r][i] = ek_vf_set(0.0f);                                   \
+            }                                                                  \
+        }                                                                      \
+        /* Else the compiler holds them in registers, which the sums need. */  \
+        __asm__ volatile("" : : "r"(total) : "memory");                        \
+    }
 
 /* The sums of MR windows by NV vectors of channels; those of few windows are of every PS-th tap,
  * added at the end, so that no addition waits for the one before. RUN: floats of a run and SX:
@@ -109,12 +121,17 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
     const float *row[EK_F32_ROWS];
     EK_UNROLL for (int r = 0; r < MR; r++) row[r] = SX ? x + r * SX : r ? row[r - 1] + t->sx : x;
     EK_UNROLL for (int i = 0; i < NV; i++) {
-        const float *bias = t->bias + o + i * EK_VL;
-        const ek_vf first = ek_vf_load(bias);
+        /* Beside a bias, halves of products lose bits: it is added last. */
+        const ek_vf bias = ek_vf_load(t->bias + o + i * EK_VL);
+        const ek_vf first = EK_TERMS_F32 > 0 ? ek_vf_set(0.0f) : bias;
         EK_UNROLL for (int r = 0; r < MR * PS; r++) acc[r][i] = r % PS ? ek_vf_set(0.0f) : first;
     }
     const ptrdiff_t dy = t->dy, dx = t->dx;
-    const int fours = t->run / 4, rest = t->run % 4, runs_x = t->runs_x;
+    const int steps = t->run / EK_STEP_F32, rest = t->run % EK_STEP_F32, runs_x = t->runs_x;
+    float total[EK_F32_SUMS][2][EK_TERMS_F32 > 0 ? EK_VL : 1];
+    const int keeps = EK_TERMS_F32 > 0 && (RUN ? RUN : t->runs_y * runs_x * t->run) > EK_TERMS_F32;
+    int terms = EK_TERMS_F32;
+    if (keeps) memset(total, 0, sizeof total);
     ptrdiff_t start = 0, at, k = 0;
     int ky = FLAT ? 1 : t->runs_y;
     if (ky) EK_ROLLED do { /* a phase of a transposed one may have no taps */
@@ -122,21 +139,34 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
             at = start;
             EK_ROLLED do {
                 if (RUN) {
-                    EK_UNROLL for (int f = 0; f < RUN / 4; f++) {
-                        EK_TAPS_F32(at + 4 * f)
+                    EK_UNROLL for (int f = 0; f < RUN / EK_STEP_F32; f++) {
+                        EK_TAPS_F32(at + EK_STEP_F32 * f)
                         EK_RUN_IN_TURN_F32
                     }
-                    if (RUN % 4 == 1) { EK_INPUTS_F32(at + RUN - 4) EK_LANE_F32(at + RUN - 4, 3) }
+                    if (RUN % EK_STEP_F32 == 1) EK_LAST_TAP_F32(at + RUN - EK_STEP_F32)
                 } else {
-                    int left = fours;
+                    int left = steps;
                     k = at;
                     if (left) EK_ROLLED do {
-                            EK_TAPS_F32(k) k += 4;
+                            int some = left; /* steps before the sums are kept */
+                            if (keeps) some = EK_MIN(left, EK_MAX(terms / EK_STEP_F32, 1));
+                            left -= some, terms -= some * EK_STEP_F32;
+                            EK_ROLLED do { EK_TAPS_F32(k) k += EK_STEP_F32; }
+                            while (--some);
+                            if (keeps && terms < EK_STEP_F32) {
+                                EK_KEEP_SUMS_F32
+                                terms = EK_TERMS_F32;
+                            }
                         }
-                    while (--left);
-                    if ((left = rest)) EK_ROLLED do {
+                    while (left);
+                    left = rest;
+                    if (EK_STEP_F32 > 4 && left >= 4) {
+                        EK_FOUR_TAPS_F32(k)
+                        k += 4, left -= 4, terms -= 4;
+                    }
+                    if (left) EK_ROLLED do {
                             EK_TAP_F32(0, ek_vf_fma(b_[i], ek_vf_set(row[r][k]), acc[r * PS][i]))
-                            k++;
+                            k++, terms--;
                         }
                     while (--left);
                 }
@@ -146,12 +176,23 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
             start += dy;
         }
     while (--ky);
+    if (keeps) {
+        EK_UNROLL for (int r = 0; r < MR * PS; r++) {
+            EK_UNROLL for (int i = 0; i < NV; i++) acc[r][i] = acc[r][i] + ek_vf_load(total[r][i]);
+        }
+    }
     EK_UNROLL for (int j = PS / 2; j > 0; j /= 2) {
         EK_UNROLL for (int r = 0; r < MR; r++) {
             EK_UNROLL for (int s = 0; s < j; s++) {
                 EK_UNROLL for (int i = 0; i < NV; i++) acc[r * PS + s][i] =
                     acc[r * PS + s][i] + acc[r * PS + s + j][i];
             }
+        }
+    }
+    if (EK_TERMS_F32 > 0) {
+        EK_UNROLL for (int i = 0; i < NV; i++) {
+            const ek_vf bias = ek_vf_load(t->bias + o + i * EK_VL);
+            EK_UNROLL for (int r = 0; r < MR; r++) acc[r * PS][i] = acc[r * PS][i] + bias;
         }
     }
 }
@@ -163,20 +204,20 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
         EK_EACH_F32(r, i) EK_SUM_F32 = EXTREME(EK_SUM_F32, bound_); \
     }
 
-EK_KERNEL ek_vf ek_prelu_of(ek_vf v, ek_vf slope) {
+EK_KERNEL ek_vf ek_vf_prelu(ek_vf v, ek_vf slope) {
     const ek_vf zero = ek_vf_set(0);
     return ek_vf_fma(ek_vf_at_most(v, zero), slope, ek_vf_at_least(v, zero));
 }
-EK_KERNEL ek_vf ek_hard_swish_of(ek_vf v) {
+EK_KERNEL ek_vf ek_vf_hard_swish(ek_vf v) {
     const ek_vf part = ek_vf_fma(v, ek_vf_set(1.0f / 6), ek_vf_set(0.5f));
     return v * ek_vf_at_most(ek_vf_at_least(part, ek_vf_set(0)), ek_vf_set(1));
 }
 
 /* Where masks cost nothing: those of a vector that lie within the result. */
-EK_KERNEL ek_vf ek_part_load(const float *p, ek_vmask some) {
+EK_KERNEL ek_vf ek_vf_part_load(const float *p, ek_vmask some) {
     return EK_MASKS ? ek_vf_load_some(p, some, ek_vf_set(0)) : ek_vf_load(p);
 }
-EK_KERNEL void ek_part_store(float *p, ek_vf v, ek_vmask some) {
+EK_KERNEL void ek_vf_part_store(float *p, ek_vf v, ek_vmask some) {
     if (EK_MASKS)
         ek_vf_store_some(p, v, some);
     else
@@ -201,17 +242,17 @@ EK_KERNEL void ek_tile_f32_finish(const float *added, ptrdiff_t yx, const ek_til
     if (!(t->todo & ~(EK_DO_LOW | EK_DO_HIGH))) return;
     if (t->todo & EK_DO_ADD) EK_UNROLL for (int r = 0; r < MR; r++, added += yx) {
             EK_UNROLL for (int i = 0; i < NV; i++) EK_SUM_F32 +=
-                ek_part_load(added + i * EK_VL, some[i]);
+                ek_vf_part_load(added + i * EK_VL, some[i]);
         }
     EK_BOUND_F32(EK_DO_LOW_SUM, ek_vf_max, t->low_sum)
     EK_BOUND_F32(EK_DO_HIGH_SUM, ek_vf_min, t->high_sum)
     if (t->todo & EK_DO_PRELU) {
         EK_UNROLL for (int i = 0; i < NV; i++) {
             const ek_vf slope = ek_vf_load(t->slope + o + i * EK_VL);
-            EK_UNROLL for (int r = 0; r < MR; r++) EK_SUM_F32 = ek_prelu_of(EK_SUM_F32, slope);
+            EK_UNROLL for (int r = 0; r < MR; r++) EK_SUM_F32 = ek_vf_prelu(EK_SUM_F32, slope);
         }
     }
-    if (t->todo & EK_DO_HARD_SWISH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_hard_swish_of(EK_SUM_F32);
+    if (t->todo & EK_DO_HARD_SWISH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_hard_swish(EK_SUM_F32);
 }
 
 /* END: EK_END_*, what todo is known to be. */
@@ -223,7 +264,7 @@ EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, f
     ek_vmask some[2];
     EK_UNROLL for (int i = 0; i < NV; i++) some[i] = ek_vmask_of(cols - i * EK_VL);
     EK_ROLLED for (; count > 0; count -= MR) {
-        ek_vf acc[EK_F32_ROWS][2];
+        ek_vf acc[EK_F32_SUMS][2];
         float edge[EK_F32_ROWS *
                    EK_PANEL_F32]; /* a tile that is not whole goes by way of one that is */
         ek_tile_f32_sums(x, w, t, o, acc, MR, NV, PS, RUN, SX, FLAT);
@@ -243,7 +284,7 @@ EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, f
         if (EK_MASKS && cols < width) {
             EK_UNROLL for (int r = 0; r < MR; r++, to += yx) {
                 EK_UNROLL for (int i = 0; i < NV; i++)
-                    ek_part_store(to + i * EK_VL, EK_SUM_F32, some[i]);
+                    ek_vf_part_store(to + i * EK_VL, EK_SUM_F32, some[i]);
             }
         } else {
             EK_UNROLL for (int r = 0; r < MR; r++, to += yx) {
@@ -272,11 +313,13 @@ EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, f
     EK_TILE_F32(SIZE##_sum##KNOWN, MR, NV, PS, EK_END_NONE, __VA_ARGS__) \
     EK_TILE_F32(SIZE##_low##KNOWN, MR, NV, PS, EK_END_LOW, __VA_ARGS__)  \
     EK_TILE_F32(SIZE##_both##KNOWN, MR, NV, PS, EK_END_BOTH, __VA_ARGS__)
-#define EK_KNOWN_F32(SIZE, ...)                        \
-    EK_ENDS_F32(SIZE, , __VA_ARGS__, 0, 0, 0)          \
-    EK_ENDS_F32(SIZE, _flat8, __VA_ARGS__, 8, 8, 1)    \
-    EK_ENDS_F32(SIZE, _flat16, __VA_ARGS__, 16, 16, 1) \
-    EK_ENDS_F32(SIZE, _rgb2, __VA_ARGS__, 9, 6, 0)
+/* The products of an image cancel out: two partial sums of halves lose a quarter of one. */
+#define EK_RGB_SUMS_F32(MR, PS) (EK_TERMS_F32 > 0 && (MR) <= 5 ? EK_MAX(2, PS) : (PS))
+#define EK_KNOWN_F32(SIZE, MR, NV, PS)                \
+    EK_ENDS_F32(SIZE, , MR, NV, PS, 0, 0, 0)          \
+    EK_ENDS_F32(SIZE, _flat8, MR, NV, PS, 8, 8, 1)    \
+    EK_ENDS_F32(SIZE, _flat16, MR, NV, PS, 16, 16, 1) \
+    EK_ENDS_F32(SIZE, _rgb2, MR, NV, EK_RGB_SUMS_F32(MR, PS), 9, 6, 0)
 #define EK_TILES_F32(MR, PS)        \
     EK_KNOWN_F32(MR##x1, MR, 1, PS) \
     EK_KNOWN_F32(MR##x2, MR, 2, PS)

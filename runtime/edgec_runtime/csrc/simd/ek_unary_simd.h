@@ -1,7 +1,8 @@
-/* Elementwise functions of one number (ek_unary.h, ek_quantize.h) by vectors. */
+/* Functions of bytes by tables, and conversions between bytes and floats (ek_quantize.h), by
+ * vectors. */
 #ifndef EK_UNARY_SIMD_H
 #define EK_UNARY_SIMD_H
-#include "ek_simd_math.h"
+#include "ek_simd.h"
 #include "ek_unary.h"
 
 /* y = STATEMENT(v) for a part of n elements of types X and Y, STEP at once. The end is a vector of
@@ -21,46 +22,6 @@
         for (; n >= (STEP); n -= (STEP), x += (STEP), y += (STEP)) { STATEMENT; } \
         if (few) ek_copy_few(end, few_y, few *(int)sizeof(Y));                    \
     }
-
-/* y = EXPR of the vector v. Two vectors a turn hide the latency of long expressions. */
-#define EK_UNARY_SIMD(NAME, EXPR)                                                      \
-    EK_KERNEL ek_vf NAME##_of(ek_vf v, const ek_coef_t *k) {                           \
-        (void)k;                                                                       \
-        return EXPR;                                                                   \
-    }                                                                                  \
-    EK_SHARED void NAME(const float *x, float *y, int n, const ek_coef_t *k, int part, \
-                        int parts) {                                                   \
-        EK_MAP(float, float, 2 * EK_VL, const ek_vf u = ek_vf_load(x);                 \
-               const ek_vf v = ek_vf_load(x + EK_VL); ek_vf_store(y, NAME##_of(u, k)); \
-               ek_vf_store(y + EK_VL, NAME##_of(v, k)))                                \
-    }
-
-#define EK_ZERO ek_vf_set(0)
-#define EK_BETWEEN(v, low, high) ek_vf_min(ek_vf_max(v, ek_vf_set(low)), ek_vf_set(high))
-
-EK_UNARY_SIMD(ek_logistic_f32_simd, ek_vf_logistic(v))
-EK_UNARY_SIMD(ek_silu_f32_simd, v * ek_vf_logistic(v))
-EK_UNARY_SIMD(ek_tanh_f32_simd, ek_vf_tanh(v))
-EK_UNARY_SIMD(ek_hard_swish_f32_simd, v * (EK_BETWEEN(v + 3.0f, 0, 6) * (1.0f / 6)))
-EK_UNARY_SIMD(ek_exp_f32_simd, ek_vf_exp(v))
-EK_UNARY_SIMD(ek_erf_f32_simd, ek_vf_erf(v))
-EK_UNARY_SIMD(ek_softplus_f32_simd, ek_vf_softplus(v))
-EK_UNARY_SIMD(ek_gelu_f32_simd, ek_vf_fma(v * 0.5f, ek_vf_erf(v * 0.70710678f), v * 0.5f))
-EK_UNARY_SIMD(ek_gelu_tanh_f32_simd,
-              ek_vf_fma(v * 0.5f,
-                        ek_vf_tanh(ek_vf_fma(v * v * v, ek_vf_set(0.035677408f), v * 0.79788456f)),
-                        v * 0.5f))
-EK_UNARY_SIMD(ek_elu_f32_simd, ek_vf_fma(ek_vf_expm1(ek_vf_min(v, EK_ZERO) * k->b), ek_vf_set(k->a),
-                                         ek_vf_max(v, EK_ZERO)))
-EK_UNARY_SIMD(ek_selu_f32_simd, ek_vf_fma(ek_vf_expm1(ek_vf_min(v, EK_ZERO)),
-                                          ek_vf_set(k->a * k->b), ek_vf_max(v, EK_ZERO) * k->b))
-
-/* tanh of softplus is w / (w + 2) for w = e^v (e^v + 2); above 20 it is 1. */
-EK_KERNEL ek_vf ek_vf_mish(ek_vf v) {
-    const ek_vf e = ek_vf_exp_near(EK_BETWEEN(v, -87, 20)), w = e * (e + 2.0f);
-    return w * ek_vf_reciprocal(w + 2.0f) * v;
-}
-EK_UNARY_SIMD(ek_mish_f32_simd, ek_vf_mish(v))
 
 /* table[x + 128]; the bytes may stand for integers of either sign. */
 EK_SHARED void ek_lut_s8_simd(const void *in, void *out, int n, const int8_t *table, int part,

@@ -1,0 +1,152 @@
+"""What the other runtimes take for a network on a board's core, for bench_arm: counted
+by armlab, or read from a file that an earlier run wrote (`bench_arm --peers-only`).
+
+Counts are deterministic, and a peer's depend neither on edgec nor on the machine that
+counts. So a file of them, an hour's work of the emulator, serves until a peer has a new
+version.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks import arm_peers
+from benchmarks.arm_results import file_digest, how, recall, remember, tool
+from benchmarks.picycles import SHARED, Picycles
+
+LITERT = "LiteRT"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One peer's figure.
+
+    Attributes:
+        model: the network's name.
+        sha256: of its file.
+        board: the board.
+        peer: the runtime, and how it computes.
+        version: of the runtime.
+        cycles: of one inference; None where the peer refuses the file.
+        agrees: whether its outputs are those of onnxruntime.
+    """
+
+    model: str
+    sha256: str
+    board: str
+    peer: str
+    version: str
+    cycles: float | None
+    agrees: bool
+
+
+Key = tuple[str, str, str]
+"""The digest of a file, a board and a peer."""
+
+
+def read(path: Path) -> dict[Key, Figure]:
+    """The figures of a file of `write`."""
+    figures = [Figure(**row) for row in json.loads(path.read_text())]
+    return {(f.sha256, f.board, f.peer): f for f in figures}
+
+
+def write(path: Path, figures: Iterable[Figure]) -> None:
+    """As JSON, a list with an object a figure."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [asdict(f) for f in figures]
+    path.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def figures(
+    model: str, files: Sequence[Path], board: str, known: Mapping[Key, Figure] | None
+) -> Iterator[Figure]:
+    """Each peer's figure for the first of a network's files that it reads.
+
+    known: the figures of a file, beside which none is counted; None to count them.
+    """
+    seen = set[str]()
+    for file in files:
+        for peer in _readers(file):
+            if peer in seen:
+                continue
+            if known is None:
+                figure = _counted(model, file, board, peer)
+            else:
+                figure = known.get((file_digest(file), board, peer))
+                figure = figure or _published(model, file, board, peer)
+            if figure is not None:
+                seen.add(peer)
+                yield figure
+
+
+def _readers(file: Path) -> Sequence[str]:
+    """The peers that read a file."""
+    return list(arm_peers.PEERS) if file.suffix == ".onnx" else [LITERT]
+
+
+def _counted(model: str, file: Path, board: str, peer: str) -> Figure | None:
+    """The figure that armlab counts, or has counted; None where the peer is not there."""
+    if published := _published(model, file, board, peer):
+        return published
+    lab = tool()
+    facts = arm_peers.PEERS[peer]
+    # Wheels may be installed later: nothing is remembered without them.
+    if lab is None or not lab.has(facts.site):
+        return None
+    version = lab.version(facts.site, facts.package)
+    key = (
+        f"figure of {peer} {version} {how()} {arm_peers.digest(peer)} "
+        f"{file_digest(file)} {board}"
+    )
+    found = recall(key)
+    if found is None:
+        print(f"{model} on {board}: counting {peer}", file=sys.stderr)
+        found = _count(lab, file, board, peer)
+        # A refusal is remembered too: it takes as long as a run.
+        remember(key, found)
+    cycles, agrees = found
+    return Figure(model, file_digest(file), board, peer, version, cycles, agrees)
+
+
+def _count(
+    lab: Picycles, file: Path, board: str, peer: str
+) -> tuple[float | None, bool]:
+    """The cycles, and whether the outputs are right; no cycles where it refuses."""
+    if file.suffix == ".tflite":
+        # LiteRT is the judge of its own format.
+        cycles = lab.litert(board, file)
+        return cycles, cycles is not None
+    result = arm_peers.measure(lab, arm_peers.PEERS[peer], file, board)
+    return (None, False) if result is None else (result.cycles, result.agrees)
+
+
+def _published(model: str, file: Path, board: str, peer: str) -> Figure | None:
+    """LiteRT's figure of the data folder; None where it has none, and for others."""
+    if peer != LITERT or file.suffix != ".tflite":
+        return None
+    path = SHARED / "bench" / "arm-litert.json"
+    table = json.loads(path.read_text()) if path.exists() else {}
+    cycles = table.get(file.stem, {}).get(board)
+    if cycles is None:
+        return None
+    digest = file_digest(file)
+    return Figure(model, digest, board, LITERT, "2.3.0", float(cycles), True)
+
+
+def litert_of(model: bytes, board: str) -> float | None:
+    """LiteRT's cycles for the bytes of a .tflite file; None where it is not there, or
+    cannot run it.
+    """
+    lab = tool()
+    if lab is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
+        path = Path(folder, "model.tflite")
+        path.write_bytes(model)
+        figure = _counted("one op", path, board, LITERT)
+    return None if figure is None else figure.cycles

@@ -1,0 +1,134 @@
+"""Stage 4b of a compile: float16 for what stays float, where the board computes with it.
+
+A Cortex-A76 does twice as many multiply-accumulates in float16 as in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from edgec_devices.boards import Board, Target
+
+from edgec.compiler.host import Host
+from edgec.compiler.native import NativeGraph
+from edgec.compiler.options import Options
+from edgec.compiler.quantize import Quantized
+from edgec.compiler.read import ReadModel
+from edgec.compiler.samples import FIXTURES, Samples
+from edgec.errors import InputError, UnsupportedError
+from edgec.float16.choose import Compiled, Float16Choice, Float16Chooser, Sample
+from edgec.float16.convert import float16_ops
+from edgec.ir import Graph, Run
+from edgec.quantize.observe.calibration import load_calibration
+from edgec.schedule.cores import cores_of
+
+AUTO = "auto"
+WIDTHS = ("16", "32", AUTO)
+"""The values of --float."""
+
+
+def check_width(options: Options) -> None:
+    """Raise InputError for a width that is none, or that the board's core lacks."""
+    width = options.float_width
+    if width not in WIDTHS:
+        raise InputError(
+            f"floats of {width} bits are not known",
+            "--float",
+            f"give {', '.join(WIDTHS[:-1])} or {AUTO}",
+        )
+    target = Target.parse(options.target)
+    if width == "16" and not has_float16(target.board):
+        raise InputError(
+            f"the core of {options.target} does not compute with float16",
+            "--float",
+            "leave it out, or compile for pi5",
+        )
+
+
+def has_float16(board: Board) -> bool:
+    """Return whether the vectors of a board's core compute with float16."""
+    return cores_of(board, board.targets[0])[-1].has_float16
+
+
+def with_float16(
+    quantized: Quantized,
+    options: Options,
+    read: ReadModel,
+    samples: Samples,
+    host: Host,
+) -> Quantized:
+    """Return a model with float16 in place of float32, as far as --float allows.
+
+    Args:
+        quantized: the model in its final precision, but for the width of floats
+        options: the options of the compile
+        read: the model as read, with the preprocessing of its inputs
+        samples: the samples to measure on, if a person gave some
+        host: the C compiler of this machine
+    """
+    graph = quantized.graph
+    board = Target.parse(options.target).board
+    if options.float_width == "32" or not has_float16(board) or not float16_ops(graph):
+        return quantized
+
+    host.say("float16")
+    try:
+        chooser = Float16Chooser(graph, _samples(graph, read, samples), _runs(host))
+        is_forced = options.float_width == "16"
+        choice = chooser.all_float16() if is_forced else chooser.within_limits()
+    except (NotImplementedError, UnsupportedError):
+        # A graph that cannot be C for this machine cannot be measured.
+        remark = "floats stay float32: float16 cannot be measured on this computer"
+        return replace(quantized, notes=(*quantized.notes, remark))
+
+    notes = (*quantized.notes, *_notes(choice))
+    return replace(quantized, graph=choice.graph, float16=choice, notes=notes)
+
+
+def _samples(graph: Graph, read: ReadModel, samples: Samples) -> Sequence[Sample]:
+    """Return the samples to measure on: a person's, else photos, else noise."""
+    inputs = graph.given()
+    folders = (place / "photos" for place in FIXTURES)
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    takes_photos = len(inputs) == 1 and inputs[0].name in read.preprocess
+    if samples.source != "noise" or folder is None:
+        return samples.verify
+    if graph.state or not takes_photos:
+        return samples.verify
+
+    return load_calibration(folder, inputs, read.preprocess[inputs[0].name])
+
+
+def _runs(host: Host) -> Compiled:
+    """Return a function that compiles a graph for this machine's vectors.
+
+    They round float16 as the board's do (csrc/simd/ek_simd_f16.h).
+    """
+    here = Board.load("host")
+    core = cores_of(here, here.targets[0])[-1]
+
+    def compiled(graph: Graph, winograd: int) -> Run:
+        limited = replace(core, winograd_f16=winograd)
+        return NativeGraph(graph, host.compiler, limited)
+
+    return compiled
+
+
+def _notes(choice: Float16Choice) -> Iterator[str]:
+    """Yield the remark on the widths of a model's floats."""
+    if not choice.converted:
+        yield "floats stay float32: with float16 an output is beyond 47 dB or 1%"
+        return
+
+    remark = f"{choice.converted} operations compute with float16"
+    if choice.kept:
+        remark += f", {len(choice.kept)} stay float32"
+    if choice.losses:
+        least = min(loss.sqnr_db for loss in choice.losses.values())
+        largest = max(loss.largest for loss in choice.losses.values())
+        remark += (
+            f": SQNR of {least:.0f} dB or more, errors of at most {largest:.1%} of the "
+            f"range, on {choice.samples} samples"
+        )
+    yield remark

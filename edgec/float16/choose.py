@@ -1,0 +1,511 @@
+"""Chooses the ops of a float graph that compute with float16.
+
+All do, unless a judged value then loses more than `loss` allows. In that case the ops
+whose float16 costs most accuracy for the time that it saves are given back:
+
+1. The noise of its own that each op adds with float16 is the difference of its result
+   from float32 on the very same inputs.
+2. The noise that a group of ops brings to the judged values is measured by adding the
+   noise of its ops to their float32 results. Groups are independent enough that their
+   noise powers add up.
+3. Groups are given back, those with most noise for their gain first, until the sum of
+   the others is small enough.
+
+The graph of the choice is then measured itself, and the goal raised by what is missing.
+
+Before anything is given back, Winograd's convolutions compute fewer results together:
+those of 2 x 2 save less than those of 4 x 4, and round less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgec.float16.convert import (
+    can_be_float16,
+    computes,
+    computing,
+    float16_ops,
+    to_float16,
+)
+from edgec.float16.islands import saved
+from edgec.float16.loss import (
+    MIN_SQNR_DB,
+    Loss,
+    LossSums,
+    judged_values,
+    losses,
+)
+from edgec.float16.weights import rounded_weights
+from edgec.ir import Array, Graph, Op, Run, Value
+from edgec.ir.float16 import LARGEST, rounded
+
+Sample = Mapping[str, Array]
+Compiled = Callable[[Graph, int], Run]
+"""A function that compiles a graph as the board would run it.
+
+Its second argument is the most results in each direction that Winograd's convolutions
+compute together.
+"""
+
+WINOGRAD_RESULTS = (4, 2)
+"""Results of a Winograd tile in each direction: the limits to try, the fastest first.
+
+The transforms of 4 x 4 results cost PP-LiteSeg 1.7 dB, and save 40 % of its time.
+"""
+
+MAX_SAMPLES = 8
+"""Samples to measure a choice on."""
+NOISE_SAMPLES = 4
+"""Samples to measure the noise of groups on."""
+GROUP_MACS = 30e9
+"""Multiply-accumulates of all runs that measure groups: some ten seconds of C."""
+MIN_GROUPS = 8
+"""The fewest groups of ops, where there are so many ops."""
+MAX_GROUPS = 128
+"""The most groups of ops."""
+ROUNDS = 8
+"""Choices to measure before all of the graph stays float32."""
+BISECTIONS = 4
+"""Choices to measure to give fewer groups back."""
+TRIALS = 6
+"""Groups to try in float16 again, one by one."""
+TINY = 1e-300
+"""In place of an allowed noise of 0."""
+MARGIN_DB = 0.5
+"""Decibels by which a goal is raised beyond what is missing."""
+
+
+@dataclass(frozen=True)
+class Float16Choice:
+    """The widths of the floats of a graph.
+
+    Attributes:
+        graph: the graph with them
+        kept: ops with kernels for float16 in float32 all the same, by their first
+            outputs
+        converted: the number of ops that compute with float16
+        losses: the loss at each judged value, by its name
+        samples: the number of samples that it was measured on
+        winograd: the most results in each direction that Winograd's convolutions
+            compute together
+    """
+
+    graph: Graph
+    kept: tuple[str, ...] = ()
+    converted: int = 0
+    losses: Mapping[str, Loss] = field(default_factory=dict)
+    samples: int = 0
+    winograd: int = WINOGRAD_RESULTS[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the choice as the manifest has it."""
+        figures: dict[str, Any] = {}
+        for name, loss in self.losses.items():
+            # JSON has no infinities.
+            is_finite = math.isfinite(loss.sqnr_db)
+            ratio = round(loss.sqnr_db, 2) if is_finite else None
+            figures[name] = {"sqnr_db": ratio, "largest": loss.largest}
+
+        return {
+            "operations": self.converted,
+            "float32": list(self.kept),
+            "samples": self.samples,
+            "winograd": self.winograd,
+            "losses": figures,
+        }
+
+
+class Float16Chooser:
+    """Chooses the widths of the floats of one graph."""
+
+    def __init__(
+        self, graph: Graph, samples: Sequence[Sample], compiled: Compiled
+    ) -> None:
+        """Prepare the choice.
+
+        Args:
+            graph: a graph with float32 ops
+            samples: inputs that it is for
+            compiled: compiles a graph
+        """
+        self._graph = graph
+        self._samples = samples[:MAX_SAMPLES]
+        self._compiled = compiled
+        self._judged = [v.name for v in judged_values(graph)]
+        self._winograd = WINOGRAD_RESULTS[0]
+        self._float32 = self._run(graph)
+        self._wanted: list[dict[str, Array]] = []
+        for sample in self._samples:
+            want = _values(self._float32, sample, self._judged)
+            self._wanted.append(want)
+
+        self._overflow = self._overflowing()
+        self._able = [op for op in graph.ops if can_be_float16(op)]
+        chosen = float16_ops(graph, self._overflow)
+        in_order = [op for op in graph.ops if op in chosen]
+        self._halves = rounded_weights(in_order, self._float32, self._samples)
+
+    def all_float16(self) -> Float16Choice:
+        """Return the graph with float16 wherever there are kernels for it."""
+        for results in WINOGRAD_RESULTS:
+            self._winograd = results
+            choice = self._measured(self._overflow)
+            if _is_small(choice):
+                break
+
+        return choice
+
+    def within_limits(self) -> Float16Choice:
+        """Return the graph with as much float16 as the limits of losses allow."""
+        overflowing = self._overflow
+        choice = self.all_float16()
+        if _is_small(choice) or not choice.converted:
+            return choice
+
+        groups = self._groups(overflowing)
+        noises = self._noises(groups, overflowing)
+        allowed = self._allowed_noise()
+        given_back: list[int] = []
+        for _ in range(ROUNDS):
+            # The sum of noises is an estimate, and says nothing of the largest error.
+            for name, loss in choice.losses.items():
+                if loss.is_small:
+                    continue
+                estimate = _sum(noises, name, given_back)
+                lower = _ratio(-loss.missing_db - MARGIN_DB)
+                allowed[name] = min(allowed[name], lower * estimate)
+
+            before = len(given_back)
+            more = self._noisiest(groups, noises, allowed, given_back)
+            given_back += more
+            choice = self._without(groups, given_back)
+            if _is_small(choice):
+                fewest = self._fewest(groups, given_back, before)
+                return self._cheapest(groups, fewest)
+
+        return Float16Choice(self._graph)
+
+    def _fewest(
+        self, groups: Sequence[Sequence[Op]], given_back: Sequence[int], too_few: int
+    ) -> list[int]:
+        """Return the first groups that are given back, as few as limits allow.
+
+        Bisection finds them between the last two choices.
+
+        Args:
+            groups: the ops of all groups
+            given_back: the groups that were given back, in order
+            too_few: how many of them were too few
+        """
+        enough = len(given_back)
+        for _ in range(BISECTIONS):
+            count = (too_few + enough) // 2
+            if count in (too_few, enough):
+                break
+            if _is_small(self._without(groups, given_back[:count])):
+                enough = count
+            else:
+                too_few = count
+
+        return list(given_back[:enough])
+
+    def _cheapest(
+        self, groups: Sequence[Sequence[Op]], given_back: list[int]
+    ) -> Float16Choice:
+        """Return the choice with groups in float16 again, as far as limits allow.
+
+        Those that cost most time come first: what was given back after them may have
+        been enough.
+        """
+        costs: dict[int, float] = {}
+        for g in given_back:
+            others = [other for other in given_back if other != g]
+            fewer = self._saved(_names(groups, others))
+            costs[g] = fewer - self._saved(_names(groups, given_back))
+
+        choice = self._without(groups, given_back)
+        for g in sorted(given_back, key=costs.__getitem__, reverse=True)[:TRIALS]:
+            others = [other for other in given_back if other != g]
+            trial = self._without(groups, others)
+            if _is_small(trial):
+                choice = trial
+                given_back = others
+
+        return choice
+
+    def _without(
+        self, groups: Sequence[Sequence[Op]], given_back: Collection[int]
+    ) -> Float16Choice:
+        """Return the choice that gives groups back to float32."""
+        return self._measured(self._overflow | _names(groups, given_back))
+
+    def _converted(self, keep: Collection[str]) -> Graph:
+        """Return the graph with some ops in float32."""
+        return to_float16(self._graph, keep, self._halves)
+
+    def _measured(self, keep: set[str]) -> Float16Choice:
+        """Return the graph with some ops in float32, and its losses."""
+        graph = self._converted(keep)
+        converted = float16_ops(self._graph, keep)
+        if not converted:
+            return Float16Choice(self._graph)
+
+        run = self._run(graph)
+        got: list[dict[str, Array]] = []
+        for sample in self._samples:
+            have = _values(run, sample, self._judged)
+            got.append(have)
+
+        return Float16Choice(
+            graph=graph,
+            kept=tuple(sorted(keep)),
+            converted=len(converted),
+            losses=losses(self._judged, self._wanted, got),
+            samples=len(self._samples),
+            winograd=self._winograd,
+        )
+
+    def _run(self, graph: Graph) -> Run:
+        """Compile a graph, with Winograd's convolutions as they are now."""
+        return self._compiled(graph, self._winograd)
+
+    def _overflowing(self) -> set[str]:
+        """Return the ops that read or write numbers beyond float16, on any sample."""
+        large: set[str] = set()
+
+        def observe(v: Value, array: Array) -> None:
+            if array.dtype != np.float32:
+                return
+
+            # Samples do not show the largest results that there can be.
+            sizes = np.abs(array)
+            largest = float(sizes.max(initial=0.0))
+            if largest > LARGEST / 2:
+                large.add(v.name)
+
+        for sample in self._samples:
+            self._float32(sample, observe)
+
+        # A cast to float16 overflows as the op before it would.
+        overflowing: set[str] = set()
+        for op in self._graph.ops:
+            values = (*op.inputs, *op.outputs)
+            if any(v.name in large for v in values):
+                first = op.outputs[0]
+                overflowing.add(first.name)
+
+        return overflowing
+
+    def _groups(self, keep: set[str]) -> list[list[Op]]:
+        """Return the ops that would be float16 in groups, in the order of the graph.
+
+        The more a run of the graph costs, the fewer groups there are.
+        """
+        chosen = float16_ops(self._graph, keep)
+        # Ops that move elements follow those before and after them.
+        ops = [op for op in self._graph.ops if op in chosen and computes(op)]
+        macs = 0
+        for op in self._graph.ops:
+            macs += op.spec.macs(op)
+
+        # Each group costs a run of the graph for every sample.
+        cost = max(1, macs * NOISE_SAMPLES)
+        affordable = max(MIN_GROUPS, int(GROUP_MACS / cost))
+        count = min(len(ops), MAX_GROUPS, affordable)
+        groups: list[list[Op]] = []
+        for part in np.array_split(np.arange(len(ops)), count):
+            group = [ops[i] for i in part]
+            groups.append(group)
+
+        return groups
+
+    def _noises(
+        self, groups: Sequence[Sequence[Op]], keep: set[str]
+    ) -> list[dict[str, float]]:
+        """Return the noise power that each group brings to each judged value.
+
+        keep: the ops that stay float32 in any case
+        """
+        noises: list[dict[str, float]] = []
+        for _ in groups:
+            noises.append(dict.fromkeys(self._judged, 0.0))
+
+        half = self._run(self._converted(keep))
+        measured = self._samples[:NOISE_SAMPLES]
+        for sample, want in zip(measured, self._wanted, strict=False):
+            own = self._own_noises(half, sample)
+            for group, noise in zip(groups, noises, strict=True):
+                # The float32 graph, but for the noise of this group.
+                added: dict[str, Array] = {}
+                for op in group:
+                    for v in op.outputs:
+                        added[v.name] = own[v.name]
+
+                got = _values(self._float32, sample, self._judged, added)
+                for name in self._judged:
+                    noise[name] += _noise(want[name], got[name])
+
+        return noises
+
+    def _noisiest(
+        self,
+        groups: Sequence[Sequence[Op]],
+        noises: Sequence[Mapping[str, float]],
+        allowed: Mapping[str, float],
+        given_back: Collection[int],
+    ) -> list[int]:
+        """Return the groups to give back until noises are allowed, in order.
+
+        Args:
+            groups: the ops of all groups
+            noises: the noise power of each group at each judged value
+            allowed: the largest sum of noises at each judged value
+            given_back: the groups that are float32 already
+        """
+        more: list[int] = []
+        while len(more) + len(given_back) < len(groups):
+            gone = {*given_back, *more}
+            beyond: dict[str, float] = {}
+            for name, most in allowed.items():
+                noise = _sum(noises, name, gone)
+                beyond[name] = noise / max(most, TINY)
+
+            # The judged value that is furthest from its limit comes first.
+            worst = max(beyond, key=beyond.__getitem__)
+            if beyond[worst] <= 1:
+                break
+
+            # The group with most noise for the time that its float16 saves.
+            before = self._saved(_names(groups, gone))
+            rates: dict[int, float] = {}
+            for g in range(len(groups)):
+                noise = noises[g][worst]
+                if g not in gone and noise > 0:
+                    after = self._saved(_names(groups, {*gone, g}))
+                    rates[g] = noise / max(before - after, 1.0)
+
+            if not rates:
+                break
+            more.append(max(rates, key=rates.__getitem__))
+
+        return more
+
+    def _saved(self, names: Collection[str]) -> float:
+        """Estimate the cycles that float16 saves with some ops in float32."""
+        return saved(self._graph, computing(self._able, {*self._overflow, *names}))
+
+    def _own_noises(self, half: Run, sample: Sample) -> dict[str, Array]:
+        """Return what each op adds to its float32 result by its own float16."""
+        exact: dict[str, Array] = {}
+        own: dict[str, Array] = {}
+        inputs = {v.name for v in self._graph.inputs}
+        # Moved elements were rounded before.
+        moved: set[str] = set()
+        for op in self._graph.ops:
+            if op.spec.moves():
+                moved.update(v.name for v in op.outputs)
+
+        def keep(v: Value, array: Array) -> None:
+            # An input is the sample itself, which has no noise and may be read-only.
+            if array.dtype != np.float32 or v.name in inputs:
+                return
+            exact[v.name] = array.copy()
+            own[v.name] = np.zeros_like(array)
+
+        def compare(v: Value, array: Array) -> None:
+            # An output of the graph is float32 here too, behind a cast.
+            if v.name not in exact:
+                return
+            want = exact[v.name]
+            if v.name not in moved:
+                have = array.astype(np.float32)
+                own[v.name] = have - want
+
+            # The ops after it get the inputs that they have in float32.
+            is_half = array.dtype == np.float16
+            array[...] = rounded(want) if is_half else want
+
+        self._float32(sample, keep)
+        half(sample, compare)
+        return own
+
+    def _allowed_noise(self) -> dict[str, float]:
+        """Return the noise power that each judged value may have, by its name.
+
+        It is that of all samples, as a part for those that noises are measured on.
+        """
+        samples = len(self._samples)
+        part = min(NOISE_SAMPLES, samples) / samples
+        allowed: dict[str, float] = {}
+        for name in self._judged:
+            sums = LossSums()
+            for want in self._wanted:
+                sums.add(want[name], want[name])
+            allowed[name] = _ratio(-MIN_SQNR_DB) * part * sums.signal
+
+        return allowed
+
+
+def _ratio(decibels: float) -> float:
+    """Return the ratio of two powers: 10 log10 of it are so many decibels."""
+    return float(10 ** (decibels / 10))
+
+
+def _noise(want: Array, got: Array) -> float:
+    """Return the noise power of a value: the sum of squared differences."""
+    sums = LossSums()
+    sums.add(want, got)
+    return sums.noise
+
+
+def _names(groups: Sequence[Sequence[Op]], numbers: Collection[int]) -> set[str]:
+    """Return the first outputs of the ops in some groups."""
+    names: set[str] = set()
+    for g in numbers:
+        for op in groups[g]:
+            first = op.outputs[0]
+            names.add(first.name)
+
+    return names
+
+
+def _is_small(choice: Float16Choice) -> bool:
+    """Return whether all losses are within the limits."""
+    return all(loss.is_small for loss in choice.losses.values())
+
+
+def _values(
+    run: Run, sample: Sample, names: Sequence[str], added: Mapping[str, Array] = {}
+) -> dict[str, Array]:
+    """Return values of one run by name.
+
+    added: what is added to results while the graph runs, by their names.
+    """
+    values: dict[str, Array] = {}
+
+    def observe(v: Value, array: Array) -> None:
+        if v.name in added:
+            array += added[v.name]
+        if v.name in names:
+            values[v.name] = array.astype(np.float32)
+
+    run(sample, observe)
+    return values
+
+
+def _sum(
+    noises: Sequence[Mapping[str, float]], name: str, given_back: Collection[int]
+) -> float:
+    """Return the noise power at a judged value of the groups that are float16."""
+    power = 0.0
+    for g, noise in enumerate(noises):
+        if g not in given_back:
+            power += noise[name]
+
+    return power
