@@ -21,6 +21,7 @@ from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
 from edgec.ops.pad import Pad
+from edgec.ops.scan import TopK
 from edgec.ops.shape import Reshape, Transpose
 from edgec.ops.slice import slice_axes
 from edgec.ops.unary import Relu
@@ -157,6 +158,14 @@ def test_moves_that_map_are_left_alone() -> None:
     ]
     graph = net.done(net.build.add(Concat(3), halves))
     assert kinds(legal(graph)) == kinds(graph)
+
+
+def test_ops_with_two_results_are_no_moves() -> None:
+    net = Net(1, 6, 5, 12)
+    shuffled = net.shuffle(net.x, 3)
+    values, indices = net.build.add_multi(TopK(4, axis=3), [shuffled])
+    result = legal(net.done(net.conv(shuffled, kernel=1), values, indices))
+    assert "topk" in kinds(result)
 
 
 @given(seed=st.integers(0, 2**32 - 1))

@@ -145,9 +145,11 @@ def _trace(r: Rewriter, root: Value) -> tuple[dict[Value, Array], set[Value]]:
         return index, behind_refused
 
     for op in r.graph.ops:
-        # A change of scale changes the elements.
+        if op.kind not in MOVES:
+            continue
         result = op.output
-        if op.kind not in MOVES or result.type.quant != root.type.quant:
+        # A change of scale changes the elements.
+        if result.type.quant != root.type.quant:
             continue
 
         # The second input of a gather is its indices.
