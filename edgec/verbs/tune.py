@@ -313,12 +313,15 @@ def _device_target(board: Board, search: Search, at: str) -> str:
     at: the bundle, for messages.
     """
     kind, _, rest = search.on.partition(":")
-    device_board = "host"
-    target_name = ""
-    if kind != "local":
+    if kind == "local":
+        device_board, target_name = "host", ""
+    elif kind == "emulated":
         device_board, _, target_name = rest.partition("/")
-    # The URLs of other devices do not name their board.
-    if kind in ("local", "emulated") and device_board != board.name:
+    else:
+        # The URLs of other devices do not name their board.
+        return ""
+
+    if device_board != board.name:
         hint = (
             f"compile it with --target {device_board}, "
             f"or tune it on emulated:{board.name}"

@@ -20,6 +20,9 @@ from edgec_devices.machine import Settings
 from edgec_devices.stream import stream_for
 from edgec_runtime import Bundle, DeviceError, EdgecError, InputError
 
+import edgec
+from edgec.schedule.database import Database
+from tests.compile.test_tune import bundle as digits
 from tests.devices.test_flash import bundle, cli
 from tests.runtime import tiny_model
 
@@ -105,6 +108,17 @@ def test_inferences_share_a_login(base: Path, tmp_path: Path, program: Path) -> 
             alone = device.run(opened, {"image": image})
             assert {*alone} == {*outputs}
             assert all(np.array_equal(alone[name], outputs[name]) for name in alone)
+
+
+@pytest.mark.slow
+def test_a_tune_measures_on_the_host(base: Path, tmp_path: Path) -> None:
+    output = tmp_path / "tuned.json"
+    done = edgec.tune(digits("host"), "ssh://pi@attic", ops=1, output=output)
+    assert done.choices
+    assert not done.estimated
+    (found,) = Database.load(output).of(done.core).values()
+    assert found.device == "ssh://pi@attic"
+    assert "'pi', 'attic'" in calls(base)
 
 
 @pytest.mark.parametrize(
