@@ -279,10 +279,15 @@ def _squeezed_shape(
 
 
 def _unsqueezed_shape(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
-    """Return `shape` with a 1 inserted at each of `axes`."""
+    """Return `shape` with a 1 inserted at each of `axes`.
+
+    Raises ValueError for an axis that is there twice.
+    """
     # Axes count in the output, which has more of them.
     rank = len(shape) + len(axes)
     inserted = {axis_of(axis, rank) for axis in axes}
+    if len(inserted) < len(axes):
+        raise ValueError(f"axes {list(axes)} name one of {rank} twice")
 
     sizes = iter(shape)
     return tuple(1 if i in inserted else next(sizes) for i in range(rank))

@@ -23,7 +23,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 
 from .device_end.printable import printable
-from .errors import EdgecError
+from .errors import EdgecError, InputError
 from .model.inputs import noise_inputs
 from .model.timing import Times
 from .session.session import TPU_MODES, Session
@@ -62,10 +62,19 @@ def run(options: argparse.Namespace) -> Dict[str, object]:
 
 
 def _inputs(session: Session, paths: List[str]) -> Dict[str, Any]:
-    """Return the inputs of files in the model's order, or noise where there are none."""
+    """Return the inputs of files in the model's order, or noise where there are none.
+
+    Raises InputError for more files than inputs.
+    """
     if not paths:
         return noise_inputs(session.manifest)
     names = (*session.manifest.inputs, *session.manifest.kept)
+    if len(paths) > len(names):
+        raise InputError(
+            f"{len(paths)} files are more than the model has inputs, {len(names)}",
+            at="--input",
+            hint=f"give one file for each of: {', '.join(names)}",
+        )
     arrays = [_load(Path(path)) for path in paths]
 
     # A missing one is the session's to report.

@@ -194,6 +194,14 @@ def test_a_node_that_cannot_be_read(tmp_path: Path) -> None:
     assert "at: node n_y (Reshape)" in text
 
 
+def test_an_axis_that_is_inserted_twice(tmp_path: Path) -> None:
+    axes = {"axes": np.array([1, -2], I64)}
+    nodes = [node("Unsqueeze", ["x", "axes"], "y")]
+    path = write(tmp_path / "m.onnx", nodes, {"x": [4]}, ["y"], axes)
+    text = message(path, UnsupportedError)
+    assert "error: Unsqueeze: axes [1, -2] name one of 3 twice" in text
+
+
 def test_a_computed_shape(tmp_path: Path) -> None:
     nodes = [
         node("Cast", ["x"], "s", to=TensorProto.INT64),

@@ -130,6 +130,19 @@ def test_the_devices_program_decodes_photos_where_pillow_is(
     np.testing.assert_array_equal(np.load(tmp_path / "output0.npy"), expected)
 
 
+def test_the_devices_program_takes_no_more_files_than_inputs(
+    library: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bundle = _bundle(tmp_path, library, "0_255,bgr")
+    files = [str(tmp_path / "a.npy"), str(tmp_path / "b.npy")]
+    monkeypatch.setattr("sys.argv", ["edgec_runtime", str(bundle), "--input", *files])
+    assert main() == 2
+    assert "2 files are more than the model has inputs, 1" in capsys.readouterr().err
+
+
 def test_a_photo_of_16_bits_keeps_its_shades(tmp_path: Path) -> None:
     """Pillow's own conversion makes everything above 255 white."""
     shades = np.arange(0, 65536, 257, dtype=np.uint16).reshape(16, 16)
