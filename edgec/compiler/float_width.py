@@ -17,10 +17,16 @@ from edgec.compiler.quantize import Quantized
 from edgec.compiler.read import ReadModel
 from edgec.compiler.samples import FIXTURES, Samples
 from edgec.errors import InputError, UnsupportedError
-from edgec.float16.choose import Compiled, Float16Choice, Float16Chooser, Sample
+from edgec.float16.choose import (
+    MAX_SAMPLES,
+    Compiled,
+    Float16Choice,
+    Float16Chooser,
+    Sample,
+)
 from edgec.float16.convert import float16_ops
 from edgec.ir import Graph, Run
-from edgec.quantize.observe.calibration import load_calibration
+from edgec.quantize.observe.calibration import chosen, load_calibration, spread
 from edgec.schedule.cores import cores_of
 
 AUTO = "auto"
@@ -74,7 +80,10 @@ def with_float16(
 
     host.say("float16")
     try:
-        chooser = Float16Chooser(graph, _samples(graph, read, samples), _runs(host))
+        every = _samples(graph, read, samples)
+        # The first of a folder may be all alike.
+        some = chosen(every, spread(len(every), MAX_SAMPLES))
+        chooser = Float16Chooser(graph, some, _runs(host))
         is_forced = options.float_width == "16"
         choice = chooser.all_float16() if is_forced else chooser.within_limits()
     except (NotImplementedError, UnsupportedError):

@@ -64,6 +64,24 @@ def test_what_cannot_be_measured_stays_float32(monkeypatch: pytest.MonkeyPatch) 
     assert any("cannot be measured" in note for note in lowered.model.notes)
 
 
+def test_samples_are_spread_over_all_that_are_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last of the file is not among the first eight."""
+    taken: list[Any] = []
+
+    def refuse(_: object, samples: Any, __: object) -> None:
+        taken.extend(samples)
+        raise UnsupportedError("no C for it")
+
+    monkeypatch.setattr(float_width, "Float16Chooser", refuse)
+    lower(DIGITS, CompileOptions(target="pi5", validate=CALIBRATION))
+    pictures = np.load(CALIBRATION)["input"]
+    assert len(taken) == 8 < len(pictures) // 2
+    half = len(pictures) // 2
+    np.testing.assert_array_equal(taken[4]["input"], pictures[half : half + 1])
+
+
 def _manifest(path: Path) -> Any:
     with zipfile.ZipFile(path) as bundle:
         return json.loads(bundle.read("manifest.json"))
