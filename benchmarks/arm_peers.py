@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -55,8 +54,9 @@ class Peer:
     Attributes:
         site: its wheels, of armlab/setup.sh.
         package: the one of them whose version is the peer's.
-        command: returns the guest's program and words for a model, in a folder for what
-            it is converted to; raises CalledProcessError where that is refused.
+        command: returns the guest's program and words for a model, which lies in the
+            folder for what it is converted to and may be changed; raises
+            CalledProcessError where that is refused.
         halves: whether it computes otherwise than in float32 on cores that can.
     """
 
@@ -79,12 +79,25 @@ class Result:
     agrees: bool
 
 
+def with_sizes(model: Path) -> onnx.ModelProto:
+    """Return a model whose inputs have 1 for each size that its file leaves open."""
+    proto = onnx.load(model)
+    for value in _inputs(proto):
+        for size in value.type.tensor_type.shape.dim:
+            size.dim_value = max(1, size.dim_value)
+    return proto
+
+
+def _inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """Return the inputs that a caller gives."""
+    # Older files list their weights among the inputs.
+    weights = {constant.name for constant in proto.graph.initializer}
+    return [value for value in proto.graph.input if value.name not in weights]
+
+
 def _shape(model: Path) -> str:
     """Of the only input: 1x3x224x224."""
-    graph = onnx.load(model, load_external_data=False).graph
-    # Older files list their weights among the inputs.
-    weights = {constant.name for constant in graph.initializer}
-    (value,) = (v for v in graph.input if v.name not in weights)
+    (value,) = _inputs(onnx.load(model, load_external_data=False))
     return "x".join(str(d.dim_value) for d in value.type.tensor_type.shape.dim)
 
 
@@ -93,13 +106,12 @@ def _onnxruntime(model: Path, folder: Path) -> Words:
 
 
 def _ncnn(model: Path, folder: Path) -> Words:
-    copy = folder / "model.onnx"
-    shutil.copy(model, copy)
     python = environment("pnnx", PNNX)
     (program,) = python.parents[1].glob("lib/python*/site-packages/pnnx/pnnx")
     program.chmod(0o700)
-    _run([program, copy.name], folder)
-    return [GUESTS / "run_ncnn.py", folder / "model", _shape(model)]
+    # It writes beside the file that it is given.
+    _run([program, model], folder)
+    return [GUESTS / "run_ncnn.py", model.with_suffix(""), _shape(model)]
 
 
 def _ncnn_f32(model: Path, folder: Path) -> Words:
@@ -121,15 +133,15 @@ def _mnn_low(model: Path, folder: Path) -> Words:
 
 def _litert(model: Path, folder: Path) -> Words:
     python = environment("onnx2tf", ONNX2TF)
+    shape = _shape(model)
     # It compares layers on pictures, which it would fetch where no such file is.
     pictures = np.random.default_rng(0).random((20, 128, 128, 3), np.float32)
     np.save(folder / PICTURES, pictures)
-    # It writes what it simplifies to the file that it is given.
-    copy = folder / "model.onnx"
-    shutil.copyfile(model, copy)
-    _run([python.parent / "onnx2tf", "-i", copy, "-o", folder / "tf"], folder)
+    program = python.parent / "onnx2tf"
+    # LiteRT has no Erf of its own.
+    _run([program, "-i", model, "-o", folder / "tf", "-rtpo", "erf"], folder)
     (twin,) = (folder / "tf").glob("*_float32.tflite")
-    return [GUESTS / "run_litert.py", twin, _shape(model)]
+    return [GUESTS / "run_litert.py", twin, shape]
 
 
 def _run(command: Words, folder: Path) -> None:
@@ -151,8 +163,10 @@ PEERS: Mapping[str, Peer] = {
 def measure(tool: Picycles, peer: Peer, model: Path, board: str) -> Result | None:
     """One inference; None where the peer is not there, or refuses the model."""
     with tempfile.TemporaryDirectory(prefix="edgec-") as name:
+        copy = Path(name, "model.onnx")
+        onnx.save(with_sizes(model), copy)
         try:
-            command = peer.command(model, Path(name))
+            command = peer.command(copy, Path(name))
         except (subprocess.SubprocessError, RuntimeError, ValueError):
             return None
         run = tool.guest(board, peer.site, command)
@@ -169,7 +183,9 @@ def _expected(model: Path) -> Statistics:
     # Without its warnings, one for each weight of an older file.
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(
-        model, options, providers=["CPUExecutionProvider"]
+        with_sizes(model).SerializeToString(),
+        options,
+        providers=["CPUExecutionProvider"],
     )
     given = {value.name: filled(value.shape) for value in session.get_inputs()}
     return statistics(session.run(None, given))

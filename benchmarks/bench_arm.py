@@ -205,13 +205,20 @@ def cycles_of(
 
 
 def _shares(program: Program, job: Job, main: Path) -> Iterator[Share]:
+    """The cycles of each function of a program, counted or remembered."""
     key = f"places {how()} {program.digest} {job.board}"
     known = None if job.fresh else recall(key)
     if known is None:
-        known = [[*place, cycles] for place, cycles in places(main, job.board).items()]
+        counted = places(main, job.board)
+        # JSON has no keys of two numbers.
+        known = [[*place, cycles] for place, cycles in counted.items()]
         remember(key, known)
-    found = {(segment, op): cycles for segment, op, cycles in known}
-    yield from (Share(c, found.get(c.place, 0.0)) for c in program.calls)
+
+    found: dict[tuple[int, int], float] = {}
+    for segment, op, cycles in known:
+        found[segment, op] = cycles
+    for call in program.calls:
+        yield Share(call, found.get(call.place, 0.0))
 
 
 def _beside(shares: Sequence[Share], job: Job) -> Iterator[Share]:

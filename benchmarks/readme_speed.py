@@ -64,9 +64,14 @@ def _cell(row: Mapping[str, Any] | None) -> str:
 
 def _mean(rows: Rows, board: str) -> str:
     """Of a board's networks that a peer runs."""
-    ratios = [row["ratio"] for (_, b), row in rows.items() if b == board]
-    known = [ratio for ratio in ratios if ratio is not None]
-    return f"{geo_mean(known):.2f} of {len(known)}" if known else "–"
+    ratios: list[float] = []
+    for (_, name), row in rows.items():
+        if name == board and row["ratio"] is not None:
+            ratios.append(row["ratio"])
+
+    if not ratios:
+        return "–"
+    return f"{geo_mean(ratios):.2f} of {len(ratios)}"
 
 
 def replaced(text: str, lines: Sequence[str]) -> str:

@@ -175,46 +175,64 @@ def _apart(name: str, group: Sequence[Unit]) -> Segment:
     arena: by an op before it, and one behind it that reads a little of each, so that it
     stays apart.
     """
-    inputs = list[Value]()
-    outputs = list[Value]()
-    made = list[Op]()
+    inputs: list[Value] = []
+    outputs: list[Value] = []
+    made: list[Op] = []
     for i, unit in enumerate(group):
-        values = dict.fromkeys(v for op in unit.ops for v in (*op.inputs, *op.outputs))
-        own = {
-            v: Value(f"{name}_{i}_{n}", v.type, v.const) for n, v in enumerate(values)
-        }
+        own = _own_values(f"{name}_{i}", unit)
         written = {v for op in unit.ops for v in op.outputs}
         read = {v for op in unit.ops for v in op.inputs}
-        near = [
-            v for v in values if v.type.dtype in ("int8", "float32") and v.type.rank
-        ]
-        for v in values:
+        for v, mine in own.items():
             if v.const is None and v not in written:
-                inputs.append(
-                    Value(f"{own[v].name}_in", v.type) if v in near else own[v]
-                )
-                if v in near:
-                    made.append(Op(Maximum(), [inputs[-1]] * 2, [own[v]], "before"))
-        made += [
-            Op(
-                op.spec,
-                [own[v] for v in op.inputs],
-                [own[v] for v in op.outputs],
-                str(i),
-            )
-            for op in unit.ops
-        ]
-        for v in values:
-            if v.const is None and (v not in written or v not in read):
-                if v in near:
-                    one = Slice(
-                        (0,) * v.type.rank, (1,) * v.type.rank, (1,) * v.type.rank
-                    )
-                    outputs.append(Value(f"{own[v].name}_out", one.infer(v.type)[0]))
-                    made.append(Op(one, [own[v]], [outputs[-1]], "behind"))
-                elif v in written:
-                    outputs.append(own[v])
+                inputs.append(_written_before(mine, made))
+
+        for op in unit.ops:
+            operands = [own[v] for v in op.inputs]
+            results = [own[v] for v in op.outputs]
+            made.append(Op(op.spec, operands, results, str(i)))
+
+        for v, mine in own.items():
+            is_between = v in written and v in read
+            if v.const is not None or is_between:
+                continue
+            if _has_ops_around(v):
+                outputs.append(_read_behind(mine, made))
+            elif v in written:
+                outputs.append(mine)
     return segment(name, Region("cpu", tuple(made), tuple(inputs), tuple(outputs)))
+
+
+def _own_values(prefix: str, unit: Unit) -> dict[Value, Value]:
+    """A copy of each value that a unit reads or writes, with a name of its own."""
+    values = dict.fromkeys(v for op in unit.ops for v in (*op.inputs, *op.outputs))
+    own: dict[Value, Value] = {}
+    for n, v in enumerate(values):
+        own[v] = Value(f"{prefix}_{n}", v.type, v.const)
+    return own
+
+
+def _has_ops_around(v: Value) -> bool:
+    """Whether an op before a unit can write the value, and one behind it read it."""
+    return v.type.dtype in ("int8", "float32") and v.type.rank > 0
+
+
+def _written_before(v: Value, made: list[Op]) -> Value:
+    """The segment's input that becomes what a unit reads, by an op that is added."""
+    if not _has_ops_around(v):
+        return v
+    given = Value(f"{v.name}_in", v.type)
+    made.append(Op(Maximum(), [given, given], [v], "before"))
+    return given
+
+
+def _read_behind(v: Value, made: list[Op]) -> Value:
+    """One element of a value, by an op that is added."""
+    ones = (1,) * v.type.rank
+    first = Slice((0,) * v.type.rank, ones, ones)
+    (element,) = first.infer(v.type)
+    result = Value(f"{v.name}_out", element)
+    made.append(Op(first, [v], [result], "behind"))
+    return result
 
 
 def core_of(board: Board) -> Core:

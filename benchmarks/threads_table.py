@@ -107,14 +107,18 @@ def _row(model: str, board: Board, bundle: Bundle, counts: Mapping[int, Counts])
         ms[n] = between + sum(segment.ms or 0.0 for segment in found)
 
     graph = read_graph(bundle)
-    shared = counts[max(counts)].parts
+    most = max(counts)
+    # Those of the last inference, as the times are.
+    shared = counts[most].parts[-1] if counts[most].parts else {}
     ops: list[Op] = []
     for i, info in enumerate(bundle.manifest.segments):
-        for k in range(len(segments[max(counts)][i].ops)):
-            times = {n: found[i].ops[k].ms for n, found in segments.items()}
-            parts = bool(shared) and (i, k) in shared[-1]
-            name = graph.segment(info.name).functions[k]
-            ops.append(Op(f"{info.name}.{name}", times, parts))
+        functions = graph.segment(info.name).functions
+        for k in range(len(segments[most][i].ops)):
+            times: dict[int, float] = {}
+            for n, estimates in segments.items():
+                times[n] = estimates[i].ops[k].ms
+            name = f"{info.name}.{functions[k]}"
+            ops.append(Op(name, times, (i, k) in shared))
     return Row(model, board.name, ms, ops)
 
 
@@ -139,7 +143,12 @@ def _least(row: Row, counts: Sequence[int], listed: int) -> Iterator[str]:
     """The ops that gain least by the most threads."""
     first = counts[0]
     last = counts[-1]
-    lost = sorted(row.ops, key=lambda op: op.ms[first] / last - op.ms[last])
+
+    def gained(op: Op) -> float:
+        """The time beyond what as many times as fast would take, below 0."""
+        return op.ms[first] / last - op.ms[last]
+
+    lost = sorted(row.ops, key=gained)
     if listed:
         yield f"\n{row.model} on {row.board}: what gains least by {last} threads\n"
     for op in lost[:listed]:

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 from guest_outputs import filled, print_outputs
-from picycles_guest import begin, end, warm
+from guest_run import counted
 
 engine = Interpreter(sys.argv[1], num_threads=1)
 engine.allocate_tensors()
@@ -21,10 +21,5 @@ value = filled([int(word) for word in sys.argv[2].split("x")])
 if tuple(wanted["shape"]) != value.shape:
     value = np.ascontiguousarray(np.moveaxis(value, 1, -1))
 engine.set_tensor(wanted["index"], value)
-engine.invoke()
-warm()
-engine.invoke()
-begin()
-engine.invoke()
-end()
+counted(engine.invoke)
 print_outputs([engine.get_tensor(x["index"]) for x in engine.get_output_details()])

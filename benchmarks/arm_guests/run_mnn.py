@@ -14,7 +14,7 @@ from typing import Any
 
 import MNN
 from guest_outputs import filled, print_outputs
-from picycles_guest import begin, end, warm
+from guest_run import counted
 
 path = sys.argv[1]
 shape = [int(word) for word in sys.argv[2].split("x")]
@@ -33,11 +33,6 @@ def run() -> Any:
     return results
 
 
-run()
-warm()
-run()
-begin()
-outputs = run()
-end()
+outputs = counted(run)
 # Its own layout pads channels, which would be part of the mean.
 print_outputs([MNN.expr.convert(x, MNN.expr.NCHW).read() for x in outputs])

@@ -17,13 +17,7 @@ from edgec.compiler.quantize import Quantized
 from edgec.compiler.read import ReadModel
 from edgec.compiler.samples import FIXTURES, Samples
 from edgec.errors import InputError, UnsupportedError
-from edgec.float16.choose import (
-    MAX_SAMPLES,
-    Compiled,
-    Float16Choice,
-    Float16Chooser,
-    Sample,
-)
+from edgec.float16.choose import Compiled, Float16Choice, Float16Chooser, Sample
 from edgec.float16.convert import float16_ops
 from edgec.ir import Graph, Run
 from edgec.quantize.observe.calibration import chosen, load_calibration, spread
@@ -32,6 +26,8 @@ from edgec.schedule.cores import cores_of
 AUTO = "auto"
 WIDTHS = ("16", "32", AUTO)
 """The values of --float."""
+MAX_SAMPLES = 8
+"""Samples to measure a choice on."""
 
 
 def check_width(options: Options) -> None:
@@ -80,10 +76,7 @@ def with_float16(
 
     host.say("float16")
     try:
-        every = _samples(graph, read, samples)
-        # The first of a folder may be all alike.
-        some = chosen(every, spread(len(every), MAX_SAMPLES))
-        chooser = Float16Chooser(graph, some, _runs(host))
+        chooser = Float16Chooser(graph, _samples(graph, read, samples), _runs(host))
         is_forced = options.float_width == "16"
         choice = chooser.all_float16() if is_forced else chooser.within_limits()
     except (NotImplementedError, UnsupportedError):
@@ -96,7 +89,14 @@ def with_float16(
 
 
 def _samples(graph: Graph, read: ReadModel, samples: Samples) -> Sequence[Sample]:
-    """Return the samples to measure on: a person's, else photos, else noise."""
+    """Return at most MAX_SAMPLES to measure on."""
+    every = _every_sample(graph, read, samples)
+    # The first of a folder may be all alike.
+    return chosen(every, spread(len(every), MAX_SAMPLES))
+
+
+def _every_sample(graph: Graph, read: ReadModel, samples: Samples) -> Sequence[Sample]:
+    """Return a person's samples, else those of photos, else noise."""
     inputs = graph.given()
     folders = (place / "photos" for place in FIXTURES)
     folder = next((folder for folder in folders if folder.is_dir()), None)

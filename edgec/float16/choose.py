@@ -59,8 +59,6 @@ WINOGRAD_RESULTS = (4, 2)
 The transforms of 4 x 4 results cost PP-LiteSeg 1.7 dB, and save 40 % of its time.
 """
 
-MAX_SAMPLES = 8
-"""Samples to measure a choice on."""
 NOISE_SAMPLES = 4
 """Samples to measure the noise of groups on."""
 GROUP_MACS = 30e9
@@ -131,11 +129,11 @@ class Float16Chooser:
 
         Args:
             graph: a graph with float32 ops
-            samples: inputs that it is for
+            samples: inputs that it is for, on which each choice is measured
             compiled: compiles a graph
         """
         self._graph = graph
-        self._samples = samples[:MAX_SAMPLES]
+        self._samples = samples
         self._compiled = compiled
         self._judged = [v.name for v in judged_values(graph)]
         self._winograd = WINOGRAD_RESULTS[0]

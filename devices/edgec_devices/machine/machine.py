@@ -73,7 +73,8 @@ class Settings:
 class MachineState:
     """The state of a machine that was switched on, in state.json.
 
-    `line_pid` is the process of line.py, `release` that of Debian on the disk.
+    `line_pid` is the process of line.py. `release` is the release of Debian that it was
+    started from.
     """
 
     settings: Settings
