@@ -53,8 +53,6 @@ TARGETS = {"pi3": 1.6, "pi4": 1.4, "pi5": 1.55}
 LISTED = 10
 """Functions of a network that are listed."""
 
-REMEMBERED_BYTES = 64 << 20
-
 
 @dataclass(frozen=True)
 class Share:

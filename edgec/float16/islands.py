@@ -51,16 +51,16 @@ def worthwhile(graph: Graph, ops: Collection[Op]) -> set[Op]:
     """
     # Each island is known by its first op, with which its cycles are counted.
     island = _islands(graph, ops)
-    saved: dict[Op, float] = dict.fromkeys(island.values(), 0.0)
+    gains: dict[Op, float] = dict.fromkeys(island.values(), 0.0)
     for op in ops:
         first = island[op]
-        saved[first] += gain(op)
+        gains[first] += gain(op)
 
     for op, elements in _cast_elements(graph, ops):
         first = island[op]
-        saved[first] -= CAST_COST * elements
+        gains[first] -= CAST_COST * elements
 
-    return {op for op in ops if saved[island[op]] > 0}
+    return {op for op in ops if gains[island[op]] > 0}
 
 
 def _islands(graph: Graph, ops: Collection[Op]) -> dict[Op, Op]:

@@ -39,7 +39,7 @@ from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
 from edgec.schedule.gemm_f32.windows import GemmF32Shape, tile_heights
 from edgec.schedule.liveness import peak, step_lifetimes
-from edgec.schedule.operand_walk import Indices, OperandWalk
+from edgec.schedule.operand_walk import Indices, OperandWalk, positions
 from edgec.schedule.views import Places, address
 
 _ATTENTION = Kernel("attention", "simd/ek_attention_f32_simd.h", "f32", isa="simd")
@@ -460,11 +460,7 @@ def _factor(call: KernelCall) -> float | None:
 def _sources(call: KernelCall) -> Indices:
     """Return the element of the operand that a gather puts at each position."""
     p = call.struct(GatherParams)
-    total = np.zeros((), np.int64)
-    for dim, stride in zip(p.dim, p.stride, strict=True):
-        steps = np.arange(dim, dtype=np.int64) * stride
-        total = np.add.outer(total, steps)
-    return total.reshape(-1)
+    return positions(p.dim, p.stride).reshape(-1)
 
 
 def _bias(addition: KernelCall, shape: tuple[int, ...]) -> Array:

@@ -19,6 +19,15 @@ Indices = NDArray[np.int64]
 """Positions of elements."""
 
 
+def positions(dims: Sequence[int], strides: Sequence[int]) -> Indices:
+    """Return what loops with some strides reach from 0 on, in the shape of the loops."""
+    total = np.zeros((), np.int64)
+    for dim, stride in zip(dims, strides, strict=True):
+        steps = np.arange(dim, dtype=np.int64) * stride
+        total = np.add.outer(total, steps)
+    return total
+
+
 @dataclass(frozen=True)
 class OperandWalk:
     """The elements that a kernel goes through, as loops over a tensor.
@@ -38,14 +47,6 @@ class OperandWalk:
         """Whether the elements of a row lie side by side."""
         return self.dims[-1] == 1 or self.strides[-1] == 1
 
-    def offsets(self, strides: Sequence[int]) -> Indices:
-        """Return the elements that the loops reach by some strides from 0 on."""
-        total = np.zeros((), np.int64)
-        for dim, stride in zip(self.dims, strides, strict=True):
-            steps = np.arange(dim, dtype=np.int64) * stride
-            total = np.add.outer(total, steps)
-        return total
-
     def moved(self, table: Indices, start: int, target: Pointer) -> OperandWalk | None:
         """Return the same walk through a tensor that has the elements elsewhere.
 
@@ -56,7 +57,7 @@ class OperandWalk:
             start: the position in the table of the walk's first element
             target: the tensor, from which the table counts
         """
-        here = start + self.offsets(self.strides)
+        here = start + positions(self.dims, self.strides)
         there = table[here]
         first = int(there.flat[0])
 
@@ -66,7 +67,7 @@ class OperandWalk:
         for axis, dim in enumerate(self.dims):
             second = there.take(min(1, dim - 1), axis).flat[0]
             strides.append(int(second) - first)
-        if (first + self.offsets(strides) != there).any():
+        if (first + positions(self.dims, strides) != there).any():
             return None
 
         pointer = replace(target, offset=target.offset + first)

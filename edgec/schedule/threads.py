@@ -62,9 +62,8 @@ class Sharing:
 
         ops = [self._graph.ops[i] for i in step.ops]
         alone = sum(self._cycles[op] for op in ops)
-        together = max(alone * LARGER_PART, self._memory(ops))
-        saved = alone - min(alone, together)
-        return saved >= self._core.barrier
+        together = max(alone * LARGER_PART, self._memory(ops)) + self._core.barrier
+        return together <= alone
 
     def _memory(self, ops: Iterable[Op]) -> float:
         """Return the cycles in which the weights of ops come from memory."""
