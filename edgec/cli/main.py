@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterable
 from types import FrameType
@@ -32,6 +33,9 @@ from edgec.cli import (
 )
 from edgec.cli.echo import echo
 from edgec.errors import EdgecError, InputError, did_you_mean
+
+RESEND_S = 0.05
+"""Seconds until a signal that Python has ignored is sent again."""
 
 
 class _Verbs(click.Group):
@@ -118,12 +122,42 @@ def main() -> None:
         # nohup makes the program ignore SIGHUP: it stays ignored.
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _ended)
+    sys.unraisablehook = _send_again
     sys.exit(run_verb())
 
 
+class _Signalled(SystemExit):
+    """The end by a signal, with the exit code that shells use for it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number
+
+
 def _ended(number: int, frame: FrameType | None) -> NoReturn:
-    """End the program with the exit code that shells use for a signal."""
-    sys.exit(128 + number)
+    """End the program."""
+    raise _Signalled(number)
+
+
+def _send_again(ignored: sys.UnraisableHookArgs) -> None:
+    """Send a signal again whose exception Python has ignored.
+
+    Python does so in destructors and in callbacks of weak references, where a signal
+    may come too.
+    """
+    exception = ignored.exc_value
+    if isinstance(exception, _Signalled):
+        number = exception.number
+    elif isinstance(exception, KeyboardInterrupt):
+        number = signal.SIGINT
+    else:
+        sys.__unraisablehook__(ignored)
+        return
+
+    # Python is still in the callback, and would ignore it once more.
+    later = threading.Timer(RESEND_S, os.kill, (os.getpid(), number))
+    later.daemon = True
+    later.start()
 
 
 def run_verb(args: list[str] | None = None) -> int:

@@ -71,6 +71,40 @@ def test_the_temporary_folder_is_empty(
     assert list(tmp.iterdir()) == []
 
 
+DYING = """
+import os, signal, sys, time
+import edgec.cli.main
+
+class Dying:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+        time.sleep(0.1)
+
+def verb():
+    Dying()
+    time.sleep(60)
+    return 0
+
+module = sys.modules["edgec.cli.main"]
+module.run_verb = verb
+module.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("SIGTERM", 143), ("SIGINT", -signal.SIGINT)]
+)
+def test_a_signal_in_a_destructor_ends_the_program_too(name: str, code: int) -> None:
+    """Python ignores the exceptions of destructors."""
+    done = subprocess.run(
+        [sys.executable, "-c", DYING.format(name=name)],
+        preexec_fn=heed_signals,
+        timeout=55,
+        check=False,
+    )
+    assert done.returncode == code
+
+
 def test_a_bug_report_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
