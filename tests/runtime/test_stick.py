@@ -222,6 +222,24 @@ def test_a_stick_that_hangs_when_it_is_opened(
     assert not any(alive(pid) for _, pid, _ in fake.logged())
 
 
+class SlowToLoad(FakeStick):
+    """Loading it takes its process longer than opening an Edge TPU may take."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        time.sleep(4)
+
+
+def test_a_slow_start_of_the_process_is_no_hanging_stick(
+    bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stick, "OPENING_S", 3.0)
+    fake = SlowToLoad(tmp_path / "stick")
+    with Session(bundle_path, delegate=fake.open, interpreter=fake.make) as s:
+        right(s)
+        assert s.backends["relu"] == "delegate"
+
+
 def test_close_returns_while_a_run_hangs(bundle_path: Path, tmp_path: Path) -> None:
     fake = FakeStick(tmp_path / "stick", {0: "hang"})
     s = Session(bundle_path, delegate=fake.open, interpreter=fake.make, timeout=3600)

@@ -6,7 +6,8 @@ Tensors are not sent: each frame of the session has a file in memory, mapped by 
 Messages, on a socket that keeps their borders:
 
     to it    ATTACH slot, model (with the file), DETACH slot, RUN slot, segment, number
-    from it  LOADING text (each time that it cannot open the Edge TPU), READY ns;
+    from it  STARTED (with all modules imported), LOADING text (each time that it cannot
+             open the Edge TPU), READY ns;
              for each RUN its number, whether it failed, ns, text
 """
 
@@ -39,8 +40,9 @@ DETACH = 2
 RUN = 3
 LOADING = 1
 READY = 2
+STARTED = 3
 REQUEST = struct.Struct("<iiiq")  # what, slot, segment or model, number
-STATE = struct.Struct("<iq")  # LOADING or READY, ns of the slowest inference; then text
+STATE = struct.Struct("<iq")  # one of these, ns of the slowest inference; then text
 ANSWER = struct.Struct("<qiq")  # number, whether it failed, ns; then text
 TEXT_BYTES = 2000
 AGAIN_S = 0.25  # between two attempts to open it
@@ -134,11 +136,13 @@ def _load(
             given.seek(0)
             sys.path[:] = pickle.load(given)
             work: StickTask = pickle.load(given)
+            make = _interpreters(work)
+            connection.send(STATE.pack(STARTED, 0))
             segments: List[InterpreterSegment] = []
             ns = 0
             for model in work.models:
                 for i in range(len(model.segments)):
-                    segment = _open(work, model, i)
+                    segment = _open(work, make, model, i)
                     ns = max(ns, _timed(segment, model.tensors))
                     segments.append(segment)
         except Exception as e:
@@ -151,11 +155,17 @@ def _load(
             return segments, work.models
 
 
-def _open(work: StickTask, model: StickModel, i: int) -> InterpreterSegment:
+def _interpreters(work: StickTask) -> InterpreterFactory:
+    if callable(work.interpreter):
+        return work.interpreter
+    return interpreter_factory(work.interpreter)
+
+
+def _open(
+    work: StickTask, make: InterpreterFactory, model: StickModel, i: int
+) -> InterpreterSegment:
     name = work.interpreter if isinstance(work.interpreter, str) else None
-    delegate = work.delegate(name)
-    make = work.interpreter if callable(work.interpreter) else interpreter_factory(name)
-    made = make(model.compiled[i], delegate)
+    made = make(model.compiled[i], work.delegate(name))
     return InterpreterSegment(model.segments[i], model.tensors, made)
 
 

@@ -34,6 +34,7 @@ from .process import (
     REQUEST,
     RUN,
     START,
+    STARTED,
     STATE,
     TEXT_BYTES,
     StickTask,
@@ -42,7 +43,10 @@ from .process import (
 )
 
 Array = NDArray[Any]
-# in which a process must say that it has opened the Edge TPU, or that it could not
+# in which a process must have imported what it needs, from a slow card on a busy device
+STARTING_S = 60.0
+# in which it must say then that it has opened the Edge TPU, or that it could not: the
+# driver may hang
 OPENING_S = 15.0
 # times as long as its first timed inference may an inference take, where that is more
 # than the time-out
@@ -112,13 +116,17 @@ class Channel:
         Args:
             heard: takes the reason of each failed attempt to open the Edge TPU
         """
-        self._wire.settimeout(OPENING_S)
+        timeout = STARTING_S
         while True:
-            message = self._receive(OPENING_S)
+            self._wire.settimeout(timeout)
+            message = self._receive(timeout)
             state, ns = STATE.unpack_from(message)
             if state == READY:
                 break
-            heard(message[STATE.size :].decode("utf-8", "replace"))
+            if state == STARTED:
+                timeout = OPENING_S
+            else:
+                heard(message[STATE.size :].decode("utf-8", "replace"))
         models = enumerate(work.models)
         self.lenders = tuple(_ModelLender(self, i, m.tensors) for i, m in models)
         self._timeout = max(self._given_timeout, SLOWER * ns * 1e-9)
