@@ -6,8 +6,8 @@ Tensors are not sent: each frame of the session has a file in memory, mapped by 
 Messages, on a socket that keeps their borders:
 
     to it    ATTACH slot, model (with the file), DETACH slot, RUN slot, segment, number
-    from it  STARTED (with all modules imported), LOADING text (each time that it cannot
-             open the Edge TPU), READY ns;
+    from it  STARTED (all modules are imported), LOADING text (each time that it cannot
+             open the Edge TPU), READY with the ns of the slowest inference;
              for each RUN its number, whether it failed, ns, text
 """
 
@@ -42,7 +42,7 @@ LOADING = 1
 READY = 2
 STARTED = 3
 REQUEST = struct.Struct("<iiiq")  # what, slot, segment or model, number
-STATE = struct.Struct("<iq")  # one of these, ns of the slowest inference; then text
+STATE = struct.Struct("<iq")  # one of the three, ns (of READY); then text (of LOADING)
 ANSWER = struct.Struct("<qiq")  # number, whether it failed, ns; then text
 TEXT_BYTES = 2000
 AGAIN_S = 0.25  # between two attempts to open it
@@ -156,6 +156,7 @@ def _load(
 
 
 def _interpreters(work: StickTask) -> InterpreterFactory:
+    """Return what makes interpreters, with its module imported."""
     if callable(work.interpreter):
         return work.interpreter
     return interpreter_factory(work.interpreter)

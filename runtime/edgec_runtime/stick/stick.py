@@ -43,10 +43,10 @@ from .process import (
 )
 
 Array = NDArray[Any]
-# in which a process must have imported what it needs, from a slow card on a busy device
+# A process may take so long to import its modules, from a slow card on a busy device.
 STARTING_S = 60.0
-# in which it must say then that it has opened the Edge TPU, or that it could not: the
-# driver may hang
+# Then it may take so long to open the Edge TPU, or to report that it could not: the
+# driver may hang.
 OPENING_S = 15.0
 # times as long as its first timed inference may an inference take, where that is more
 # than the time-out
