@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from edgec_runtime.device_end.printable import printable
 
+from edgec.report.tables import WIDTH
 from edgec.steps import COMPILE_C, Step, counted
 
 if TYPE_CHECKING:
@@ -171,7 +173,10 @@ def progress(quiet: bool = False, lines: bool = True) -> StepDisplay:
 
 
 def where_the_time_went(steps: Sequence[Step]) -> str:
-    """Return one line: seconds in all, of the C compiler, and of each long step."""
+    """Return seconds in all, of each long step, and of the C compiler.
+
+    It is one line, unless more steps were long than a line has room for.
+    """
     compiler_s = 0.0
     other_steps = []
     for step in steps:
@@ -191,5 +196,5 @@ def where_the_time_went(steps: Sequence[Step]) -> str:
 
     line = f"where the time went: {total:.1f} s"
     if parts:
-        return f"{line} = {', '.join(parts)}"
-    return line
+        line += f" = {', '.join(parts)}"
+    return textwrap.fill(line, WIDTH, subsequent_indent="  ")

@@ -162,6 +162,16 @@ def test_where_the_time_went_tells_the_c_compiler_apart() -> None:
     assert where_the_time_went(()) == "where the time went: 0.0 s"
 
 
+def test_where_the_time_went_has_no_line_too_long_for_a_log() -> None:
+    steps = [Step(f"a long name of step {n}", 0.1) for n in range(9)]
+    text = where_the_time_went(steps)
+    lines = text.splitlines()
+    assert len(lines) > 1
+    assert all(len(line) <= 120 for line in lines)
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert text.count("0.1 s") + text.count("0.1\n  s") == 9, "none is left out"
+
+
 @pytest.mark.cc
 def test_a_compile_names_its_steps(tmp_path: Path) -> None:
     told: list[str] = []
