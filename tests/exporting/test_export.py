@@ -295,8 +295,8 @@ for word in sys.argv[1:]:
     if word != "-rdynamic":
         words.append(word)
 if "-c" not in words:
-    # Its C library is there for this core already, and for this folder.
-    words += ["-mcpu=cortex_a53", "-static"]
+    # Its C library is there for this core and these flags already, and for this folder.
+    words += ["-mcpu=cortex_a53", "-static", "-s"]
 folder = zig_libraries()
 os.chdir(folder)
 os.environ["ZIG_GLOBAL_CACHE_DIR"] = str(folder)

@@ -23,7 +23,16 @@ from tests.harness import assert_agree, random_inputs, sample_graph
 from tests.schedule import layers_simd
 from tests.schedule.fuzz import PLAIN, verdicts
 from tests.schedule.on import on
-from tests.schedule.runner import BUILDS, Case, CrashError, build, core_of, run, start
+from tests.schedule.runner import (
+    BUILDS,
+    SANITIZED,
+    Case,
+    CrashError,
+    build,
+    core_of,
+    run,
+    start,
+)
 
 SAMPLE = 110
 """Five rounds of all families."""
@@ -31,7 +40,9 @@ SAMPLE = 110
 
 @pytest.mark.sweep(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", on("sanitized_vnni", "sanitized_a72", "sanitized_a76"))
+@pytest.mark.parametrize(
+    "name", on("sanitized", "sanitized_vnni", "sanitized_a72", "sanitized_a76")
+)
 def test_sanitizers_find_nothing(name: str) -> None:
     found = list(verdicts(name, 0, SAMPLE // 5, seed_of(name, 7)))
     assert [(v.number, v.what, v.used, v.why) for v in found if v.why] == []
@@ -52,7 +63,9 @@ def test_sanitizers_see_an_overflow(name: str) -> None:
 
 
 @pytest.mark.sweep(2)
-@pytest.mark.parametrize("name", on())
+@pytest.mark.parametrize(
+    "name", on(*(name for name in BUILDS if name not in SANITIZED))
+)
 def test_random_schedules_of_random_layers_compute_what_the_ops_mean(name: str) -> None:
     found = list(verdicts(name, 0, SAMPLE, seed_of(name, 7)))
     assert [(v.number, v.what, v.used, v.why) for v in found if v.why] == []
