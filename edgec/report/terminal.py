@@ -26,6 +26,8 @@ MIN_SUMMARY_SHARE = 0.02
 """Steps with a smaller share of the whole time are not named at the end."""
 MIN_SUMMARY_S = 0.05
 """Shorter steps are not named at the end, s."""
+_NO_BREAK = "\u00a0"
+"""A space at which textwrap does not end a line."""
 
 
 def left(seconds: float) -> str:
@@ -196,5 +198,7 @@ def where_the_time_went(steps: Sequence[Step]) -> str:
 
     line = f"where the time went: {total:.1f} s"
     if parts:
-        line += f" = {', '.join(parts)}"
-    return textwrap.fill(line, WIDTH, subsequent_indent="  ")
+        # A line may end after a step, not between its name and its time.
+        unbroken = ", ".join(part.replace(" ", _NO_BREAK) for part in parts)
+        line += f" = {unbroken}"
+    return textwrap.fill(line, WIDTH, subsequent_indent="  ").replace(_NO_BREAK, " ")
