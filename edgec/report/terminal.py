@@ -177,7 +177,7 @@ def progress(quiet: bool = False, lines: bool = True) -> StepDisplay:
 def where_the_time_went(steps: Sequence[Step]) -> str:
     """Return seconds in all, of each long step, and of the C compiler.
 
-    It is one line, unless more steps were long than a line has room for.
+    It is one line, or several where the steps do not fit into one.
     """
     compiler_s = 0.0
     other_steps = []

@@ -38,7 +38,6 @@ SAMPLE = 110
 """Five rounds of all families."""
 
 
-@pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", on("sanitized", "sanitized_vnni", "sanitized_a72", "sanitized_a76")
@@ -62,7 +61,7 @@ def test_sanitizers_see_an_overflow(name: str) -> None:
     assert wrong.returncode != 0
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "name", on(*(name for name in BUILDS if name not in SANITIZED))
 )
