@@ -15,7 +15,8 @@ from edgec.compiler.edgetpu_loop import (
     compile_for_edgetpu,
     outcome_lines,
 )
-from edgec.compiler.emit import emit
+from edgec.compiler.emit import Emitted, emit
+from edgec.compiler.float_width import float32_names
 from edgec.compiler.host import Dump, Host
 from edgec.compiler.job import Job
 from edgec.compiler.judging import Judging
@@ -34,6 +35,9 @@ from edgec.quantize.observe.verification import Verification
 from edgec.report.summary import Made, summary
 from edgec.steps import Step, Steps
 from edgec.toolchain.edgetpu.runners import Runner
+
+MAX_ROUNDS = 2
+"""Verifications after which only some ops of a failed float16 network become float32."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,25 @@ class PlacedNetwork:
 
 
 @dataclass(frozen=True)
+class _Trial:
+    """The code of a placed network, and how it ran on this machine.
+
+    Attributes:
+        placed: the network.
+        emitted: its code.
+        package: the bundle that is not written yet.
+        verification: what its run showed.
+        tuning_notes: notes on the schedules of a search.
+    """
+
+    placed: PlacedNetwork
+    emitted: Emitted
+    package: PackedBundle
+    verification: Verification
+    tuning_notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Compilation:
     """The compile of one network.
 
@@ -136,12 +159,39 @@ class Compilation:
 
     def complete(self, placed: PlacedNetwork) -> Compiled:
         """Do the stages after the placement, and write the bundle."""
+        trial = self._tried(placed)
+        rounds = 0
+        while self._is_float16_at_fault(trial):
+            rounds += 1
+            placed = self._with_more_float32(trial, entirely=rounds > MAX_ROUNDS)
+            trial = self._tried(placed)
+
+        verification = trial.verification
+        if not verification.ok:
+            raise self._failure(verification, placed.lowered)
+
+        self.say("pack")
+        # The bundle is packed twice: verification opens it as a person will, and the
+        # manifest then gets the figures.
+        package = trial.package
+        contents = replace(package.contents, verification=verification.to_json())
+        write_bundle(self.job.output, contents, package.files, package.tried_here)
+        self.say("")
+        return Compiled(
+            path=self.job.output,
+            lowered=placed.lowered,
+            sources=trial.emitted.first.segments,
+            verification=verification,
+            outcome=placed.outcome,
+            steps=self.say.done(),
+            tuned=trial.tuning_notes,
+        )
+
+    def _tried(self, placed: PlacedNetwork) -> _Trial:
+        """Generate and compile the code of a placed network, and run it here."""
         job = self.job
         lowered = placed.lowered
-        outcome = placed.outcome
-        wanted = placed.wanted
-
-        task = bound(wanted, lowered.read, lowered.graph)
+        task = bound(placed.wanted, lowered.read, lowered.graph)
         self.say("emit")
         tuning = TuningDatabases.of(job.tuned)
         keep = job.options.keep_tflite
@@ -149,26 +199,47 @@ class Compilation:
         built = build_programs(emitted, lowered.target.board, job.options.cc, self.say)
 
         self.say("pack")
-        package = pack(lowered, emitted, built, outcome, wanted, task)
+        package = pack(lowered, emitted, built, placed.outcome, placed.wanted, task)
 
         self.say("verify")
-        verification = self._verify(package, lowered)
-
-        self.say("pack")
-        # The bundle is packed twice: verification opens it as a person will, and the
-        # manifest then gets the figures.
-        contents = replace(package.contents, verification=verification.to_json())
-        write_bundle(job.output, contents, package.files, package.tried_here)
-        self.say("")
-        return Compiled(
-            path=job.output,
-            lowered=lowered,
-            sources=emitted.first.segments,
-            verification=verification,
-            outcome=outcome,
-            steps=self.say.done(),
-            tuned=tuple(tuning.notes(emitted.board_sources)),
+        return _Trial(
+            placed=placed,
+            emitted=emitted,
+            package=package,
+            verification=self._verify(package, lowered),
+            tuning_notes=tuple(tuning.notes(emitted.board_sources)),
         )
+
+    def _is_float16_at_fault(self, trial: _Trial) -> bool:
+        """Return whether a trial failed that may pass with more floats in float32.
+
+        Where a person asked for float16, what it costs is a warning.
+        """
+        verification = trial.verification
+        if trial.placed.lowered.model.float16 is None:
+            return False
+        if self.job.options.float_width == "16":
+            return False
+
+        return not verification.ok or bool(verification.float16)
+
+    def _with_more_float32(self, trial: _Trial, entirely: bool) -> PlacedNetwork:
+        """Return the network with the ops in float32 that failed in float16.
+
+        Where none failed by itself, or all of them are in float32 already, the whole
+        network is in float32, and where it is to be so entirely.
+        """
+        placed = trial.placed
+        lowered = placed.lowered
+        choice = lowered.model.float16
+        assert choice is not None
+        failed = float32_names(choice, trial.verification.float16_ops)
+        more = failed.difference(choice.kept)
+        ops = more.union(choice.kept) if more and not entirely else ()
+        host = Host(native_compiler(self.job.options.cc), self.say)
+        # The Edge TPU's segments have no floats, so they stay as they were compiled.
+        lowered = lowered.with_float32(ops, self.job.options, host)
+        return replace(placed, lowered=lowered)
 
     def _place(self, wanted: TaskFile) -> tuple[Lowered, CompilerOutcome | None]:
         """Lower the model to segments, and compile those of the Edge TPU."""
@@ -191,10 +262,7 @@ class Compilation:
         return lowered, outcome
 
     def _verify(self, package: PackedBundle, lowered: Lowered) -> Verification:
-        """Run the bundle on the samples, from a temporary file.
-
-        Raises EdgecError if an output or a segment does not agree.
-        """
+        """Run the bundle on the samples, from a temporary file."""
         # The output path must not have a bundle that failed, nor lose an older one to it.
         floats = lowered.model.floats
         min_cosine = None if floats is None else self.job.options.min_cosine
@@ -202,10 +270,7 @@ class Compilation:
             aside = folder / "model.edgec"
             write_bundle(aside, package.contents, package.files)
             with Bundle.open(aside) as bundle:
-                checked = verify_bundle(bundle, lowered, min_cosine, self.say)
-        if checked.ok:
-            return checked
-        raise self._failure(checked, lowered)
+                return verify_bundle(bundle, lowered, min_cosine, self.say)
 
     def _failure(self, checked: Verification, lowered: Lowered) -> EdgecError:
         """Return the error of a verification that failed."""

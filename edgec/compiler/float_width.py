@@ -5,7 +5,7 @@ A Cortex-A76 does twice as many multiply-accumulates in float16 as in float32.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from edgec_devices.boards import Board, Target
@@ -27,7 +27,16 @@ AUTO = "auto"
 WIDTHS = ("16", "32", AUTO)
 """The values of --float."""
 MAX_SAMPLES = 8
-"""Samples to measure a choice on."""
+"""The most samples to measure a choice on."""
+MIN_SAMPLES = 4
+"""The fewest, where so many are given."""
+MEASURED_MACS = 12e9
+"""Multiply-accumulates of one pass over the samples: some seconds of C.
+
+It is a count and no time, so the same inputs give the same bundle.
+"""
+MAX_NAMES = 3
+"""Operations that a note names; of more it says how many there are."""
 
 
 def check_width(options: Options) -> None:
@@ -48,6 +57,14 @@ def check_width(options: Options) -> None:
         )
 
 
+def listed(names: Collection[str]) -> str:
+    """Return some names of operations as a list, and how many others there are."""
+    first = sorted(names)[:MAX_NAMES]
+    others = len(names) - len(first)
+    text = ", ".join(first)
+    return f"{text} and {others} others" if others else text
+
+
 def has_float16(board: Board) -> bool:
     """Return whether the vectors of a board's core compute with float16."""
     return cores_of(board, board.targets[0])[-1].has_float16
@@ -59,6 +76,7 @@ def with_float16(
     read: ReadModel,
     samples: Samples,
     host: Host,
+    float32: Collection[str] = (),
 ) -> Quantized:
     """Return a model with float16 in place of float32, as far as --float allows.
 
@@ -68,6 +86,7 @@ def with_float16(
         read: the model as read, with the preprocessing of its inputs
         samples: the samples to measure on, if a person gave some
         host: the C compiler of this machine
+        float32: operations that stay float32 in any case, by their first outputs
     """
     graph = quantized.graph
     board = Target.parse(options.target).board
@@ -76,7 +95,8 @@ def with_float16(
 
     host.say("float16")
     try:
-        chooser = Float16Chooser(graph, _samples(graph, read, samples), _runs(host))
+        measured = _samples(graph, read, samples)
+        chooser = Float16Chooser(graph, measured, _runs(host), float32)
         is_forced = options.float_width == "16"
         choice = chooser.all_float16() if is_forced else chooser.within_limits()
     except (NotImplementedError, UnsupportedError):
@@ -88,11 +108,29 @@ def with_float16(
     return replace(quantized, graph=choice.graph, float16=choice, notes=notes)
 
 
+def float32_names(choice: Float16Choice, halves: Collection[str]) -> set[str]:
+    """Return the names in the float32 graph of the results of some float16 ops.
+
+    halves: the names of these results in the graph of the choice
+    """
+    names = set(halves)
+    for op in choice.graph.ops:
+        first = op.inputs[0] if op.inputs else None
+        # An output of the graph keeps its name behind a cast (`_Conversion`).
+        if op.kind == "cast" and first is not None and first.name in halves:
+            names.add(op.output.name)
+
+    return names
+
+
 def _samples(graph: Graph, read: ReadModel, samples: Samples) -> Sequence[Sample]:
-    """Return at most MAX_SAMPLES to measure on."""
+    """Return some samples to measure on: the fewer, the more a run costs."""
+    macs = sum(op.spec.macs(op) for op in graph.ops)
+    affordable = int(MEASURED_MACS / max(1, macs))
+    count = min(MAX_SAMPLES, max(MIN_SAMPLES, affordable))
     every = _every_sample(graph, read, samples)
     # The first of a folder may be all alike.
-    return chosen(every, spread(len(every), MAX_SAMPLES))
+    return chosen(every, spread(len(every), count))
 
 
 def _every_sample(graph: Graph, read: ReadModel, samples: Samples) -> Sequence[Sample]:
@@ -140,4 +178,6 @@ def _notes(choice: Float16Choice) -> Iterator[str]:
             f": SQNR of {least:.0f} dB or more, errors of at most {largest:.1%} of the "
             f"range, on {choice.samples} samples"
         )
+    if not choice.is_small:
+        remark += ", which is more than --float auto allows (47 dB, 1%)"
     yield remark

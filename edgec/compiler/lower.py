@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from edgec_partitioner.partition import Partition
 from edgec_partitioner.rounding import as_tflite
 
 from edgec.compiler import quantized_file
-from edgec.compiler.float_width import check_width, with_float16
+from edgec.compiler.float_width import check_width, listed, with_float16
 from edgec.compiler.host import Host
 from edgec.compiler.judging import Judging
 from edgec.compiler.native import native_compiler, runner
@@ -41,6 +41,7 @@ class Lowered:
         target: the board, with or without an Edge TPU.
         read: the model of the file.
         samples: the samples to calibrate and to verify with.
+        wide: the model in its final precision, but for float16.
         model: the model in its final precision.
         wishes: the wishes about the share of the Edge TPU.
         partition: the segments, and where each runs.
@@ -51,6 +52,7 @@ class Lowered:
     target: Target
     read: ReadModel
     samples: Samples
+    wide: Quantized
     model: Quantized
     wishes: Wishes
     partition: Partition
@@ -90,6 +92,29 @@ class Lowered:
         wishes = replace(self.wishes, refused=every)
         partition = place(self.graph, self.target, wishes)
         return replace(self, wishes=wishes, partition=partition)
+
+    def with_float32(
+        self, ops: Collection[str], options: CompileOptions, host: Host
+    ) -> Lowered:
+        """Return the model with more operations in float32, partitioned again.
+
+        They could not be verified in float16.
+
+        Args:
+            ops: the operations, by their first outputs; none: all
+            options: the options of the compile
+            host: the C compiler of this machine
+        """
+        if ops:
+            model = with_float16(self.wide, options, self.read, self.samples, host, ops)
+            remark = f"float32 after verification, as float16 has too few bits: {listed(ops)}"
+        else:
+            model = self.wide
+            remark = "floats stay float32: with float16 the outputs cannot be verified"
+
+        model = replace(model, notes=(*model.notes, remark))
+        partition = place(model.graph, self.target, self.wishes)
+        return replace(self, model=model, partition=partition)
 
 
 # NaN and infinity of the file are reported by `read`: numpy need not warn too.
@@ -151,10 +176,10 @@ def lower(
         refused = left_in_float(quantized.floats.result)
         wishes = replace(wishes, refused=refused)
 
-    quantized = with_float16(quantized, options, model_read, samples, host)
+    final = with_float16(quantized, options, model_read, samples, host)
 
     host.say("partition")
-    partition = place(quantized.graph, target, wishes)
+    partition = place(final.graph, target, wishes)
     # Such a file computes in floats between scales, so its own outputs differ from int8
     # arithmetic by rounding steps: the int8 form is the reference instead.
     stated = None
@@ -166,7 +191,8 @@ def lower(
         target=target,
         read=model_read,
         samples=samples,
-        model=quantized,
+        wide=quantized,
+        model=final,
         wishes=wishes,
         partition=partition,
         described=stated,

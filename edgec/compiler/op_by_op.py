@@ -7,6 +7,7 @@ does not matter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from edgec_partitioner.segments import Segment
 from edgec_runtime import Bundle
@@ -22,20 +23,30 @@ HOW = "C, op by op"
 """The executor in the report."""
 
 
+class OpByOp(NamedTuple):
+    """The result of a check of every op.
+
+    Attributes:
+        checks: for each segment, that of the value with the largest error beyond rounding
+        float16: the first outputs of float16 ops whose error is beyond rounding
+    """
+
+    checks: tuple[SegmentCheck, ...]
+    float16: tuple[str, ...]
+
+
 def op_by_op(
     bundle: Bundle, segments: Sequence[Segment], sample: Mapping[str, Array]
-) -> tuple[SegmentCheck, ...]:
-    """Return, for each segment, the value with the largest error beyond rounding.
-
-    The segments run as this machine's C.
-    """
+) -> OpByOp:
+    """Compare each op of some segments, which run as this machine's C, on one sample."""
     comparison = _ValueComparison(segments)
     side = BundleSide(HOW, bundle.path, "c")
     try:
         side.run(sample, comparison)
     finally:
         side.close()
-    return tuple(comparison.worst.values())
+    checks = tuple(comparison.worst.values())
+    return OpByOp(checks, tuple(comparison.float16))
 
 
 class _ValueComparison:
@@ -43,10 +54,13 @@ class _ValueComparison:
 
     Attributes:
         worst: for each segment, the value with the largest error beyond rounding.
+        float16: the first outputs of float16 ops whose error is beyond rounding; a dict
+            for its order.
     """
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.worst: dict[str, SegmentCheck] = {}
+        self.float16: dict[str, None] = {}
         self._producers: dict[str, tuple[Op, Segment]] = {}
         for s in segments:
             for op in s.graph.ops:
@@ -62,11 +76,22 @@ class _ValueComparison:
             s = self._producers[v.name][1]
             error = distance(array, expected)
             limit = rounding(ops, expected)
-            check = SegmentCheck(s.name, s.place, HOW, error, limit)
+            check = SegmentCheck(
+                s.name, s.place, HOW, error, limit, value=f"{ops[0].kind} {v.name}"
+            )
             worst = self.worst.get(s.name, check)
             self.worst[s.name] = max(worst, check, key=lambda c: c.beyond)
+            if not check.ok:
+                self._add_float16(ops)
         # The arena is reused, so the array changes after this call.
         self._shown[v.name] = array.copy()
+
+    def _add_float16(self, ops: Sequence[Op]) -> None:
+        """Take in the float16 ops among some that are beyond rounding together."""
+        for op in ops:
+            first = op.outputs[0]
+            if first.type.dtype == "float16":
+                self.float16[first.name] = None
 
     def _reference(self, name: str) -> tuple[Array, tuple[Op, ...]]:
         """Return a value computed from visible ones, and the ops on the way."""

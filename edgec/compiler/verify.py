@@ -78,15 +78,20 @@ def verify_bundle(
     mixed = [
         s for s in segments if decides_by_floats(s.graph) or computes_float16(s.graph)
     ]
+    float16_ops: dict[str, None] = {}
     for i in each(range(exact if mixed else 0), exact, "verify op by op", say):
-        checker.add(op_by_op(bundle, mixed, lowered.samples.verify[i]))
+        ops = op_by_op(bundle, mixed, lowered.samples.verify[i])
+        checker.add(ops.checks)
+        float16_ops.update(dict.fromkeys(ops.float16))
 
     worst_checks = checker.worst()
-    failures = [
-        f"{c.segment} as {c.how} is {c.error:.3g} from interp, {c.limit:.3g} allowed"
-        for c in worst_checks
-        if not c.ok
-    ]
+    in_float16 = {s.name for s in segments if computes_float16(s.graph)}
+    failures: list[str] = []
+    float16 = list(outputs.float16)
+    for check in worst_checks:
+        if not check.ok:
+            lines = float16 if check.segment in in_float16 else failures
+            lines.append(str(check))
     failures += _unmapped(bundle, segments, lowered.wishes.optimistic)
     whole = outputs.agreements()
     unlike = [*outputs.unlike, *_too_unlike(whole, min_cosine)]
@@ -105,6 +110,8 @@ def verify_bundle(
         not_run,
         tuple(failures),
         tuple(unlike),
+        tuple(float16),
+        tuple(float16_ops),
         outputs.not_finite,
     )
 
@@ -129,6 +136,7 @@ class _OutputComparison:
         checker: compares segments with `interp` on the first samples.
         reference: gives the expected outputs.
         unlike: the differences from the model as read beyond rounding.
+        float16: the differences of a float16 model from float32 that are too large.
         worst: the op with the largest quantization noise of its own; None if edgec did
             not quantize.
         not_finite: the first value with NaN or infinity, if the outputs have some or
@@ -139,6 +147,7 @@ class _OutputComparison:
     checker: SegmentChecker
     reference: _Reference = field(init=False)
     unlike: list[str] = field(default_factory=list)
+    float16: list[str] = field(default_factory=list)
     worst: LayerNoise | None = None
     not_finite: str = ""
     _tallies: dict[str, Tally] = field(default_factory=dict)
@@ -192,14 +201,15 @@ class _OutputComparison:
             # An ONNX file may describe int8 in floats; the code agrees with the int8.
             described = self.lowered.described
             if self.lowered.model.float16 is not None:
-                self.unlike += _too_unlike_float32(original, got, want)
+                self.float16 += _too_unlike_float32(original, got, want)
             elif described is None:
                 self.unlike += _unlike(original, sample, got, want)
             else:
                 wanted = interp(described, sample)
                 self.unlike += _unlike(described, sample, got, wanted)
         # Looking for the first such value runs the whole model: only if it explains.
-        if not self.not_finite and (self.unlike or not finite.is_finite(want)):
+        differs = self.unlike or self.float16
+        if not self.not_finite and (differs or not finite.is_finite(want)):
             self.not_finite = str(finite.first(original, sample) or "")
         for name, y in want.items():
             self._tallies.setdefault(name, Tally()).add(y, got[name])

@@ -13,8 +13,9 @@ whose float16 costs most accuracy for the time that it saves are given back:
 
 The graph of the choice is then measured itself, and the goal raised by what is missing.
 
-Before anything is given back, Winograd's convolutions compute fewer results together:
-those of 2 x 2 save less than those of 4 x 4, and round less.
+Before anything is given back, weights are rounded so that their errors cancel
+(`weights`), and then Winograd's convolutions compute fewer results together: those of
+2 x 2 save less than those of 4 x 4, and round less.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from edgec.float16.loss import (
     losses,
 )
 from edgec.float16.weights import rounded_weights
-from edgec.ir import Array, Graph, Op, Run, Value
+from edgec.ir import Array, Graph, Observe, Op, Run, Value
 from edgec.ir.float16 import LARGEST, rounded
 
 Sample = Mapping[str, Array]
@@ -59,6 +60,13 @@ WINOGRAD_RESULTS = (4, 2)
 The transforms of 4 x 4 results cost PP-LiteSeg 1.7 dB, and save 40 % of its time.
 """
 
+MIN_MAGNITUDE = 2.0**-16
+"""The least magnitude that some element of a tensor in float16 must have.
+
+Below 2⁻¹⁴ float16 has steps of 2⁻²⁴, whatever the magnitude. A sum that is rounded 32
+times on the way is off by some 2⁻²³ then, which is 0.8 % of 2⁻¹⁶; an op may be off by
+2 % of its range (edgec/comparing/measure.py).
+"""
 NOISE_SAMPLES = 4
 """Samples to measure the noise of groups on."""
 GROUP_MACS = 30e9
@@ -77,6 +85,8 @@ TINY = 1e-300
 """In place of an allowed noise of 0."""
 MARGIN_DB = 0.5
 """Decibels by which a goal is raised beyond what is missing."""
+AMPLE_DB = 10.0
+"""Decibels within the limits at which weights need not be rounded better."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,16 @@ class Float16Choice:
     samples: int = 0
     winograd: int = WINOGRAD_RESULTS[0]
 
+    @property
+    def is_small(self) -> bool:
+        """Whether all losses are within the limits."""
+        return all(loss.is_small for loss in self.losses.values())
+
+    @property
+    def is_ample(self) -> bool:
+        """Whether all losses are so far within them that better weights bring nothing."""
+        return all(loss.missing_db <= -AMPLE_DB for loss in self.losses.values())
+
     def to_json(self) -> dict[str, Any]:
         """Return the choice as the manifest has it."""
         figures: dict[str, Any] = {}
@@ -123,7 +143,11 @@ class Float16Chooser:
     """Chooses the widths of the floats of one graph."""
 
     def __init__(
-        self, graph: Graph, samples: Sequence[Sample], compiled: Compiled
+        self,
+        graph: Graph,
+        samples: Sequence[Sample],
+        compiled: Compiled,
+        float32: Collection[str] = (),
     ) -> None:
         """Prepare the choice.
 
@@ -131,43 +155,47 @@ class Float16Chooser:
             graph: a graph with float32 ops
             samples: inputs that it is for, on which each choice is measured
             compiled: compiles a graph
+            float32: the first outputs of ops that stay float32 in any case
         """
         self._graph = graph
-        self._samples = samples
+        # A sample may be a photo that is read and resized each time it is asked for.
+        self._samples = list(samples)
         self._compiled = compiled
         self._judged = [v.name for v in judged_values(graph)]
         self._winograd = WINOGRAD_RESULTS[0]
         self._float32 = self._run(graph)
         self._wanted: list[dict[str, Array]] = []
-        for sample in self._samples:
-            want = _values(self._float32, sample, self._judged)
-            self._wanted.append(want)
-
-        self._overflow = self._overflowing()
+        # Ops that read or write numbers that float16 has not, and those of the caller
+        self._excluded = {*float32, *self._out_of_range()}
         self._able = [op for op in graph.ops if can_be_float16(op)]
-        chosen = float16_ops(graph, self._overflow)
-        in_order = [op for op in graph.ops if op in chosen]
-        self._halves = rounded_weights(in_order, self._float32, self._samples)
+        # The nearest numbers, until they do not suffice
+        self._halves: Mapping[str, Array] = {}
 
     def all_float16(self) -> Float16Choice:
         """Return the graph with float16 wherever there are kernels for it."""
+        choice = self._measured(self._excluded)
+        if not choice.converted or choice.is_ample:
+            return choice
+
+        chosen = float16_ops(self._graph, self._excluded)
+        in_order = [op for op in self._graph.ops if op in chosen]
+        self._halves = rounded_weights(in_order, self._float32, self._samples)
         for results in WINOGRAD_RESULTS:
             self._winograd = results
-            choice = self._measured(self._overflow)
-            if _is_small(choice):
+            choice = self._measured(self._excluded)
+            if choice.is_small:
                 break
 
         return choice
 
     def within_limits(self) -> Float16Choice:
         """Return the graph with as much float16 as the limits of losses allow."""
-        overflowing = self._overflow
         choice = self.all_float16()
-        if _is_small(choice) or not choice.converted:
+        if choice.is_small or not choice.converted:
             return choice
 
-        groups = self._groups(overflowing)
-        noises = self._noises(groups, overflowing)
+        groups = self._groups(self._excluded)
+        noises = self._noises(groups, self._excluded)
         allowed = self._allowed_noise()
         given_back: list[int] = []
         for _ in range(ROUNDS):
@@ -183,7 +211,7 @@ class Float16Chooser:
             more = self._noisiest(groups, noises, allowed, given_back)
             given_back += more
             choice = self._without(groups, given_back)
-            if _is_small(choice):
+            if choice.is_small:
                 fewest = self._fewest(groups, given_back, before)
                 return self._cheapest(groups, fewest)
 
@@ -206,7 +234,7 @@ class Float16Chooser:
             count = (too_few + enough) // 2
             if count in (too_few, enough):
                 break
-            if _is_small(self._without(groups, given_back[:count])):
+            if self._without(groups, given_back[:count]).is_small:
                 enough = count
             else:
                 too_few = count
@@ -231,7 +259,7 @@ class Float16Chooser:
         for g in sorted(given_back, key=costs.__getitem__, reverse=True)[:TRIALS]:
             others = [other for other in given_back if other != g]
             trial = self._without(groups, others)
-            if _is_small(trial):
+            if trial.is_small:
                 choice = trial
                 given_back = others
 
@@ -241,7 +269,7 @@ class Float16Chooser:
         self, groups: Sequence[Sequence[Op]], given_back: Collection[int]
     ) -> Float16Choice:
         """Return the choice that gives groups back to float32."""
-        return self._measured(self._overflow | _names(groups, given_back))
+        return self._measured(self._excluded | _names(groups, given_back))
 
     def _converted(self, keep: Collection[str]) -> Graph:
         """Return the graph with some ops in float32."""
@@ -273,32 +301,38 @@ class Float16Chooser:
         """Compile a graph, with Winograd's convolutions as they are now."""
         return self._compiled(graph, self._winograd)
 
-    def _overflowing(self) -> set[str]:
-        """Return the ops that read or write numbers beyond float16, on any sample."""
-        large: set[str] = set()
+    def _out_of_range(self) -> set[str]:
+        """Run the float32 graph on all samples, and name the ops out of float16's range.
 
-        def observe(v: Value, array: Array) -> None:
-            if array.dtype != np.float32:
-                return
-
-            # Samples do not show the largest results that there can be.
-            sizes = np.abs(array)
-            largest = float(sizes.max(initial=0.0))
-            if largest > LARGEST / 2:
-                large.add(v.name)
+        These are the first outputs of ops that read or write numbers beyond the largest
+        float16 on any sample, or nothing but numbers below MIN_MAGNITUDE on all.
+        """
+        largest: dict[str, float] = {}
 
         for sample in self._samples:
-            self._float32(sample, observe)
+            want: dict[str, Array] = {}
+            judged = _collecting(want, self._judged)
 
+            def observe(v: Value, array: Array, judged: Observe = judged) -> None:
+                judged(v, array)
+                if array.dtype == np.float32:
+                    before = largest.get(v.name, 0.0)
+                    # Unlike Python's max, it keeps NaN.
+                    largest[v.name] = float(np.maximum(_magnitude(array), before))
+
+            self._float32(sample, observe)
+            self._wanted.append(want)
+
+        outside = {name for name, size in largest.items() if not _is_in_range(size)}
         # A cast to float16 overflows as the op before it would.
-        overflowing: set[str] = set()
+        names: set[str] = set()
         for op in self._graph.ops:
             values = (*op.inputs, *op.outputs)
-            if any(v.name in large for v in values):
+            if any(v.name in outside for v in values):
                 first = op.outputs[0]
-                overflowing.add(first.name)
+                names.add(first.name)
 
-        return overflowing
+        return names
 
     def _groups(self, keep: set[str]) -> list[list[Op]]:
         """Return the ops that would be float16 in groups, in the order of the graph.
@@ -396,7 +430,7 @@ class Float16Chooser:
 
     def _saved(self, names: Collection[str]) -> float:
         """Estimate the cycles that float16 saves with some ops in float32."""
-        return saved(self._graph, computing(self._able, {*self._overflow, *names}))
+        return saved(self._graph, computing(self._able, {*self._excluded, *names}))
 
     def _own_noises(self, half: Run, sample: Sample) -> dict[str, Array]:
         """Return what each op adds to its float32 result by its own float16."""
@@ -473,9 +507,19 @@ def _names(groups: Sequence[Sequence[Op]], numbers: Collection[int]) -> set[str]
     return names
 
 
-def _is_small(choice: Float16Choice) -> bool:
-    """Return whether all losses are within the limits."""
-    return all(loss.is_small for loss in choice.losses.values())
+def _magnitude(array: Array) -> float:
+    """Return the largest magnitude of an array's elements."""
+    # Both are faster than an absolute value of each element, and need no memory.
+    low = float(array.min(initial=0.0))
+    high = float(array.max(initial=0.0))
+    return max(high, -low)
+
+
+def _is_in_range(largest: float) -> bool:
+    """Return whether float16 has the numbers of a tensor with its usual precision."""
+    # Samples do not show the largest results that there can be.
+    has_bits = MIN_MAGNITUDE <= largest <= LARGEST / 2
+    return has_bits or largest == 0
 
 
 def _values(
@@ -486,15 +530,25 @@ def _values(
     added: what is added to results while the graph runs, by their names.
     """
     values: dict[str, Array] = {}
+    collect = _collecting(values, names)
 
     def observe(v: Value, array: Array) -> None:
         if v.name in added:
             array += added[v.name]
-        if v.name in names:
-            values[v.name] = array.astype(np.float32)
+        collect(v, array)
 
     run(sample, observe)
     return values
+
+
+def _collecting(values: dict[str, Array], names: Sequence[str]) -> Observe:
+    """Return an observer that copies some values, by their names, into a dict."""
+
+    def observe(v: Value, array: Array) -> None:
+        if v.name in names:
+            values[v.name] = array.astype(np.float32)
+
+    return observe
 
 
 def _sum(

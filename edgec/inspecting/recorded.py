@@ -69,6 +69,7 @@ class _RecordedChecks:
     whole: dict[str, _RecordedAgreement] = field(default_factory=dict)
     worst_layer: _RecordedNoise | None = None
     not_run: str = ""
+    float16: tuple[str, ...] = ()
 
 
 def recorded(verification: Mapping[str, Any], at: str) -> Verification | None:
@@ -101,4 +102,5 @@ def recorded(verification: Mapping[str, Any], at: str) -> Verification | None:
         quantized=found.quantized,
         worst=None if worst is None else worst.noise(),
         not_run=found.not_run,
+        float16=found.float16,
     )

@@ -45,6 +45,8 @@ def checks(verification: Verification) -> Iterator[str]:
                 f"({samples_text})"
             )
 
+    for line in verification.float16:
+        yield from wrapped(f"warning: in float16, {line}")
     if verification.not_finite:
         where = f"on {verification.source}: first {verification.not_finite}"
         yield from textwrap.wrap(f"warning: outputs are not finite {where}", 120)

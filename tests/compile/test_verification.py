@@ -162,7 +162,7 @@ def test_op_by_op_finds_what_hides_behind_a_last_bit(tmp_path: Path) -> None:
     assert weights is not None
     weights.reshape(-1)[int(np.abs(weights.astype(int)).argmin())] += 2
     with Bundle.open(done.path) as bundle, Session(bundle, tpu="c") as session:
-        (check,) = op_by_op(bundle, mixed, sample)
+        (check,) = op_by_op(bundle, mixed, sample).checks
         assert not check.ok
         judge = SegmentChecker()
         session.run(sample)

@@ -13,11 +13,14 @@ import pytest
 from edgec_runtime import Bundle, Session
 
 import edgec
-from edgec.compiler import float_width
+from edgec.compiler import float_width, segment_checks
 from edgec.compiler.float_width import check_width
 from edgec.compiler.lower import lower
 from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError, UnsupportedError
+from edgec.float16 import choose
+from edgec.float16.choose import Float16Choice
+from tests.networks import Net
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 DIGITS = FIXTURES / "digits" / "digits.onnx"
@@ -70,7 +73,7 @@ def test_samples_are_spread_over_all_that_are_given(
     """The last of the file is not among the first eight."""
     taken: list[Any] = []
 
-    def refuse(_: object, samples: Any, __: object) -> None:
+    def refuse(_: object, samples: Any, *__: object) -> None:
         taken.extend(samples)
         raise UnsupportedError("no C for it")
 
@@ -135,3 +138,68 @@ def test_the_float_tail_of_an_int8_network_is_float16() -> None:
     runs = [width for width, _ in groupby(widths)]
     assert runs == ["int8", "float32", "float16", "float32"]
     assert sum(op.kind == "cast" for op in graph.ops) == 2
+
+
+def _fading(path: Path) -> Path:
+    """Writes a network with values of some 1e-7 behind a depthwise convolution."""
+    net = Net("fading", (1, 3, 32, 32))
+    x = net.conv("images", 32, 3)
+    for shape, factor in (((32, 1, 3, 3), 1e-7), ((32, 32, 1, 1), 1e6)):
+        weights = factor * net.rng.normal(size=shape)
+        name = net.const(weights.astype(np.float32))
+        x = net.op("Conv", x, name, channels=32, group=32 // shape[1])
+    return net.save(path, x)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", ["auto", "16"])
+def test_values_too_small_for_float16_stay_float32(width: str, tmp_path: Path) -> None:
+    model = _fading(tmp_path / "m.onnx")
+    done = edgec.compile(model, "pi5", tmp_path / "m.edgec", float_width=width)
+    choice = done.lowered.model.float16
+    assert choice is not None
+    assert done.verification.float16 == ()
+    (agreement,) = done.verification.whole.values()
+    assert agreement.sqnr_db > 40
+
+
+@pytest.mark.slow
+def test_ops_that_verification_refuses_in_float16_are_float32_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The samples of the choice did not show how small values become."""
+    monkeypatch.setattr(choose, "MIN_MAGNITUDE", 0.0)
+    monkeypatch.setattr(Float16Choice, "is_small", True)
+    model = _fading(tmp_path / "m.onnx")
+    done = edgec.compile(model, "pi5", tmp_path / "m.edgec")
+    summary = " ".join(done.summary().split())
+    assert done.verification.float16 == ()
+    assert "float32 after verification, as float16 has too few bits: /Conv_1" in summary
+
+
+@pytest.mark.slow
+def test_a_failure_that_no_op_explains_leaves_all_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_checks, "FLOAT16_TOLERANCE", 0.0)
+    done = edgec.compile(DIGITS, "pi5", tmp_path / "d.edgec")
+    assert done.lowered.model.float16 is None
+    assert "floats stay float32: with float16 the outputs cannot" in done.summary()
+
+
+@pytest.mark.slow
+def test_what_float16_costs_is_a_warning_where_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Near 1000 float16 has steps of a half, which is all that these values have."""
+    net = Net("m", (1, 3, 32, 32))
+    x = net.op("Add", net.conv("images", 32, 3), net.const(np.float32(1000)))
+    ones, zeros = (net.const(np.full(32, v, np.float32)) for v in (1, 0))
+    x = net.op("InstanceNormalization", x, ones, zeros, channels=32)
+    model = net.save(tmp_path / "m.onnx", net.conv(x, 32, 3))
+    monkeypatch.setattr(segment_checks, "FLOAT16_TOLERANCE", 1e-7)
+    done = edgec.compile(model, "pi5", tmp_path / "m.edgec", float_width="16")
+    assert done.lowered.model.float16 is not None
+    summary = " ".join(done.summary().split())
+    assert "which is more than --float auto allows (47 dB, 1%)" in summary
+    assert "warning: in float16, " in summary

@@ -27,6 +27,7 @@ class SegmentCheck:
             integers, as a part of the output's range for floats.
         limit: the largest difference that is allowed.
         samples: the number of inputs.
+        value: the value with that difference, if it is not an output.
     """
 
     segment: str
@@ -35,6 +36,15 @@ class SegmentCheck:
     error: float
     limit: float
     samples: int = 1
+    value: str = ""
+
+    def __str__(self) -> str:
+        """Return the difference and its limit, for a message."""
+        where = f"{self.value} of {self.segment}" if self.value else self.segment
+        return (
+            f"{where} as {self.how} is {self.error:.3g} from interp, "
+            f"{self.limit:.3g} allowed"
+        )
 
     @property
     def ok(self) -> bool:
@@ -70,6 +80,10 @@ class Verification:
         not_run: the code that was not tried, and why; "" where all code was.
         failures: the errors of the generated code; with any there is no bundle.
         unlike: the outputs too far from the model's own; with any there is no bundle.
+        float16: what differs too much where floats are float16; an error unless a person
+            asked for float16.
+        float16_ops: the operations whose float16 is beyond rounding by itself, by their
+            first outputs.
         not_finite: the first value of the model itself with an infinity or a NaN, on a
             sample whose outputs are not finite; "" where all outputs are.
     """
@@ -87,6 +101,8 @@ class Verification:
     not_run: str = ""
     failures: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
+    float16: tuple[str, ...] = ()
+    float16_ops: tuple[str, ...] = ()
     not_finite: str = ""
 
     @property
@@ -116,7 +132,9 @@ class Verification:
             "seen_by_calibration": self.seen,
             "reference": self.reference,
             "quantized": self.quantized,
-            "segments": [asdict(c) for c in self.segments],
+            # JSON has no infinities; a line of `float16` says that an output is not finite.
+            "segments": [asdict(c) for c in self.segments if math.isfinite(c.error)],
+            "float16": list(self.float16),
             "not_run": self.not_run,
             "whole": {name: a.as_dict() for name, a in self.whole.items()},
             "marks": {"sqnr_db": LOW_SQNR_DB, "cosine": LOW_COSINE},
