@@ -34,6 +34,7 @@ from edgec.exporting._joined import check_weights, joined_graph
 from edgec.exporting._pictures import with_pixels
 from edgec.exporting._yolo import BINS, FOUND, SIDES, HeadWriter, anchors, raw_heads
 from edgec.ir import Graph
+from edgec.ops.matmul import BatchMatMul
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.runners import LocalRunner
 
@@ -41,6 +42,8 @@ CORAL = "coral"
 """The file for the Edge TPU, before and (with _edgetpu behind it) after its compiler."""
 CPU = "cpu"
 LABELS = "labels.txt"
+WITHOUT_ATTENTION = "YOLOv8n or YOLOv9t"
+"""Detectors for Frigate's `edgetpu` that map whole (docs/frigate.md)."""
 PLACE = "/config/model_cache"
 """The folder of Frigate's container for models of one's own."""
 
@@ -275,7 +278,7 @@ def _lines(
         how = f"{PROGRAM} ran: `{CORAL}_edgetpu.tflite` is the file for the Coral."
     else:
         how = f"First compile it for the Coral: `{PROGRAM} -s {CORAL}.tflite`"
-    return (made, how, mapping(files))
+    return (made, mapping(files), how)
 
 
 def mapping(files: ModelFiles) -> str:
@@ -296,6 +299,12 @@ def mapping(files: ModelFiles) -> str:
     first = next((op for op in graph.ops if places[op] == "cpu"), None)
     if first is None:
         return f"{text}."
-    return (
-        f"{text}; the first on the CPU is {first.spec.kind}, {first.outputs[0].name}."
-    )
+    where = f"{first.spec.kind}, {first.outputs[0].name}"
+    text = f"{text}; the first on the CPU is {where}"
+    if any(op.kind == BatchMatMul.kind for op in graph.ops):
+        return (
+            f"{text}. The network's attention multiplies two results, which the Edge TPU "
+            f"cannot, and {PROGRAM} leaves all behind it on the CPU: take a network "
+            f"without attention, as {WITHOUT_ATTENTION}, all of which maps."
+        )
+    return f"{text}."

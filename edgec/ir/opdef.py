@@ -181,6 +181,8 @@ class OpDef:
     """Whether each output channel of the weights may have a scale of its own."""
     edgetpu: ClassVar[bool] = False
     """Whether any form of the op is mapped by the Edge TPU compiler."""
+    edgetpu_fix: ClassVar[str | None] = None
+    """What to do about an op that is never mapped; None where nothing is to be done."""
     edgetpu_versions: ClassVar[Mapping[str, Versions]] = {}
     """Mapped versions of the operators in `tflite`; operators that are not named here
     play no part.
@@ -426,7 +428,7 @@ class OpDef:
                     "supported_op",
                     "the operation must be one that the Edge TPU has",
                     self.kind,
-                    None,
+                    self.edgetpu_fix,
                 )
             ]
 

@@ -434,6 +434,11 @@ class BatchMatMul(OpDef):
     kind = "batch_matmul"
     onnx = ("MatMul",)
     tflite = ("BATCH_MATMUL",)
+    edgetpu_fix = (
+        "leave it on the CPU between two Edge TPU segments, as here; where the network "
+        "must be one file, as for Frigate, take one without attention, as YOLOv8n or "
+        "YOLOv9t"
+    )
 
     def operands(self, a: Array, b: Array) -> tuple[Array, Array]:
         """Return both operands as they enter the product."""

@@ -31,6 +31,7 @@ from tests.exporting import detectors
 from tests.exporting.detectors import SIDE
 from tests.interpreters import networks
 from tests.networks import yolov8n_like
+from tests.networks.yolo import yolo11n
 from tests.tasks import yolo
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
@@ -40,6 +41,7 @@ SCORE = 0.04
 PIXELS = 4.0
 LIMIT = 0.4
 """Frigate's threshold of scores, and of overlaps."""
+DOCS = Path(__file__).parents[2] / "docs" / "frigate.md"
 KINDS: dict[str, dict[str, Any]] = {
     "yolo11": {"bins": 16},
     "yolo26": {"bins": 1, "picks": True},
@@ -232,6 +234,24 @@ def test_yolo_as_the_coral_reads_it() -> None:
         np.testing.assert_allclose(found * SIDE, boxes * SIDE, atol=PIXELS)
 
 
+def test_attention_cuts_a_network_that_must_be_one_file(tmp_path: Path) -> None:
+    """The table in docs/frigate.md, and what the export says of it."""
+    size = 320
+    model = yolo11n(tmp_path / "net.onnx", size)
+    rng = np.random.default_rng(0)
+    pictures = rng.uniform(0, 1, (2, 3, size, size)).astype(np.float32)
+    export_int8(model, pictures, tmp_path, task="yolov8")
+    text = (tmp_path / "frigate" / "README.md").read_text()
+    mapped = re.search(r"maps (\d+) of (\d+) operations .*, ([0-9.]+ %) of", text)
+    assert mapped is not None
+    row = re.search(r"YOLO11n \| (\d+) of (\d+) \| (.*) \|", DOCS.read_text())
+    assert row is not None
+    assert mapped.groups()[1:] == row.groups()[1:]
+    # Operations side by side may stand in another order.
+    assert int(mapped[1]) == pytest.approx(int(row[1]), abs=2)
+    assert "take a network without attention, as YOLOv8n or YOLOv9t" in text
+
+
 def test_a_yolo_of_frigates_usual_size(tmp_path: Path) -> None:
     """YOLOv8n's layers, 320 pixels, 80 classes: all of it maps, reshapes too."""
     size = 320
@@ -243,6 +263,7 @@ def test_a_yolo_of_frigates_usual_size(tmp_path: Path) -> None:
     mapped = re.search(r"maps (\d+) of (\d+) operations", text)
     assert mapped is not None
     assert mapped[1] == mapped[2]
+    assert f"| YOLOv8n | {mapped[1]} of {mapped[2]} | 100.0 % |" in DOCS.read_text()
 
     pixels = rng.integers(0, 256, (1, size, size, 3), np.uint8)
     interpreter = Interpreter(str(tmp_path / "frigate" / "coral.tflite"))
