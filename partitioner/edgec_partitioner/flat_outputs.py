@@ -4,7 +4,8 @@ The Edge TPU pads the channels of an output to a multiple of 4: a picture of 3 c
 is read back with a third more bytes than it has, a mask of 1 channel with four times as
 many, and reading back is the slow side of a link. A RESHAPE on the Edge TPU that makes
 the columns a part of the channels, [.., h, w, c] to [.., h, w * c], leaves nothing or
-little to pad; the RESHAPE back is a view on the CPU.
+little to pad; the RESHAPE back is a view on the CPU. An output that a QUANTIZE turns
+into the uint8 of the file becomes flat before the QUANTIZE, as int8.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ def flatten(
     for v in region.outputs:
         if _saving_ms(v, costs) < LEAST_SAVING_MS or _is_refused(v, refused):
             continue
-        found = _flat_form(v)
-        if found is None:
+        form = _flat_form(_inside(graph, v))
+        if form is None:
             continue
         name = v.name
-        back, added = _flatten(graph, v, region, found)
+        back, added = _flatten(graph, v, region, form)
         made = tuple(op.output.name for op in added)
         records[back.name] = Applied(NAME, name, added[0].source, made)
     return records
@@ -93,6 +94,14 @@ class _FlatForm:
     parts: int
 
 
+def _inside(graph: Graph, v: Value) -> Value:
+    """Return an output of a region as the value that becomes flat.
+
+    uint8 is a type of the graph's border, so that ops cannot move its elements.
+    """
+    return graph.producers()[v].inputs[0] if v.type.dtype == "uint8" else v
+
+
 def _flat_form(wide: Value) -> _FlatForm | None:
     """Return the flat form of a value; None if no RESHAPE to it maps."""
     shape = _flat_shape(wide.type)
@@ -110,19 +119,27 @@ def _flatten(
     Return the value that they read, and the ops that were added to the region.
     """
     names = Names(v.name for v in graph.values())
-    flat_type = wide.type.with_shape(form.shape)
+    inside = _inside(graph, wide)
+    flat_type = inside.type.with_shape(form.shape)
     flat = Value(names.new(_flat_name(wide.name)), flat_type)
     back = Value(names.new(f"{wide.name}_wide"), wide.type)
     _read_instead(graph, wide, back, region.ops)
 
     producer = graph.producers()[wide]
-    reshape = Op(Reshape(flat_type.shape), [wide], [flat], producer.source)
-    view = Op(Reshape(wide.type.shape), [flat], [back], producer.source)
+    reshape = Op(Reshape(flat_type.shape), [inside], [flat], producer.source)
+    new_ops = [reshape]
+    sent = flat
+    if inside is not wide:
+        sent = Value(names.new(f"{flat.name}_uint8"), wide.type.with_shape(form.shape))
+        new_ops.append(Op(producer.spec, [flat], [sent], producer.source))
+    view = Op(Reshape(wide.type.shape), [sent], [back], producer.source)
     behind = graph.ops.index(producer) + 1
     before = {*graph.ops, view}
-    graph.ops[behind:behind] = [reshape, view]
+    graph.ops[behind:behind] = [*new_ops, view]
     if form.parts > 1:
         reshape_parts(Rewriter(graph), reshape, form.parts)
+    # Nothing reads the wide uint8 any more.
+    graph.drop_unused()
     return back, [op for op in graph.ops if op not in before]
 
 

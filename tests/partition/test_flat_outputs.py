@@ -11,7 +11,8 @@ from edgec_partitioner.partition import Partition, partition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgec.ir import Builder, Graph, Refusal, TensorType, Value
+from edgec.ir import Builder, Graph, Quant, Refusal, TensorType, Value
+from edgec.ops.quantize import Quantize
 from edgec.ops.unary import Logistic, Relu
 from tests.partition.test_recomputation import Q, conv, same_results
 
@@ -68,6 +69,30 @@ def test_a_large_image_becomes_flat_in_parts() -> None:
         "reshape",
         "reshape",
         "concat",
+    ]
+    same_results(graph, parts)
+
+
+@pytest.mark.parametrize(("size", "channels"), [(96, 1), (96, 3), (160, 5)])
+@pytest.mark.parametrize("int8_too", [False, True])
+def test_an_output_that_is_uint8_in_the_file_is_flat_before_it_is_that(
+    size: int, channels: int, int8_too: bool
+) -> None:
+    """Inside of a segment all is int8, whole or in parts, also beside the same as int8."""
+    graph = picture(size, channels)
+    build = Builder(graph)
+    (inside,) = graph.outputs
+    u8 = Quant.per_tensor(Q.scale[0], Q.zero_point[0] + 128)
+    outside = build.add(Quantize("uint8"), [inside], "y_uint8", quant=u8)
+    graph.outputs = [outside, inside] if int8_too else [outside]
+    parts = partition(graph, "usb3", SLOW)
+    flat = (1, size, size * channels)
+    assert {v.type.shape for v in sent_back(parts)} == {flat}
+    assert {v.type.dtype for v in sent_back(parts)} == (
+        {"uint8", "int8"} if int8_too else {"uint8"}
+    )
+    assert [(v.name, v.type) for v in parts.graph.outputs] == [
+        (v.name, v.type) for v in graph.outputs
     ]
     same_results(graph, parts)
 
