@@ -46,7 +46,9 @@ class ChannelClasses:
         for op in graph.ops:
             self._visit(op)
         for v in graph.outputs:
-            self._fix(v)
+            # A constant output has channels that nothing computes.
+            if v.const is None:
+                self._fix(v)
 
     @property
     def count(self) -> int:

@@ -188,6 +188,16 @@ def test_what_softmax_or_an_output_reads_stays() -> None:
     checked(net.done(y, net.conv(y, 3, 1)), False)
 
 
+def test_an_output_that_is_constant_has_no_channels() -> None:
+    """The anchors of an SSD are an output; here they are the weights of a layer, too."""
+    net = Net("c", 8)
+    y = kill(net, net.conv(net.input(1, 4, 4, 3), 6, act="none"), *DEAD, bias=0.5)
+    y = net.conv(y, 3, 1)
+    weights = net.build.graph.ops[-1].inputs[1]
+    anchors = net.const(1, 6, 4)
+    checked(net.done(y, anchors, weights))
+
+
 @pytest.mark.parametrize("first", [False, True])
 def test_scalars_have_no_channels(first: bool) -> None:
     """A sum with a computed one stays as it is, and so does one that becomes a row."""
