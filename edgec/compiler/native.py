@@ -182,7 +182,11 @@ class NativeGraph:
         ins: list[Array] = []
         for v in self.graph.inputs:
             ins.append(np.ascontiguousarray(inputs[v.name], v.type.np_dtype))
-        outs = [np.empty(v.type.shape, v.type.np_dtype) for v in self.graph.outputs]
+        # A value that is listed as several outputs has one array.
+        arrays = {
+            v: np.empty(v.type.shape, v.type.np_dtype) for v in self.graph.outputs
+        }
+        outs = [arrays[v] for v in self.graph.outputs]
 
         # pop and append of a list are atomic, so threads need no lock here.
         try:

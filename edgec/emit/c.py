@@ -80,8 +80,9 @@ def segment_source(
     """Return the C of one segment for a core.
 
     Its functions are edgec_<name>_run and edgec_<name>_profile, which marks the
-    beginning of each op (ek_model.h). Raises UnsupportedError for an op without a
-    kernel.
+    beginning of each op (ek_model.h). They write what ops make: an output that is an
+    input or a constant stays the caller's, and a value that is several outputs is in
+    the first. Raises UnsupportedError for an op without a kernel.
 
     Args:
         graph: the segment

@@ -245,9 +245,12 @@ def _with_border(twin: Graph, originals: dict[Value, Value]) -> Graph:
         originals: for its inputs and outputs those of the int8 graph
     """
     out = Builder(Graph(twin.name))
+    ends = [*twin.outputs]
+    outside: dict[Value, Value] = {}
     for v in twin.inputs:
         original = originals[v]
         outer = out.input(original.name, original.type)
+        outside[v] = outer
         # The outer value has the model's name, so the inner one needs another.
         v.name = out.name(f"{v.name}_inner")
         if original.type == v.type:
@@ -256,14 +259,20 @@ def _with_border(twin: Graph, originals: dict[Value, Value]) -> Graph:
             out.write(Quantize(v.type.dtype), [outer], [v])
 
     out.graph.ops += twin.ops
-    for v in twin.outputs:
-        original = originals[v]
-        if original.type == v.type:
-            out.graph.outputs.append(v)
-            continue
-
-        v.name = out.name(f"{v.name}_inner")
-        outer = Value(original.name, original.type)
-        out.write(Quantize(original.type.dtype), [v], [outer])
-        out.graph.outputs.append(outer)
+    # An output may be an input as it came, and may be listed again.
+    for v in ends:
+        if v not in outside:
+            outside[v] = _outside(out, v, originals[v])
+        out.graph.outputs.append(outside[v])
     return out.graph
+
+
+def _outside(out: Builder, v: Value, original: Value) -> Value:
+    """Return an output of the uint8 graph in the type of the int8 graph's."""
+    if original.type == v.type:
+        return v
+
+    v.name = out.name(f"{v.name}_inner")
+    outer = Value(original.name, original.type)
+    out.write(Quantize(original.type.dtype), [v], [outer])
+    return outer

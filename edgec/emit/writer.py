@@ -280,10 +280,11 @@ class Writer:
 
     def _base(self, root: Value, ctype: str) -> str:
         """Return a pointer to the first byte of a value that has bytes of its own."""
-        if root in self.graph.outputs:
-            return f"(({ctype} *)out[{self.graph.outputs.index(root)}])"
+        # An output that is an input is never written: its elements are the caller's.
         if root in self.graph.inputs:
             return f"((const {ctype} *)in[{self.graph.inputs.index(root)}])"
+        if root in self.graph.outputs:
+            return f"(({ctype} *)out[{self.graph.outputs.index(root)}])"
 
         return f"(({ctype} *)(m + {self._symbol(root.name)}))"
 

@@ -178,8 +178,12 @@ class _OnnxReader:
         self._body(self.graph)
 
         result = self.build.graph
+        # An output may be an input as it came, and may be listed again.
+        outputs = {v.name: v for v in result.inputs}
         for info in self.graph.output:
-            result.outputs.append(self._output(info))
+            if info.name not in outputs:
+                outputs[info.name] = self._output(info)
+            result.outputs.append(outputs[info.name])
         result.drop_unused()
         return result
 

@@ -237,14 +237,20 @@ class _TfliteReader:
 
     def read(self) -> Graph:
         """Return the graph: all inputs, operators in order, all outputs."""
+        graph = self.build.graph
         values: dict[int, Value] = {}
+        # An output may be an input as it came, and may be listed again.
+        outputs: dict[int, Value] = {}
         for i in self.file.inputs:
             values[i] = self._border_in(i)
+            outputs[i] = graph.inputs[-1]
         for o in self.file.operators():
             self._operator(o, values)
 
-        graph = self.build.graph
-        graph.outputs = [self._border_out(i, values) for i in self.file.outputs]
+        for i in self.file.outputs:
+            if i not in outputs:
+                outputs[i] = self._border_out(i, values)
+            graph.outputs.append(outputs[i])
         self.variables.finish(graph)
         return graph
 

@@ -186,7 +186,8 @@ def _computed_outputs(graph: Graph) -> Graph:
     if all(v.const is None for v in graph.outputs):
         return graph
     twin = graph.copy()
-    for i, v in enumerate(twin.outputs):
+    # A constant may be listed as several outputs.
+    for v in dict.fromkeys(twin.outputs):
         if v.const is None:
             continue
         # The copy has the name of the output, the constant gets a new one.
@@ -194,5 +195,5 @@ def _computed_outputs(graph: Graph) -> Graph:
         v.name = twin.unique_name(f"{name}_const")
         out = Value(name, v.type)
         twin.ops.append(Op(Reshape(v.type.shape), [v], [out]))
-        twin.outputs[i] = out
+        twin.outputs = [out if y is v else y for y in twin.outputs]
     return twin

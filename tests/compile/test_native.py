@@ -77,6 +77,23 @@ def test_every_value_is_seen_as_interp_sees_it(graph: Graph) -> None:
             )
 
 
+def test_outputs_that_are_inputs_constants_or_listed_twice() -> None:
+    """What the C does not write is the caller's, and is read from where it is."""
+    net = Net("outputs", 5)
+    x = net.input(1, 9, 9, 3)
+    k = net.const(4)
+    y = net.conv(net.conv(x, 8), 4, act="none")
+    graph = net.done(y, x, net.op(Add(), y, k), y, k, x, k)
+    (sample,) = samples(graph, 1)
+    seen, outputs = values(native(graph), sample)
+    want, expected = values(partial(interp, graph), sample)
+    assert list(outputs) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_allclose(outputs[name], array, rtol=1e-5, atol=1e-5)
+    for (v, got), (_, array) in zip(seen, want, strict=True):
+        np.testing.assert_allclose(got, array, rtol=1e-5, atol=1e-5, err_msg=v.name)
+
+
 def test_ranges_are_those_of_interp(tmp_path: Path) -> None:
     graph = lower(
         optimize(read_model(mobilenet_like(tmp_path / "m.onnx", size=64), {}))

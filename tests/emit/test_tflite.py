@@ -4,12 +4,15 @@ that keep them apart.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.emit.tflite import write_tflite
+from edgec.frontends import read_model
 from edgec.ir import Builder, OpDef, Quant, Sample, TensorType, interp
 from edgec.ops.arithmetic import SquaredDifference
 from edgec.ops.binary import Add, Sub
@@ -140,3 +143,29 @@ def test_a_result_as_fine_as_the_headroom_has_no_form(
             assert_agree(
                 run_tflite(b.graph, inputs), interp(b.graph, inputs), of=b.graph
             )
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+def test_outputs_that_are_inputs_constants_or_listed_twice(
+    asymmetric: bool, tmp_path: Path
+) -> None:
+    """In a file of int8 and in one of uint8, run by LiteRT, and read again."""
+    build = Builder("outputs")
+    q = Quant.per_tensor(0.05, 3)
+    x = build.input("x", TensorType((1, 4, 4, 2), "int8", q))
+    real = build.input("real", TensorType((2,)))
+    rng = np.random.default_rng(0)
+    elements = rng.integers(-100, 100, (3, 1, 1, 2)).astype(np.int8)
+    w = build.const(elements, "w", Quant.per_tensor(0.01, 7 if asymmetric else 0))
+    y = build.add(Conv2D(), [x, w], "y", quant=q)
+    k = build.const(np.array([-5, 9], np.int8), "k", q)
+    build.graph.outputs = [y, x, k, real, y, x, k, real]
+    inputs = random_inputs(build.graph)
+    want = interp(build.graph, inputs)
+    assert_agree(run_tflite(build.graph, inputs), want)
+
+    path = tmp_path / "m.tflite"
+    path.write_bytes(write_tflite(build.graph))
+    graph = read_model(path)
+    assert [v.name for v in graph.outputs] == [v.name for v in build.graph.outputs]
+    assert_agree(interp(graph, inputs), want)

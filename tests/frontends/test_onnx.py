@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from edgec import onnx_backend
 from edgec.errors import EdgecError, InputError, UnsupportedError
 from edgec.frontends import read_model
 from edgec.frontends.onnx import read_onnx
@@ -406,6 +407,44 @@ def test_outputs_that_are_inputs_or_constants(tmp_path: Path) -> None:
         {"w": np.array([-1, 2], np.float32)},
     )
     assert [v.name for v in agree(path).outputs] == ["x", "same", "k", "c"]
+
+
+@pytest.mark.parametrize(
+    "elements", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.UINT8]
+)
+def test_outputs_are_listed_again(elements: int, tmp_path: Path) -> None:
+    """Also in a width that edgec computes in another, and quantized."""
+    dtype = helper.tensor_dtype_to_np_dtype(elements)
+    quantized = dtype == np.uint8
+    scale = {"s": np.array(0.05, np.float32), "z": np.array(128, np.uint8)}
+    scaled = ["s", "z"] if quantized else []
+    core = [node("Mul", ["real", "k"], "product")]
+    if quantized:
+        begin = node("DequantizeLinear", ["x", *scaled], "real")
+        end = node("QuantizeLinear", ["product", *scaled], "y")
+    else:
+        begin = node("Cast", ["x"], "real", to=TensorProto.FLOAT)
+        end = node("Cast", ["product"], "y", to=elements)
+    constants = {"k": np.array([2, 3, 4], np.float32), "c": np.array([1], dtype)}
+    names = ["y", "x", "c", "y", "c", "x"]
+    graph = helper.make_graph(
+        [begin, *core, end],
+        "again",
+        [helper.make_tensor_value_info("x", elements, [2, 3])],
+        [helper.make_tensor_value_info(n, elements, None) for n in names],
+        [numpy_helper.from_array(a, n) for n, a in {**constants, **scale}.items()],
+    )
+    opset = helper.make_opsetid("", 13)
+    model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    x = np.array([[1, 50, 255], [7, 128, 0]]).astype(dtype)
+    want = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    ).run(None, {"x": x})
+    for device in ("INTERP", "CPU"):
+        got = onnx_backend.prepare(model, device).run([x])
+        for name, array, expected in zip(names, got, want, strict=True):
+            assert array.dtype == expected.dtype
+            np.testing.assert_array_equal(array, expected, err_msg=f"{name} {device}")
 
 
 def test_an_output_twice_and_between(tmp_path: Path) -> None:

@@ -178,11 +178,12 @@ def test_float_graphs_stay_on_the_cpu() -> None:
 
 def test_a_constant_output_is_written_by_a_segment() -> None:
     graph = NETS["chain"]()
-    graph.outputs.append(
-        Value("answer", TensorType((2,)), np.array([4, 2], np.float32))
-    )
+    answer = Value("answer", TensorType((2,)), np.array([4, 2], np.float32))
+    graph.outputs += [answer, answer]
+    names = [v.name for v in graph.outputs]
     for link in (None, "usb3"):
         parts = partition(graph, link)
+        assert [v.name for v in parts.graph.outputs] == names
         got = chained(list(parts.segments), samples(graph)[0])
         assert got["answer"].tolist() == [4, 2]
 
