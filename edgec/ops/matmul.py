@@ -434,11 +434,7 @@ class BatchMatMul(OpDef):
     kind = "batch_matmul"
     onnx = ("MatMul",)
     tflite = ("BATCH_MATMUL",)
-    edgetpu_fix = (
-        "leave it on the CPU between two Edge TPU segments, as here; where the network "
-        "must be one file, as for Frigate, take one without attention, as YOLOv8n or "
-        "YOLOv9t"
-    )
+    edgetpu_fix = "keep it on the CPU, or take a network without attention, as YOLOv8n"
 
     def operands(self, a: Array, b: Array) -> tuple[Array, Array]:
         """Return both operands as they enter the product."""
