@@ -179,6 +179,9 @@ def _candidates(model: QuantizedModel) -> Iterator[str]:
     if first.judged is not None:
         header.append(f"{first.judged.title}, {first.judged.unit}".rstrip(", "))
     yield table([*header, ""], rows, "l" + "r" * (len(header) - 1) + "l")
+    if len(model.tried) < len(model.recipe.candidates):
+        ample = f"{model.recipe.ample_db:.0f} dB or more"
+        yield f"(with {ample} nothing else is tried: it could gain what nobody sees)"
 
 
 def _judgement(model: QuantizedModel) -> Iterator[str]:

@@ -17,7 +17,7 @@ from edgec_runtime import Bundle, Session
 from edgec.compiler.lower import lower
 from edgec.compiler.options import CompileOptions, Options
 from edgec.compiler.quantize import QuantizeOptions
-from edgec.quantize.change.recipe import Recipe
+from edgec.quantize.change.recipe import RECIPE_FOLDER, Recipe
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget
 from tests.cli.verbs import edgec
 
@@ -29,13 +29,25 @@ MODEL, CALIBRATION, TEST = (
 )
 
 
-def test_best_says_what_it_tried(tmp_path: Path) -> None:
+def test_best_tries_nothing_where_minmax_leaves_nothing_to_gain(tmp_path: Path) -> None:
     """It is what a compile does that is told nothing else."""
     done = edgec(
         "compile", MODEL, "--calibrate", CALIBRATION, "-o", "d.edgec", cwd=tmp_path
     )
     assert done.code == 0, done.err
-    recipe = Recipe.load("best")
+    assert "quantized by best: minmax; judged on 8 samples" in done.out
+    assert "with 40 dB or more nothing else is tried" in done.out
+    assert "gptq" not in done.out
+
+
+def test_a_recipe_says_what_it_tried(tmp_path: Path) -> None:
+    """That is `best`, but for networks of any accuracy."""
+    text = recipe_text("best").replace("ample_db = 40.0", "ample_db = 90.0")
+    (tmp_path / "best.toml").write_text(text)
+    words = ["--calibrate", CALIBRATION, "--quantize", tmp_path / "best.toml"]
+    done = edgec("compile", MODEL, *words, "-o", "d.edgec", cwd=tmp_path)
+    assert done.code == 0, done.err
+    recipe = Recipe.load(str(tmp_path / "best.toml"))
     with Bundle.open(tmp_path / "d.edgec") as bundle:
         said = bundle.manifest.quantization
     tried = json.loads(
@@ -52,6 +64,11 @@ def test_best_says_what_it_tried(tmp_path: Path) -> None:
         "each held back in turn:" in done.out
     )
     assert all(c.name in done.out for c in recipe.candidates)
+
+
+def recipe_text(name: str) -> str:
+    """Return the file of one of edgec's own recipes."""
+    return (RECIPE_FOLDER / f"{name}.toml").read_text()
 
 
 def test_the_same_bytes_however_many_cores_multiply(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ Each is computed from those before it.
 """
 _DOCS = "see docs/quantization.md"
 
-_NUMBERS = ("within_db", "slowdown", "worth_db", "enough_db")
+_NUMBERS = ("within_db", "slowdown", "worth_db", "enough_db", "ample_db")
 _KEYS = {"name", "seed", *_NUMBERS, "candidate"}
 """The keys of a recipe's file."""
 
@@ -73,6 +73,8 @@ class Recipe:
             operations that stay in float.
         worth_db: what they must gain on held-back samples, in dB.
         enough_db: the signal-to-noise ratio that needs no operation in float, in dB.
+        ample_db: the signal-to-noise ratio of the guard at which nothing else is tried,
+            in dB.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Recipe:
     slowdown: float = 0.0
     worth_db: float = 1.0
     enough_db: float = 30.0
+    ample_db: float = 40.0
 
     @property
     def candidate(self) -> Candidate:

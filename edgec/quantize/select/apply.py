@@ -98,7 +98,8 @@ class QuantizedModel:
         candidate: the way that was kept.
         samples: the number of calibration samples.
         held: the number of samples held back from the candidates.
-        tried: the guard and the way, on the held-back samples; empty without a guard.
+        tried: the guard and the way, on the held-back samples; the guard alone where it
+            is so accurate that nothing else was tried; empty without a guard.
         sample_report: the comparison of the samples with each other.
         plan: the operations that were left in float for a goal or a budget; None where
             there were neither.
@@ -232,7 +233,7 @@ def apply_recipe(
         candidate=candidate,
         samples=len(quantized.samples),
         held=selected.held,
-        tried=selected.tried if len(selected.tried) > 1 else (),
+        tried=() if recipe.guard is None else selected.tried,
         sample_report=selected.sample_report,
         plan=plan,
         floating=tuple(op.outputs[0].name for op in quantized.precision),
@@ -270,10 +271,19 @@ def _select(
         return _Selected(plainest, report, pipeline), None
 
     report, used = _without_outliers(recipe, state, report)
-    holdout = Holdout(state, plainest, folds(used, recipe.seed))
-    scores = holdout.scores(recipe.candidates)
     if report.left_out:
         pipeline = StepPipeline(state.with_samples(chosen(state.samples, used)))
+    parts = folds(used, recipe.seed)
+    if recipe.guard is not None and judge is None:
+        # One part tells whether there is anything to gain, at a third of the work.
+        first = Holdout(state, plainest, parts[:1])
+        (score,) = first.scores([plainest])
+        if min(score.db().values()) >= recipe.ample_db:
+            alone = (Tried.of(plainest, score),)
+            return _Selected(plainest, report, pipeline, first.count, alone), None
+
+    holdout = Holdout(state, plainest, parts)
+    scores = holdout.scores(recipe.candidates)
     # Labelled pictures are held back from calibration: the whole of it makes the models.
     judgements = [_judged(pipeline.of(c), judge) for c in recipe.candidates]
     tried = compared(recipe, scores, judgements)
