@@ -1,7 +1,7 @@
 """Operators outside of the standard, each composed of standard ones.
 
-Some are of onnxruntime's own domain, com.microsoft, and written by its optimiser;
-others are experimental ones that ONNX took back in version 1.5.
+Some are of onnxruntime's own domains and written by its optimiser; others are
+experimental ones that ONNX took back in version 1.5.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from edgec.frontends.onnx_file import DOMAINS
 Shape = tuple[int, ...]
 
 _MICROSOFT = "com.microsoft"
+NHWC_DOMAIN = "com.ms.internal.nhwc"
+"""onnxruntime's domain of standard operators on images whose channels come last."""
 _OPSET = 23
 """The operator set of the bodies: the first with RMSNormalization."""
 
@@ -34,6 +36,8 @@ def _bodies(node: NodeProto) -> Mapping[str, Body]:
     """
     if node.domain == _MICROSOFT:
         return _OF_MICROSOFT
+    if node.domain == NHWC_DOMAIN:
+        return _CHANNELS_LAST
     return _EXPERIMENTAL if node.domain in DOMAINS else {}
 
 
@@ -211,6 +215,34 @@ def _same(op_type: str) -> Body:
     return nodes
 
 
+def _channels_last(op_type: str) -> Body:
+    """Return the body of a standard operator on [N, …, C].
+
+    Its other inputs, as the weights of a convolution, are those of the standard.
+    """
+
+    def nodes(
+        x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+    ) -> list[NodeProto]:
+        given = {name: attrs.pop(name) for name in list(attrs)}
+        rank = len(shapes[0])
+        first = [0, rank - 1, *range(1, rank - 1)]
+        last = [0, *range(2, rank), 1]
+        return [
+            make_node("Transpose", x[:1], ["image"], perm=first),
+            make_node(op_type, ["image", *x[1:]], ["result"], **given),
+            make_node("Transpose", ["result"], ["y"], perm=last),
+        ]
+
+    return nodes
+
+
+_CHANNELS_LAST: Mapping[str, Body] = {
+    name: _channels_last(name)
+    for name in ("AveragePool", "Conv", "GlobalAveragePool", "MaxPool")
+}
+
+
 _OF_MICROSOFT: Mapping[str, Body] = {
     "FusedConv": _fused_conv,
     "FusedMatMul": _fused_matmul,
@@ -222,6 +254,7 @@ _OF_MICROSOFT: Mapping[str, Body] = {
     "LayerNormalization": _same("LayerNormalization"),
     "SimplifiedLayerNormalization": _same("RMSNormalization"),
     "SkipLayerNormalization": _skip_layer_norm,
+    "NhwcMaxPool": _channels_last("MaxPool"),
     "Trilu": _same("Trilu"),
 }
 

@@ -23,6 +23,7 @@ from onnx import (
 )
 
 from edgec.errors import UnsupportedError
+from edgec.frontends.onnx_contrib import NHWC_DOMAIN
 
 _SIMPLIFY = "export the model again, or replace the node"
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
@@ -124,11 +125,12 @@ class _Expansion:
         """Add a standard node, and return the name of its output.
 
         Without `output`, the name is a new one. attrs: the attributes of the node, in
-        the order in which they are written.
+        the order in which they are written, and onnxruntime's channels_last.
         """
         y = output or self.name(op_type)
         name = self.node.name or self.node.output[0]
-        node = helper.make_node(op_type, inputs, [y], name=name)
+        domain = NHWC_DOMAIN if attrs.pop("channels_last", 0) else ""
+        node = helper.make_node(op_type, inputs, [y], name=name, domain=domain)
         for key, value in attrs.items():
             node.attribute.append(helper.make_attribute(key, value))
         self.made.append(node)
@@ -180,11 +182,9 @@ def _conv(e: _Expansion) -> None:
 
     The weights' scales run along their first axis.
     """
-    if e.attributes().get("channels_last"):
-        raise ValueError("channels_last is not supported")
     bias = e.bias(8, 1, 4)
     inputs = [e.real(0, 1, 2), e.real(3, 4, 5), *_present(bias)]
-    y = e.add("Conv", inputs, **e.attributes("channels_last"))
+    y = e.add("Conv", inputs, **e.attributes())
     e.quantize(y, 6, 7)
 
 
@@ -230,10 +230,8 @@ def _unary(op_type: str, *ignored: str) -> Callable[[_Expansion], None]:
     """
 
     def expand(e: _Expansion) -> None:
-        if e.attributes().get("channels_last"):
-            raise ValueError("channels_last is not supported")
         x = e.real(0, 1, 2)
-        y = e.add(op_type, [x], **e.attributes("channels_last", *ignored))
+        y = e.add(op_type, [x], **e.attributes(*ignored))
         e.quantize(y, 3, 4)
 
     return expand

@@ -101,8 +101,10 @@ class Form:
         axis = node.attrs.get("axis", 1)
         block = node.attrs.get("block_size", 0)
 
+        # onnxruntime takes one zero point for the scales of an axis, too.
+        sizes = {scale.type.size, 1 if zero is None else zero.type.size}
         place: int | None = None
-        if scale.type.size != 1 or block:
+        if sizes != {1} or block:
             place = axis_of(axis, rank)
 
         # A type holds constant scales without blocks, and int8 zero points.
@@ -119,7 +121,7 @@ class Form:
         v: `scale` or `zero`. shape: of the tensor.
         """
         real = _as_float(b, v)
-        if self.axis is None:
+        if self.axis is None or v.type.size == 1:
             return b.add(Reshape(()), [real], v.name) if real.type.rank else real
 
         if self.block:
@@ -164,15 +166,15 @@ def _int8_quant(
     shift: what the zero points are greater by in the file.
     """
     assert scale.const is not None
-    scales = tuple(float(s) for s in scale.const.reshape(-1))
-    if zero is None:
-        zeros = np.zeros(len(scales), np.int64)
-    else:
-        zeros = np.asarray(zero.const).reshape(-1)
+    zero_point = np.zeros(1, np.int64)
+    if zero is not None:
+        zero_point = np.asarray(zero.const).reshape(-1)
 
+    # One number of either holds for all of the other.
+    scales, zeros = np.broadcast_arrays(scale.const.reshape(-1), zero_point)
     zero_points = tuple(int(z) - shift for z in zeros)
 
-    return Quant(scales, zero_points, axis)
+    return Quant(tuple(float(s) for s in scales), zero_points, axis)
 
 
 def _as_float(b: Builder, x: Value) -> Value:

@@ -148,6 +148,25 @@ def _concat(dtype: Any) -> tuple[list[NodeProto], dict[str, Array]]:
     ], constant | _scales(dtype, 0.04, 0.03, 0.05)
 
 
+def _one_zero_point(
+    made: tuple[list[NodeProto], dict[str, Array]],
+) -> tuple[list[NodeProto], dict[str, Array]]:
+    """One zero point for the weights' scales of all channels."""
+    nodes, constants = made
+    return nodes, constants | {"wz": constants["wz"][0]}
+
+
+def _channels_last(
+    made: tuple[list[NodeProto], dict[str, Array]],
+) -> tuple[list[NodeProto], dict[str, Array]]:
+    """The operator as onnxruntime's optimiser writes it, after a transpose."""
+    (operator,), constants = made
+    operator.domain = MICROSOFT
+    operator.input[list(operator.input).index("x")] = "last"
+    operator.attribute.append(helper.make_attribute("channels_last", 1))
+    return [node("Transpose", ["x"], "last", perm=[0, 2, 3, 1]), operator], constants
+
+
 U8 = np.uint8
 S8 = np.int8
 OPERATORS: dict[str, Callable[[], tuple[list[NodeProto], dict[str, Array]]]] = {
@@ -157,6 +176,16 @@ OPERATORS: dict[str, Callable[[], tuple[list[NodeProto], dict[str, Array]]]] = {
     "conv_s8_channel": lambda: _conv(S8, 8, S8),
     "conv_depthwise": lambda: _conv(U8, 8, S8, 4),
     "conv_grouped": lambda: _conv(S8, 1, S8, 2),
+    "conv_u8_one_zero_point": lambda: _one_zero_point(_conv(U8, 8, S8)),
+    "conv_s8_one_zero_point": lambda: _one_zero_point(_conv(S8, 8, S8)),
+    "conv_last": lambda: _channels_last(_conv(U8, 8, S8)),
+    "matmul_one_zero_point": lambda: _one_zero_point(_matmul(U8, 5)),
+    "global_average_pool_last": lambda: _channels_last(
+        _one("QLinearGlobalAveragePool", U8, (0.03, 9))
+    ),
+    "average_pool_last": lambda: _channels_last(
+        _one("QLinearAveragePool", U8, (0.03, 9), kernel_shape=[2, 2], strides=[2, 2])
+    ),
     "matmul_u8": lambda: _matmul(U8, 1),
     "matmul_s8_channel": lambda: _matmul(S8, 5),
     "gemm_u8": lambda: _gemm(U8),
