@@ -17,6 +17,7 @@ from ai_edge_litert import schema_py_generated as schema
 from edgec.errors import InternalError
 from edgec.ir import Array, Builder, Graph, Op, Quant, TensorType, TfliteCode, Value
 from edgec.ops.quantize import Quantize
+from edgec.ops.uint8 import needs_uint8
 
 _TENSOR_TYPES = {
     "float32": schema.TensorType.FLOAT32,
@@ -49,7 +50,7 @@ def write_tflite(graph: Graph) -> bytes:
     QUANTIZE at each int8 border: TFLite's int8 kernels take symmetric weights only. So
     is one with an op for which TFLite has only a uint8 kernel.
     """
-    if _needs_uint8(graph):
+    if needs_uint8(graph):
         graph = _as_uint8(graph)
     return _TfliteWriter(graph).pack()
 
@@ -187,25 +188,6 @@ def _quantization(quant: Quant | None) -> Any:
     q.zeroPoint = np.array(quant.zero_point, np.int64)
     q.quantizedDimension = quant.axis or 0
     return q
-
-
-def _needs_uint8(graph: Graph) -> bool:
-    """Return whether TFLite has only uint8 kernels for an op of the graph."""
-    return any(
-        has_asymmetric_weights(op) or op.spec.tflite_needs_uint8(op) for op in graph.ops
-    )
-
-
-def has_asymmetric_weights(op: Op) -> bool:
-    """Return whether a weight has a zero point, which only uint8 kernels support."""
-    roles = op.spec.roles
-    for i, v in enumerate(op.inputs):
-        # The last role stands for all further inputs.
-        role = roles[min(i, len(roles) - 1)]
-        quant = v.type.quant
-        if role == "weight" and quant is not None and any(quant.zero_point):
-            return True
-    return False
 
 
 def _as_uint8(graph: Graph) -> Graph:

@@ -9,6 +9,7 @@ from edgec.ir import Graph, Op, Quant, QuantRule, Rounding
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.rounded import Rounded
+from edgec.ops.uint8 import beside_uint8, needs_uint8
 
 COARSER = 2.0
 """A prescribed scale may be so many times that of the file: rounding to it then costs a
@@ -20,8 +21,22 @@ def as_tflite(graph: Graph) -> Graph:
     """Return a copy in which all ops round like TFLite; the graph itself if they do.
 
     A function whose output has a prescribed scale in TFLite goes through that scale, or
-    through floats.
+    through floats. Where TFLite has only a uint8 kernel for an op, such as for weights
+    with a zero point, all ops round as uint8 kernels do: a file has one element type.
     """
+    graph = _in_tflite(graph)
+    uint8 = [beside_uint8(op) for op in graph.ops]
+    is_mixed = uint8 != [op.spec for op in graph.ops]
+    if not is_mixed or not needs_uint8(graph):
+        return graph
+    twin = graph.copy()
+    for op, spec in zip(twin.ops, uint8, strict=True):
+        op.spec = spec
+    return twin
+
+
+def _in_tflite(graph: Graph) -> Graph:
+    """Return a copy without an op that rounds like onnxruntime; else the graph."""
     if all(op.spec.as_tflite() == op.spec for op in graph.ops):
         return graph
     twin = graph.copy()
