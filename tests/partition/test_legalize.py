@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from edgec_partitioner.legalize import legalize
 from edgec_partitioner.verdicts import verdicts
 
 from edgec.ir import Builder, Graph, OpDef, Quant, TensorType, interp
 from edgec.ops.conv import Conv2D
+from edgec.ops.matmul import FullyConnected
 from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.quantize import Dequantize
 from tests.quantize.nets import NETS, samples
@@ -73,3 +75,17 @@ def test_what_the_rules_of_an_op_say_comes_first() -> None:
     (verdict,) = verdicts(build.graph).values()
     assert verdict.place() == "cpu"
     assert verdict.refusals[0].rule == "supported_op"
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_what_is_empty_has_no_parts(channels: int) -> None:
+    """A detector that found nothing, as a file with a batch of 0 has it."""
+    build = Builder("empty")
+    q = Quant.per_tensor(0.1)
+    x = build.input("x", TensorType((0, 5, 1, 3), "int8", q))
+    w = build.const(np.ones((channels, 3), np.int8), "w", Quant.per_tensor(0.01))
+    spec = FullyConnected(keep_dims=True)
+    build.graph.outputs = [build.add(spec, [x, w], quant=q)]
+    legal, applied = legalize(build.graph, exact=True)
+    assert legal == build.graph
+    assert not applied
