@@ -69,3 +69,9 @@ def test_columns_as_channels_give_the_same_results(name: str, parts: int) -> Non
 def test_vectors_that_are_full_stay_as_they_are() -> None:
     graph = _graph(((1, 20, 20, 16), 16, (3, 3), 1, (1, 1, 1, 1), 1, "none", ""))
     assert NARROW not in segment_source(graph, "seg", core("x86_64_v4_vnni")).text
+
+
+def test_a_border_around_nothing_has_no_products() -> None:
+    graph = _graph(((3, 20, 0, 9), 2, (2, 2), 1, (2, 2, 2, 2), 2, "none", ""))
+    assert graph.outputs[0].type.size
+    assert NARROW not in segment_source(graph, "seg", core("x86_64_v3")).text

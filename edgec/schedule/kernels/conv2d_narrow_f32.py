@@ -71,7 +71,9 @@ def _is_worthwhile(c: GemmF32Shape, core: Core) -> bool:
     # Vectors of one row and one input channel, rounded up to whole ones.
     product_vectors = -(-c.kw * c.oc // lanes) * c.iw
     direct_vectors = c.kw * -(-c.oc // lanes) * c.ow
-    return c.kh * c.ic >= MIN_DEPTH and MIN_GAIN * product_vectors <= direct_vectors
+    # An image without columns has no products.
+    pays = 0 < MIN_GAIN * product_vectors <= direct_vectors
+    return c.kh * c.ic >= MIN_DEPTH and pays
 
 
 def _block_pixels(c: GemmF32Shape) -> int:
