@@ -201,6 +201,7 @@ class ResizeNearest(_TfliteResize):
 
     kind = "resize_nearest"
     any_elements: ClassVar[bool] = True
+    plain_int8: ClassVar[bool] = True
     tflite = ("RESIZE_NEAREST_NEIGHBOR",)
     edgetpu_versions = {"RESIZE_NEAREST_NEIGHBOR": Versions(3)}
     options = "ResizeNearestNeighborOptions"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import floor
+from math import floor, prod
 
 import numpy as np
 
 from edgec.ir import Array, OnnxNode, OpDef, Rounding, Sample, TensorType, Value
+from edgec.ops.cast import Cast
 from edgec.ops.common import axis_of, ints
 from edgec.ops.linear_maps import resized
+from edgec.ops.ranks import as_image
 from edgec.ops.resampling import (
     MODES,
     TFLITE_MODES,
@@ -21,7 +23,9 @@ from edgec.ops.resampling import (
 )
 from edgec.ops.resize import Resize, ResizeBilinear, ResizeNearest
 from edgec.ops.resize_cubic import ResizeCubic
-from edgec.ops.shape import from_nhwc, to_nhwc
+from edgec.ops.resize_integers import ResizeIntegers
+from edgec.ops.shape import Reshape, transpose
+from edgec.ops.unary import Round
 
 Scales = list[float]
 """Output size / input size along each axis."""
@@ -40,17 +44,18 @@ has a use for them.
 
 @dataclass(frozen=True)
 class OnnxResize(OpDef):
-    """Reads Resize (opset 10 and up) and Upsample of images; never part of a graph."""
+    """Reads Resize (opset 10 and up) and Upsample; never part of a graph."""
 
     kind = "resize"
     onnx = ("Resize", "Upsample")
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read the node as a resize op, as matrices, or as nothing.
+        """Read the node as resize ops, as matrices, or as nothing.
 
-        Images are NCHW, or NHWC where height and width are what changes. An integer
-        image is computed as onnxruntime's integer kernels do.
+        Of integers, onnxruntime's kernels copy the nearest element, or cut the sum off
+        whose floats or fixed-point numbers ResizeIntegers has. Where it has no kernel,
+        floats are rounded, as ONNX's reference does.
         """
         b = node.build
         x = node.input(0)
@@ -63,30 +68,21 @@ class OnnxResize(OpDef):
             node.attrs.ignore("mode", "coordinate_transformation_mode", "antialias")
             return x
 
-        matrices = _by_matrices(node, target)
-        if matrices is not None:
-            return matrices
+        kind = node.attrs.get("mode", "nearest")
+        images = _Images.of(x.type.rank, changed, target)
+        by_matrices = _has_matrices(node, target)
+        is_one_sum = kind in ("linear", "bilinear") and len(images.pairs) == 1
+        is_direct = not by_matrices and (kind == "nearest" or is_one_sum)
+        # Of several sums, only the last one is cut off.
+        if x.type.dtype == "float32" or is_direct:
+            return _resized(node, target, images)
 
-        # Axis 1 is the height of an NHWC image, and the channels of an NCHW one.
-        height = 1 if 1 in changed else 2
-        width = height + 1
-        if x.type.rank != 4 or not changed <= {height, width}:
-            raise ValueError(
-                f"{x.type} to {target.sizes}; edgec resizes height and width of images"
-            )
+        real = b.add(Cast("float32"), [x], node.name)
+        y = _resized(replace(node, inputs=[real, *node.inputs[1:]]), target, images)
+        if by_matrices or kind == "cubic":
+            y = b.add(Round(), [y], node.name)
 
-        # The kernels resize two axes at once.
-        spec = _spec(node, [target.axis(x.type, height), target.axis(x.type, width)])
-        if isinstance(spec, ResizeBilinear) and x.type.is_quantized:
-            rounding = Rounding.of_onnx(x in node.uint8)
-            spec = replace(spec, rounding=rounding, of_integers=True)
-
-        if height == 1:
-            return b.add(spec, [x], node.name)
-
-        y = b.add(spec, [to_nhwc(b, x)], node.name)
-
-        return from_nhwc(b, y)
+        return b.add(Cast(x.type.dtype), [y], node.name)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -94,28 +90,41 @@ class OnnxResize(OpDef):
         return iter(())
 
 
-def _by_matrices(node: OnnxNode, target: _ResizeTarget) -> Value | None:
-    """Return the resize as a matrix for each axis; None where a resize op has it.
+def _resized(node: OnnxNode, target: _ResizeTarget, images: _Images) -> Value:
+    """Return the resized tensor, by a matrix for each axis or by its images.
 
     Matrices serve antialiased reductions and resizes of a region of the image.
     """
-    shape = node.input(0).type.shape
-    if node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+    if _has_matrices(node, target):
         return resized(node, target.sizes, target.scales, _region(node))
+    return images.resized(node)
+
+
+def _has_matrices(node: OnnxNode, target: _ResizeTarget) -> bool:
+    """Return whether the node has a region or a filter, which no resize op has."""
+    if _has_region(node):
+        return True
 
     # A filter has no effect on an enlargement.
+    shape = node.input(0).type.shape
     shrinks = any(s < d for d, s in zip(shape, target.sizes, strict=True))
-    if node.attrs.get("antialias", 0) and shrinks:
-        return resized(node, target.sizes, target.scales, None)
 
-    return None
+    return bool(node.attrs.get("antialias", 0)) and shrinks
 
 
-def _region(node: OnnxNode) -> Array:
+def _has_region(node: OnnxNode) -> bool:
+    """Return whether the node resizes a region of its input."""
+    return node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+
+
+def _region(node: OnnxNode) -> Array | None:
     """Return the region of a tf_crop_and_resize: starts, then ends of all axes.
 
-    The input has those of `axes`; other axes are taken whole.
+    The input has those of `axes`; other axes are taken whole. None without a region.
     """
+    if not _has_region(node):
+        return None
+
     rank = node.input(0).type.rank
     bounds = node.const(1)
     assert bounds is not None
@@ -176,9 +185,123 @@ class _ResizeTarget:
 
         return changed
 
-    def axis(self, x: TensorType, axis: int) -> Axis:
-        """Return one axis of the resize, without its mode."""
-        return Axis(x.shape[axis], self.sizes[axis], "", self.scales[axis])
+    def permuted(self, order: Sequence[int]) -> _ResizeTarget:
+        """Return the target of a tensor whose axes have another order."""
+        sizes = [self.sizes[axis] for axis in order]
+        scales = [self.scales[axis] for axis in order]
+        return _ResizeTarget(sizes, scales)
+
+    def with_row(self) -> _ResizeTarget:
+        """Return the target of [N, C, L] as that of an image of one row."""
+        sizes = [*self.sizes[:2], 1, *self.sizes[2:]]
+        scales = [*self.scales[:2], 0.0, *self.scales[2:]]
+        return _ResizeTarget(sizes, scales)
+
+
+@dataclass(frozen=True)
+class _Images:
+    """The images of a tensor, as resize ops compute two neighbouring axes at once.
+
+    Attributes:
+        order: axes of the tensor as the images have them, channels last
+        has_row: whether [N, C, L] is first made an image of one row
+        target: sizes and scales in this order
+        pairs: the axes of each resize op, two or one, counted in this order
+    """
+
+    order: tuple[int, ...]
+    has_row: bool
+    target: _ResizeTarget
+    pairs: list[tuple[int, ...]]
+
+    @classmethod
+    def of(cls, rank: int, changed: set[int], target: _ResizeTarget) -> _Images:
+        """Return the images of a tensor of which some axes change.
+
+        Axis 1 is the height of an NHWC image, and the channels of an NCHW one.
+        """
+        if rank < 3 or not changed.isdisjoint((0, 1)):
+            axes = [1, 2] if rank == 4 and changed <= {1, 2} else sorted(changed)
+            return cls(tuple(range(rank)), False, target, _pairs(axes, changed))
+
+        # Lines have the form of those of convolutions, so that transposes cancel.
+        has_row = rank == 3
+        if has_row:
+            rank, changed, target = 4, {3}, target.with_row()
+
+        # All axes but N and C count as those of images.
+        order = (0, *range(2, rank), 1)
+        axes = list(range(1, rank - 1))
+        pairs = _pairs(axes, {axis - 1 for axis in changed})
+
+        return cls(order, has_row, target.permuted(order), pairs)
+
+    def resized(self, node: OnnxNode) -> Value:
+        """Return the resized input of a node."""
+        b = node.build
+        x = node.input(0)
+        y = as_image(b, x) if self.has_row else x
+        is_moved = self.order != tuple(range(len(self.order)))
+        if is_moved:
+            y = transpose(b, y, self.order)
+
+        for pair in self.pairs:
+            y = self._resized_pair(node, y, pair, is_moved)
+
+        # The inverse of the order.
+        if is_moved:
+            y = transpose(b, y, tuple(np.argsort(self.order).tolist()))
+        if self.has_row:
+            n, channels, _, length = y.type.shape
+            y = b.add(Reshape((n, channels, length)), [y], node.name)
+
+        return y
+
+    def _resized_pair(
+        self, node: OnnxNode, x: Value, pair: tuple[int, ...], is_moved: bool
+    ) -> Value:
+        """Return `x` resized along two neighbouring axes, or along one."""
+        b = node.build
+        shape = x.type.shape
+        sizes = list(shape)
+        for axis in pair:
+            sizes[axis] = self.target.sizes[axis]
+
+        # What comes before is a batch, and what comes behind are channels.
+        places = [Axis(shape[a], sizes[a], "", self.target.scales[a]) for a in pair]
+        # One axis alone is an image of one column.
+        if len(places) == 1:
+            places.append(Axis(1, 1, ""))
+        batch = prod(shape[: pair[0]])
+        channels = prod(shape[pair[-1] + 1 :])
+        image_shape = (batch, places[0].size, places[1].size, channels)
+
+        image = x
+        if shape != image_shape:
+            image = b.add(Reshape(image_shape), [x], node.name)
+
+        is_nhwc = not is_moved and x.type.rank == 4
+        y = b.add(_spec(node, image, places, is_nhwc), [image], node.name)
+        if y.type.shape != tuple(sizes):
+            y = b.add(Reshape(tuple(sizes)), [y], node.name)
+
+        return y
+
+
+def _pairs(axes: list[int], changed: set[int]) -> list[tuple[int, ...]]:
+    """Return neighbouring axes two by two, from the last on, of which one changes."""
+    pairs: list[tuple[int, ...]] = []
+    rest = list(axes)
+    while rest:
+        last = rest.pop()
+        # A single axis has no neighbour in front of it.
+        pair: tuple[int, ...] = (last,)
+        if rest and rest[-1] == last - 1:
+            pair = (rest.pop(), last)
+        if not changed.isdisjoint(pair):
+            pairs.append(pair)
+
+    return pairs
 
 
 def _scaled_size(size: int, scale: float) -> int:
@@ -230,10 +353,11 @@ def _sizes_or_scales(node: OnnxNode) -> tuple[list[int] | None, Scales | None]:
     return None, [float(s) for s in scales.reshape(-1)]
 
 
-def _spec(node: OnnxNode, axes: list[Axis]) -> Resize:
+def _spec(node: OnnxNode, image: Value, axes: list[Axis], is_nhwc: bool) -> Resize:
     """Return the resize op of the node's mode, for the vertical and horizontal axis.
 
-    Raises ValueError for modes that edgec does not have.
+    is_nhwc: whether the node has the image as the op does. Raises ValueError for modes
+    that edgec does not have.
     """
     kind = node.attrs.get("mode", "nearest")
     coordinate_mode = "asymmetric"
@@ -251,7 +375,7 @@ def _spec(node: OnnxNode, axes: list[Axis]) -> Resize:
         return _nearest_spec(node, axes)
 
     if kind in ("linear", "bilinear"):
-        return _linear_spec(axes)
+        return _linear_spec(node, image, axes, is_nhwc)
 
     if kind == "cubic":
         return _cubic_spec(node, axes)
@@ -284,18 +408,32 @@ def _nearest_spec(node: OnnxNode, axes: list[Axis]) -> ResizeNearest:
     return ResizeNearest(size, vertical.mode, scale, rounding)
 
 
-def _linear_spec(axes: list[Axis]) -> ResizeBilinear:
+def _linear_spec(
+    node: OnnxNode, image: Value, axes: list[Axis], is_nhwc: bool
+) -> Resize:
     """Return the bilinear op, in TFLite's mode if it has the same places.
 
     The mode of ONNX is kept where TFLite has no equal.
     """
     vertical, horizontal = axes
     size = (vertical.out, horizontal.out)
+    scale = (vertical.scale, horizontal.scale)
+    is_quantized = image.type.is_quantized
+    # The integers of a file's quantized tensors keep their scale.
+    if image.type.dtype != "float32" and not is_quantized:
+        fixed = is_nhwc and image.type.dtype in ("int8", "uint8")
+        return ResizeIntegers(size, vertical.mode, scale, fixed=fixed)
+
+    spec = ResizeBilinear(size, vertical.mode, scale)
     tflite_mode = _tflite_mode(axes, _has_same_places)
     if tflite_mode:
-        return ResizeBilinear(size, tflite_mode)
+        spec = ResizeBilinear(size, tflite_mode)
+    if not is_quantized:
+        return spec
 
-    return ResizeBilinear(size, vertical.mode, (vertical.scale, horizontal.scale))
+    rounding = Rounding.of_onnx(node.input(0) in node.uint8)
+
+    return replace(spec, rounding=rounding, of_integers=True)
 
 
 def _cubic_spec(node: OnnxNode, axes: list[Axis]) -> ResizeCubic:

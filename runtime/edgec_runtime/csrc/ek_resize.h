@@ -1,6 +1,7 @@
 /* Resizing of NHWC images; tables say which rows and columns each output pixel is made of. */
 #ifndef EK_RESIZE_H
 #define EK_RESIZE_H
+#include "ek_cast.h"
 #include "ek_fixed_point.h"
 
 /* `c` in bytes. */
@@ -85,11 +86,17 @@ EK_KERNEL float ek_real(int8_t v, const ek_resize_bilinear_even_t *p) {
     return (float)(v - p->zero) * p->scale;
 }
 
-/* Reals in the order of onnxruntime's sum, to the nearest, ties to even. */
+/* The order of onnxruntime's sum: products of weights first. */
+EK_KERNEL float ek_bilinear_products(float v00, float v10, float v01, float v11, float fy,
+                                     float fx) {
+    const float gy = 1 - fy, gx = 1 - fx;
+    return gx * gy * v00 + fx * gy * v01 + gx * fy * v10 + fx * fy * v11;
+}
+
+/* Reals to the nearest, ties to even. */
 EK_KERNEL int8_t ek_bilinear_even(float v00, float v10, float v01, float v11, float fy, float fx,
                                   const ek_resize_bilinear_even_t *p) {
-    const float gy = 1 - fy, gx = 1 - fx;
-    const float v = gx * gy * v00 + fx * gy * v01 + gx * fy * v10 + fx * fy * v11;
+    const float v = ek_bilinear_products(v00, v10, v01, v11, fy, fx);
     return (int8_t)(ek_round_even(v / p->scale, INT8_MIN - p->zero, INT8_MAX - p->zero) + p->zero);
 }
 
@@ -119,6 +126,21 @@ EK_RESIZE_BILINEAR(ek_resize_bilinear_cut_u8, ek_resize_bilinear_fixed_t, int8_t
                    y[k] = (int8_t)(ek_bilinear_cut(p00[k] + 128, p10[k] + 128, p01[k] + 128,
                                                    p11[k] + 128, fy, fx) -
                                    128))
+
+/* Plain integers. A sum of weights may be above 1, so that wide ones are kept in range. */
+#define EK_TYPE(T) \
+    (EK_INT8 + 2 * ((sizeof(T) > 1) + (sizeof(T) > 2) + (sizeof(T) > 4)) + ((T) - 1 > 0))
+#define EK_CUT(T, v) (sizeof(T) < 4 ? (T)(v) : (T)ek_float_to_integer(v, EK_TYPE(T)))
+#define EK_RESIZE_INTEGERS(NAME, T, W, UNUSED)                                          \
+    EK_RESIZE_BILINEAR(NAME, ek_resize_bilinear_real_t, T, float,                       \
+                       y[k] =                                                           \
+                           EK_CUT(T, ek_bilinear_products((float)p00[k], (float)p10[k], \
+                                                          (float)p01[k], (float)p11[k], fy, fx)))
+EK_OF_INTEGERS(ek_resize_integers, EK_RESIZE_INTEGERS, )
+EK_RESIZE_BILINEAR(ek_resize_integers_cut_i8, ek_resize_bilinear_fixed_t, int8_t, int32_t,
+                   y[k] = (int8_t)ek_bilinear_cut(p00[k], p10[k], p01[k], p11[k], fy, fx))
+EK_RESIZE_BILINEAR(ek_resize_integers_cut_u8, ek_resize_bilinear_fixed_t, uint8_t, int32_t,
+                   y[k] = (uint8_t)ek_bilinear_cut(p00[k], p10[k], p01[k], p11[k], fy, fx))
 
 /* Four rows and columns with their weights for each output row and column. */
 typedef struct {
