@@ -18,6 +18,7 @@ from edgec.ir import (
     Kernel,
     KernelCall,
     KernelFamily,
+    KernelRounding,
     OnnxNode,
     Op,
     OpDef,
@@ -32,9 +33,15 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ir.c_structs import SoftmaxParams
+from edgec.ir.c_structs import AffineParams, SoftmaxParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import REAL_KERNELS, axis_of, real_types, suffix
+from edgec.ops.common import (
+    REAL_KERNELS,
+    axis_of,
+    real_types,
+    rounded_even,
+    suffix,
+)
 from edgec.ops.fixed_point import saturating_rounding_doubling_high_mul
 from edgec.ops.gemmlowp import exp_on_negative_values, reciprocal_of_one_plus
 from edgec.ops.limits import size_evidence
@@ -42,7 +49,9 @@ from edgec.ops.shape import Reshape, transpose
 
 _LOG_SOFTMAX = KernelFamily(Kernel("log_softmax", "ek_softmax.h"), ("f32",))
 
-SOFTMAX = KernelFamily(Kernel("softmax", "ek_softmax.h"), (*REAL_KERNELS, "s8"))
+SOFTMAX = KernelFamily(
+    Kernel("softmax", "ek_softmax.h"), (*REAL_KERNELS, "s8"), even=("s8",)
+)
 
 SOFTMAX_QUANT = Quant.per_tensor(1 / 256, -128)
 """Output scale of SOFTMAX in TFLite's quantization specification."""
@@ -243,6 +252,87 @@ class Softmax(_Softmax):
         """SOFTMAX: rows of at most 16384 elements."""
         row = op.inputs[0].type.shape[-1]
         return size_evidence(row, ROW_MAPPED, None, f"rows of {row} elements")
+
+
+@dataclass(frozen=True)
+class RoundedSoftmax(OpDef):
+    """An int8 softmax into any scale, as ONNX has it between conversions.
+
+    The float32 softmax of dequantized integers is rounded half to even.
+
+    Attributes:
+        beta: factor of the exponent
+    """
+
+    beta: float = 1.0
+
+    kind = "rounded_softmax"
+    quant: ClassVar[QuantRule] = QuantRule.FREE
+
+    def as_tflite(self) -> OpDef:
+        """Return TFLite's softmax, whose output has a prescribed scale."""
+        return Softmax(self.beta)
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        """Return int8 of the input's shape; raises ValueError for other types."""
+        if x[0].rank < 1 or x[0].dtype != "int8":
+            raise ValueError(f"{self.kind} of {x[0]}; it is a function of int8 rows")
+        return (TensorType(x[0].shape, "int8"),)
+
+    def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
+        """Return the op itself where the last axis stays the last; else None."""
+        return self if perm[-1] == len(perm) - 1 else None
+
+    def ref(
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
+    ) -> list[Array]:
+        """Compute the quotients in double, and their steps in float32.
+
+        The sums are of integers, so that they do not depend on the order.
+        """
+        difference = x[0].max(-1, keepdims=True).astype(np.int64) - x[0]
+        e = self._exponentials(xt[0])[difference]
+        reciprocal = 1.0 / e.sum(-1, keepdims=True, dtype=np.int64)
+        quotient = (e * reciprocal).astype(np.float32)
+        steps = quotient / np.float32(yt[0].scale)
+
+        return [rounded_even(steps, yt[0], (-128, 127)).astype(np.int8)]
+
+    def _exponentials(self, x: TensorType) -> Array:
+        """Return exp(-beta * scale * d) for d = 0 … 255, int32 with 30 fraction bits."""
+        exponents = np.arange(256) * -(self.beta * x.scale)
+        table: Array = np.rint(np.exp(exponents) * (1 << 30)).astype(np.int32)
+        return table
+
+    def c(self, op: Op) -> KernelCall:
+        """Return ek_softmax_even_s8.
+
+        Operands: x, output, rows, their length, exponentials, scale and zero point.
+        """
+        x = op.inputs[0]
+        y = op.output
+        row = x.type.shape[-1]
+        rows = x.type.size // row
+        table = Table(self._exponentials(x.type), "exps")
+        affine = AffineParams(scale=float(y.type.scale), zero=y.type.zero_point)
+        kernel = SOFTMAX.of("s8", KernelRounding.EVEN)
+
+        return KernelCall.of(kernel, x, y, rows, row, table, affine)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Yield the whole range of a file's scale, and a finer and a coarser one."""
+        cases = (
+            ("row", (1, 10), 0.1, Quant.per_tensor(1 / 255, -128)),
+            ("rows", (2, 3, 4, 21), 0.03, Quant.per_tensor(1 / 2000, -100)),
+            ("peaked", (8, 100), 0.9, Quant.per_tensor(1 / 100, -50)),
+        )
+        for label, shape, scale, output_quant in cases:
+            x = Arg(TensorType(shape, "int8", Quant.per_tensor(scale, 3)))
+            yield Sample(cls(), (x,), output_quant, label)
 
 
 @dataclass(frozen=True)

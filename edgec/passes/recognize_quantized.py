@@ -37,6 +37,7 @@ from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.reduce import Mean
 from edgec.ops.rounded import IDENTITY
 from edgec.ops.rounded import Rounded as Function
+from edgec.ops.softmax import RoundedSoftmax, Softmax
 from edgec.ops.unary import Unary
 
 MAX_SCALE_RATIO = 2.0
@@ -223,7 +224,7 @@ class _Recognizer:
         stated = self._stated_scale(op)
         if stated is None:
             return False
-        if rule is QuantRule.FREE or _has_rounded_form(op.spec):
+        if rule is QuantRule.FREE or _rounded_form(op.spec) is not None:
             return self._rewrite(op, None, stated)
         return self._compute_in_own_scale(op, stated)
 
@@ -347,8 +348,9 @@ class _Recognizer:
 
     def _rounded(self, op: Op, spec: OpDef) -> OpDef:
         """Return the form of `spec` that rounds like onnxruntime, or `spec` itself."""
-        if _has_rounded_form(spec):
-            return Function(spec.kind, astuple(spec))
+        rounded = _rounded_form(spec)
+        if rounded is not None:
+            return rounded
         if not hasattr(spec, "rounding"):
             return spec
         rounding = Rounding.of_onnx(self._was_uint8(op))
@@ -469,12 +471,16 @@ def _has_multiplier(op: Op, inputs: list[Value], out: Quant) -> bool:
     return out.scale[0] >= MIN_OUTPUT_SCALE_RATIO * finest_input
 
 
-def _has_rounded_form(spec: OpDef) -> bool:
-    """Return whether a function has a form with onnxruntime's rounding.
+def _rounded_form(spec: OpDef) -> OpDef | None:
+    """Return the form of a function with any output scale and onnxruntime's rounding.
 
-    Clamps do not need one: they fold into other ops as they are.
+    None if it has none. Clamps do not need one: they fold into other ops as they are.
     """
-    return isinstance(spec, Unary) and spec.kind not in (*ACTIVATIONS, "clamp")
+    if isinstance(spec, Softmax):
+        return RoundedSoftmax(spec.beta)
+    if isinstance(spec, Unary) and spec.kind not in (*ACTIVATIONS, "clamp"):
+        return Function(spec.kind, astuple(spec))
+    return None
 
 
 def _has_weights(op: Op) -> bool:

@@ -9,6 +9,7 @@ from edgec.ir import Graph, Op, Quant, QuantRule, Rounding
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.rounded import Rounded
+from edgec.ops.softmax import RoundedSoftmax
 from edgec.ops.uint8 import beside_uint8, needs_uint8
 
 COARSER = 2.0
@@ -42,7 +43,7 @@ def _in_tflite(graph: Graph) -> Graph:
     twin = graph.copy()
     rw = Rewriter(twin)
     for op in rw.ops():
-        if isinstance(op.spec, Rounded):
+        if isinstance(op.spec, Rounded | RoundedSoftmax):
             _rewrite(rw, op, op.output.type.quant)
         # A conversion from floats stays at the interface, on the CPU.
         elif not isinstance(op.spec, Quantize):

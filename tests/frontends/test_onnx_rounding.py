@@ -31,9 +31,10 @@ def _agrees(
     nodes: Sequence[NodeProto],
     constants: Mapping[str, Array],
     shape: Sequence[int],
+    optimized: bool = True,
 ) -> Graph:
     """The optimised graph of a model of one quantized operator, whose integers are
-    onnxruntime's.
+    onnxruntime's. optimized: whether onnxruntime fuses it with the conversions.
     """
     type_: Any = constants["z"].dtype
     code = TensorProto.UINT8 if type_ == U8 else TensorProto.INT8
@@ -41,6 +42,10 @@ def _agrees(
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.add_session_config_entry("session.qdqisint8allowed", "1")  # as on Arm
+    if not optimized:
+        options.graph_optimization_level = (
+            onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        )
     session = onnxruntime.InferenceSession(
         str(path), options, providers=["CPUExecutionProvider"]
     )
@@ -145,3 +150,24 @@ def test_an_average_rounds_to_even(
         tmp_path / "m.onnx", [pool], _scale(type_, 0.05, -9), (1, 96, 14, 14)
     )
     assert all(op.spec == op.spec.as_tflite() for op in as_tflite(graph).ops)
+
+
+@pytest.mark.parametrize("scale", [1 / 255, 1 / 256, 1 / 1000, 1 / 50])
+@pytest.mark.parametrize("axis", [1, -1])
+@pytest.mark.parametrize("type_", [U8, S8])
+def test_a_softmax_is_floats_rounded_to_the_scale_of_the_file(
+    type_: Any, axis: int, scale: float, tmp_path: Path
+) -> None:
+    """Rows of two: many have a probability that rounds to 1."""
+    constants = _scale(type_, 0.2, -9) | {
+        "s1": np.array(scale, np.float32),
+        "z1": np.array(0 if type_ == U8 else -128, type_),
+    }
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], "r"),
+        node("Softmax", ["r"], "f", axis=axis),
+        node("QuantizeLinear", ["f", "s1", "z1"], "y"),
+    ]
+    graph = _agrees(tmp_path / "m.onnx", nodes, constants, (50, 2, 3, 2), False)
+    kinds = {op.kind for op in as_tflite(graph).ops}
+    assert "softmax" in kinds

@@ -2,6 +2,7 @@
 #ifndef EK_SOFTMAX_H
 #define EK_SOFTMAX_H
 #include "ek_fixed_point.h"
+#include "ek_quantize.h"
 
 typedef struct {
     float beta;
@@ -68,6 +69,24 @@ EK_KERNEL void ek_softmax_s8(const int8_t *x, int8_t *y, int rows, int n, const 
             int64_t v = ek_high_mul(scale, exps[max - x[i]]);
             v = ((v + (1LL << (shift - 1))) >> shift) - 128;
             y[i] = (int8_t)EK_CLAMP(v, -128, 127);
+        }
+    }
+}
+
+/* exps[d] = exp(-scale * d) with 30 fractional bits; the quotient is rounded to any scale. */
+EK_KERNEL void ek_softmax_even_s8(const int8_t *x, int8_t *y, int rows, int n, const int32_t *exps,
+                                  const ek_affine_t *q) {
+    for (int r = 0; r < rows; r++, x += n, y += n) {
+        int max = x[0];
+        int64_t sum = 0;
+        for (int i = 1; i < n; i++) max = EK_MAX(max, x[i]);
+        for (int i = 0; i < n; i++) sum += exps[max - x[i]];
+        const double reciprocal = 1.0 / (double)sum;
+        for (int i = 0; i < n; i++) {
+            const float quotient = (float)(exps[max - x[i]] * reciprocal);
+            y[i] = (int8_t)(ek_round_even(quotient / q->scale, INT8_MIN - q->zero,
+                                          INT8_MAX - q->zero) +
+                            q->zero);
         }
     }
 }
