@@ -198,7 +198,7 @@ class CumProd(_Cumulative):
 class TopK(OpDef):
     """The k largest or smallest elements along an axis in order, and their indices.
 
-    Of equal elements the first comes first.
+    Of equal elements the first comes first. NaN is larger than all numbers.
 
     Attributes:
         k: number of elements
@@ -236,7 +236,7 @@ class TopK(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute a stable sort; elements that are not a number come last."""
+        """Compute a stable sort, with NaN above all numbers as onnxruntime has it."""
         data = x[0]
         key = data
         if data.dtype.kind != "f":
@@ -247,7 +247,8 @@ class TopK(OpDef):
             key = -key if data.dtype.kind == "f" else ~key
 
         # A stable sort keeps the first of equal elements first.
-        order = np.argsort(key, axis=self.axis, kind="stable")
+        is_number = data == data
+        order = np.lexsort((key, is_number == self.largest), self.axis)
         first = order.take(range(self.k), self.axis)
         values = np.take_along_axis(data, first, self.axis)
 

@@ -33,7 +33,7 @@ typedef struct {
     int outer, n, inner, k, largest;
 } ek_topk_t;
 
-/* Of equal elements the first comes first; what is not a number comes last (OR_NAN).
+/* Of equal elements the first comes first, and NaN is larger than all numbers (OR_NAN).
  *
  * A heap of the k best so far, the last of them in its root: Williams, Algorithm 232, Heapsort,
  * Communications of the ACM 7(6), 1964. An element that is none of them costs a comparison, any
@@ -83,7 +83,7 @@ typedef struct {
                 }                                                                               \
             }                                                                                   \
     }
-EK_TOPK(ek_topk_f32, float, float, || (v == v && u != u))
+EK_TOPK(ek_topk_f32, float, float, || ((v == v) != (u == u) && (v != v) == largest))
 EK_TOPK(ek_topk_s8, int8_t, uint32_t, )
 EK_OF_INTEGERS(ek_topk, EK_TOPK, )
 
