@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from edgec.emit.c import CSRC, CSource, segment_source
 from edgec.emit.elements import inclusion
 from edgec.emit.tflite import write_tflite
 from edgec.float16.convert import can_be_float16
-from edgec.ir import Array, Builder, Graph, Sample, TensorType
+from edgec.ir import Array, Builder, Graph, Op, Sample, TensorType
 from edgec.ir.float16 import narrowed, rounded
 from edgec.ir.interp import initial
 from edgec.schedule.cores import PLAIN, Core
@@ -154,6 +154,61 @@ def extreme_inputs(graph: Graph, seed: int = 5) -> dict[str, dict[str, Array]]:
         name: {**others, **{n: x.astype(np.float32) for n, x in data.items()}}
         for name, data in found.items()
     }
+
+
+_NAN_PARTS = {"one NaN": 0.0, "some NaN": 0.2, "all NaN": 1.0}
+"""The shares of elements that are NaN, beside the one that always is."""
+
+
+def with_nan(x: Array, part: float, rng: np.random.Generator) -> Array:
+    """A copy of floats where one element is NaN, and any other with a probability.
+
+    NaN has either sign: x86 computes it with the one, Arm with the other.
+    """
+    nan = np.copysign(np.nan, rng.normal(size=x.shape)).astype(x.dtype)
+    is_nan = rng.random(x.shape) < part
+    if x.size:
+        is_nan.flat[rng.integers(x.size)] = True
+    return np.where(is_nan, nan, x)
+
+
+def nan_inputs(graph: Graph, seed: int = 6) -> dict[str, dict[str, Array]]:
+    """Inputs by how much of their floats is NaN; none for a graph without float inputs."""
+    floats = [v.name for v in graph.inputs if v.type.np_dtype.kind == "f"]
+    if not floats:
+        return {}
+    rng = np.random.default_rng(seed)
+    usual = random_inputs(graph)
+    return {
+        name: {**usual, **{n: with_nan(usual[n], part, rng) for n in floats}}
+        for name, part in _NAN_PARTS.items()
+    }
+
+
+def but_for_nan_of_zeros(
+    graph: Graph, functions: Iterable[str], got: Array, want: Array
+) -> Array:
+    """A result of the reference with NaN where kernels may have it, and not elsewhere.
+
+    NaN times a weight of zero is not the same in all of them (docs/accuracy.md):
+    Winograd's transforms, and groups that share a vector, have such products where the
+    graph has none; kernels of sparse weights leave them out.
+    """
+    names = " ".join(functions)
+    adds_products = "winograd" in names or any(map(_has_groups, graph.ops))
+    if adds_products and want.dtype.kind == "f":
+        want = np.where(np.isnan(got), got, want)
+    if "sparse" in names:
+        want = np.where(np.isnan(want), got, want)
+    return want
+
+
+def _has_groups(op: Op) -> bool:
+    """Whether an op is a convolution of several groups."""
+    if op.kind != "conv2d":
+        return False
+    x, w = (v.type.shape for v in op.inputs[:2])
+    return x[3] != w[3]
 
 
 _WEIGHTED = (

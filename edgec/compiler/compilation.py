@@ -276,7 +276,7 @@ class Compilation:
         """Return the error of a verification that failed."""
         name = lowered.graph.name
         floats = lowered.model.floats
-        # C and numpy may differ on NaN and infinity, so this is no fault of the code.
+        # NaN or infinity times zero may differ (accuracy.md): no fault of the code.
         if checked.not_finite and floats is None:
             what = (
                 f"the model cannot be verified: {checked.not_finite}, "

@@ -55,7 +55,9 @@ class Det(OpDef):
         """Compute the determinants in double and round them to float32."""
         # The kernel eliminates in double as well.
         determinants = np.linalg.det(x[0].astype(np.float64))
-        return [np.asarray(determinants, np.float32)]
+        # A pivot of zero would make zero of it.
+        has_nan = np.isnan(x[0]).any((-2, -1))
+        return [np.where(has_nan, np.nan, determinants).astype(np.float32)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:

@@ -27,6 +27,7 @@ from edgec.ir import (
 from edgec.ir.c_structs_data import DetectionParams
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
+from edgec.ops.argmax import ArgMax
 from edgec.ops.common import custom_options, float_kernel, real_types
 from edgec.ops.quantize import Dequantize
 from edgec.ops.suppression import overlap
@@ -104,7 +105,7 @@ class Detections(OpDef):
         """
         corners = self._corners(x[0][0], x[2])
         class_scores = x[1][0][:, self.background :]
-        classes = class_scores.argmax(1)
+        (classes,) = ArgMax(1).ref([class_scores], [], [])
         scores = class_scores[np.arange(len(class_scores)), classes]
 
         # From the best score down; a stable order for equal ones.

@@ -111,7 +111,8 @@ class RoiAlign(OpDef):
         bin_size = length / np.array(self.size, _F)
         counts: list[int] = []
         for extent in bin_size:
-            pixels = max(0, min(int(np.ceil(extent)), MAX_SAMPLES))
+            # A box that is not a number has none.
+            pixels = int(np.nan_to_num(np.clip(np.ceil(extent), 0, MAX_SAMPLES)))
             counts.append(self.ratio or pixels)
 
         sample_size = np.array(counts, _F)
@@ -141,10 +142,10 @@ class RoiAlign(OpDef):
     def _neighbours(self, image: Array, place: Array) -> Array:
         """Return the four pixels around a place, times their bilinear weights: [4, C].
 
-        They are zeros for a place more than a pixel outside of the image.
+        They are zeros for a place more than a pixel outside of the image, or NaN.
         """
         size = np.array(image.shape[:2])
-        if (place < -1).any() or (place > size).any():
+        if not ((place >= -1) & (place <= size)).all():
             return np.zeros((4, image.shape[2]), _F)
 
         inside = np.maximum(place, _F(0))
@@ -219,7 +220,7 @@ class RoiAlign(OpDef):
     def samples(cls) -> Iterator[Sample]:
         """Yield mean and maximum, both pixel centres, and boxes beyond the image.
 
-        The last box lies outside of the image.
+        The last box lies outside of the image. The boxes of one sample are computed.
         """
         corners = [
             [0, 0, 4, 5],
@@ -240,3 +241,6 @@ class RoiAlign(OpDef):
         )
         for i, spec in enumerate(specs):
             yield Sample(spec, args, label=f"{i}")
+
+        computed = (args[0], Arg(TensorType((4, 4))), args[2])
+        yield Sample(specs[1], computed, label="computed")

@@ -24,6 +24,7 @@ from tests.harness import (
     build_library,
     extreme_inputs,
     joined,
+    nan_inputs,
     random_inputs,
     run_c,
     run_segment,
@@ -95,7 +96,7 @@ def test_c_is_interp_where_inputs_are_extreme(kind: str, sample: Sample) -> None
     graph = sample_graph(sample)
     library = _library(kind)
     source = next(source for other, source in _sources(kind) if other == graph)
-    for name, inputs in extreme_inputs(graph).items():
+    for name, inputs in {**extreme_inputs(graph), **nan_inputs(graph)}.items():
         with np.errstate(all="ignore"):
             want = interp(graph, inputs)
         assert library is not None

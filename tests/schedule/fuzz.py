@@ -15,7 +15,13 @@ from edgec.ir.float16 import rounded
 from edgec.schedule.cores import Core
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Rules, Schedule, Variant, legal
-from tests.harness import FLOAT_TOLERANCE, assert_agree, float16_graph
+from tests.harness import (
+    FLOAT_TOLERANCE,
+    assert_agree,
+    but_for_nan_of_zeros,
+    float16_graph,
+    with_nan,
+)
 from tests.schedule import (
     layers,
     layers_attention,
@@ -38,6 +44,8 @@ MAKERS = (
 PLAIN = ("plain kernels", "")
 _OFF = 0.2
 """How often each rule is off."""
+_NAN = 0.02
+"""How many elements are NaN where some are."""
 
 
 @dataclass
@@ -97,6 +105,7 @@ def verdicts(name: str, first: int, count: int, seed: int) -> Iterator[Verdict]:
     """
     made = list(islice(stream(MAKERS, seed), first, first + count))
     chances = [Chance(np.random.default_rng([seed, first + i])) for i in range(count)]
+    made = [_perhaps_nan(x, seed, first + i) for i, x in enumerate(made)]
     # The cores whose vectors hold float16.
     if core_of(name).computing(float16=True).isa:
         made = [_perhaps_float16(x, c) for x, c in zip(made, chances, strict=True)]
@@ -115,7 +124,7 @@ def verdicts(name: str, first: int, count: int, seed: int) -> Iterator[Verdict]:
         if isinstance(got, str):
             why = got
         else:
-            why = _difference(layer.graph, got, interp(layer.graph, layer.inputs))
+            why = _difference(layer, chance, got)
         # plain kernels of ops that follow, and of those that no variant takes, are not
         # what is tried here
         yield Verdict(
@@ -172,11 +181,27 @@ def _perhaps_float16(layer: Layer, chance: Chance) -> Layer:
     return replace(layer, graph=half, inputs=inputs)
 
 
-def _difference(
-    graph: Graph, got: Mapping[str, Array], want: Mapping[str, Array]
-) -> str:
+def _perhaps_nan(layer: Layer, seed: int, number: int) -> Layer:
+    """A quarter of the layers with some NaN in their inputs of floats."""
+    rng = np.random.default_rng([seed, number, 1])
+    if rng.random() < 0.75:
+        return layer
+    inputs = {
+        name: with_nan(x, _NAN, rng) if x.dtype.kind == "f" else x
+        for name, x in layer.inputs.items()
+    }
+    return replace(layer, inputs=inputs)
+
+
+def _difference(layer: Layer, chance: Chance, got: Mapping[str, Array]) -> str:
+    graph = layer.graph
     is_half = any(v.type.dtype == "float16" for v in graph.values())
     tolerance = FLOAT16_LAW if is_half else FLOAT_TOLERANCE
+    functions = [function for _, function in chance.used]
+    want = {
+        name: but_for_nan_of_zeros(graph, functions, got[name], y)
+        for name, y in interp(graph, layer.inputs).items()
+    }
     try:
         assert_agree(got, want, tolerance)
     except AssertionError as e:

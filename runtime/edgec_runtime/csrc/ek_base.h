@@ -62,9 +62,18 @@ typedef _Float16 ek_half;
     EK_OF_SIGNED(NAME, M, __VA_ARGS__) \
     EK_OF_UNSIGNED(NAME, M, __VA_ARGS__)
 
-#define EK_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define EK_MAX(a, b) ((a) > (b) ? (a) : (b))
+/* Of floats: NaN where a is NaN; b is a number. */
+#define EK_MIN(a, b) ((a) > (b) ? (b) : (a))
+#define EK_MAX(a, b) ((a) < (b) ? (b) : (a))
 #define EK_CLAMP(v, low, high) ((v) < (low) ? (low) : (v) > (high) ? (high) : (v))
+/* Of two floats, NaN where either is NaN. */
+#if defined(__aarch64__) && defined(__clang__)
+#define EK_MINIMUM(a, b) __builtin_elementwise_minimum(a, b)
+#define EK_MAXIMUM(a, b) __builtin_elementwise_maximum(a, b)
+#else
+#define EK_MINIMUM(a, b) ((b) != (b) ? (b) : EK_MIN(a, b))
+#define EK_MAXIMUM(a, b) ((b) != (b) ? (b) : EK_MAX(a, b))
+#endif
 
 /* Of a row of work, the columns [from, to) that are the share of one part of so many: all parts get
  * as many of rows x columns, counted along rows, so that a part has few rows, or `down` columns. */

@@ -29,8 +29,8 @@
     EK_BINARY_P(ek_sub_##S, T, const ek_act_t *act, EK_ACT(T, u - v)) \
     EK_BINARY_P(ek_mul_##S, T, const ek_act_t *act, EK_ACT(T, u *v))  \
     EK_BINARY_P(ek_div_##S, T, const ek_act_t *act, EK_ACT(T, u / v)) \
-    EK_BINARY(ek_maximum_##S, T, T, EK_MAX(u, v))                     \
-    EK_BINARY(ek_minimum_##S, T, T, EK_MIN(u, v))                     \
+    EK_BINARY(ek_maximum_##S, T, T, EK_MAXIMUM(u, v))                 \
+    EK_BINARY(ek_minimum_##S, T, T, EK_MINIMUM(u, v))                 \
     EK_BINARY(ek_squared_difference_##S, T, T, (u - v) * (u - v))     \
     EK_BINARY(ek_prelu_##S, T, T, u >= 0 ? u : u * v)
 EK_BINARY_OF(f32, float)

@@ -140,8 +140,8 @@ EK_KERNEL void ek_boxes_decode(ek_boxes_t b, const float *boxes, const float *an
 
 /* Intersection over union. */
 EK_KERNEL float ek_boxes_overlap(const float *a, const float *b) {
-    const float w = EK_MIN(a[2], b[2]) - EK_MAX(a[0], b[0]),
-                h = EK_MIN(a[3], b[3]) - EK_MAX(a[1], b[1]);
+    const float w = EK_MINIMUM(a[2], b[2]) - EK_MAXIMUM(a[0], b[0]),
+                h = EK_MINIMUM(a[3], b[3]) - EK_MAXIMUM(a[1], b[1]);
     const float inside = EK_MAX(w, 0) * EK_MAX(h, 0);
     const float all = (b[2] - b[0]) * (b[3] - b[1]) + (a[2] - a[0]) * (a[3] - a[1]) - inside;
     return all > 0 ? inside / all : 0;

@@ -6,7 +6,10 @@
 EK_KERNEL void ek_det_f32(const float *x, float *y, double *a, int count, int n) {
     for (int m = 0; m < count; m++, x += n * n) {
         double det = 1.0;
-        for (int i = 0; i < n * n; i++) a[i] = x[i];
+        for (int i = 0; i < n * n; i++) {
+            a[i] = x[i];
+            if (a[i] != a[i]) det = a[i]; /* no pivot of 0 makes 0 of it */
+        }
         for (int c = 0; c < n && det != 0.0; c++) {
             int best = c;
             for (int r = c + 1; r < n; r++)

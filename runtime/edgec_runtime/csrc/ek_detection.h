@@ -23,8 +23,8 @@ EK_KERNEL void ek_detection_box(const float *box, const float *anchor, float *y,
 EK_KERNEL float ek_detection_overlap(const float *a, const float *b) {
     const float of_a = (a[2] - a[0]) * (a[3] - a[1]), of_b = (b[2] - b[0]) * (b[3] - b[1]);
     if (of_a <= 0 || of_b <= 0) return 0;
-    const float top = EK_MAX(a[0], b[0]), left = EK_MAX(a[1], b[1]);
-    const float bottom = EK_MIN(a[2], b[2]), right = EK_MIN(a[3], b[3]);
+    const float top = EK_MAXIMUM(a[0], b[0]), left = EK_MAXIMUM(a[1], b[1]);
+    const float bottom = EK_MINIMUM(a[2], b[2]), right = EK_MINIMUM(a[3], b[3]);
     const float h = EK_MAX(bottom - top, 0.0f), w = EK_MAX(right - left, 0.0f);
     return h * w / (of_a + of_b - h * w);
 }
@@ -72,7 +72,8 @@ typedef struct {
 
 /* The corners of a box, top left first. */
 EK_KERNEL void ek_suppression_box(const float *x, float *y) {
-    for (int k = 0; k < 2; k++) y[k] = EK_MIN(x[k], x[k + 2]), y[k + 2] = EK_MAX(x[k], x[k + 2]);
+    for (int k = 0; k < 2; k++)
+        y[k] = EK_MINIMUM(x[k], x[k + 2]), y[k + 2] = EK_MAXIMUM(x[k], x[k + 2]);
 }
 
 /* Boxes by their scores, best first: each the next that overlaps none before it. Outputs without

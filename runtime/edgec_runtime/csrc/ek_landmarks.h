@@ -23,7 +23,7 @@ EK_KERNEL void ek_landmarks_to_transform_f32(const float *x, const int32_t *subs
         const float *at = x + 3 * (ptrdiff_t)EK_CLAMP(subset[i], 0, p->landmarks - 1);
         const float turned[2] = {at[0] * c - at[1] * s, at[0] * s + at[1] * c};
         for (int k = 0; k < 2; k++)
-            low[k] = EK_MIN(low[k], turned[k]), high[k] = EK_MAX(high[k], turned[k]);
+            low[k] = EK_MINIMUM(low[k], turned[k]), high[k] = EK_MAXIMUM(high[k], turned[k]);
     }
     const float w = (float)p->width, h = (float)p->height, mx = (low[0] + high[0]) / 2,
                 my = (low[1] + high[1]) / 2;

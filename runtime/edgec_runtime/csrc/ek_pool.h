@@ -57,12 +57,8 @@ EK_KERNEL int32_t ek_pool_even(float sum, int count, const ek_pool_t *p) {
 
 #define EK_POOL_ADD(a, v) a += v
 #define EK_POOL_ADD_REAL(a, v) a += (float)((v) - p->pad) * p->scale
-/* One instruction in place of two; a NaN beside a number is left out. */
-#if defined(__aarch64__) && defined(__clang__)
-#define EK_POOL_MAX(a, v) a = __builtin_elementwise_max(a, v)
-#else
 #define EK_POOL_MAX(a, v) a = EK_MAX(a, v)
-#endif
+#define EK_POOL_MAXIMUM(a, v) a = EK_MAXIMUM(a, v)
 #define EK_POOL_CLAMP_F32(a, n, p) EK_CLAMP(a, p->low, p->high)
 #define EK_POOL_CLAMP_F16(a, n, p) EK_CLAMP(a, (ek_half)p->low, (ek_half)p->high)
 #define EK_POOL_CLAMP_S8(a, n, p) EK_CLAMP(a, (int32_t)p->low, (int32_t)p->high)
@@ -72,9 +68,9 @@ EK_KERNEL int32_t ek_pool_even(float sum, int count, const ek_pool_t *p) {
 #define EK_POOL_EVEN(a, n, p) ek_pool_even(a, n, p)
 #define EK_POOL_MEAN_S8(a, n, p) EK_POOL_CLAMP_S8(ek_pool_mean(a, n, p->round_up), n, p)
 
-EK_POOL(ek_max_pool2d_f32, float, float, -INFINITY, EK_POOL_MAX, EK_POOL_CLAMP_F32)
+EK_POOL(ek_max_pool2d_f32, float, float, -INFINITY, EK_POOL_MAXIMUM, EK_POOL_CLAMP_F32)
 #if defined(EK_ELEMENT_F16)
-EK_POOL(ek_max_pool2d_f16, ek_half, ek_half, -INFINITY, EK_POOL_MAX, EK_POOL_CLAMP_F16)
+EK_POOL(ek_max_pool2d_f16, ek_half, ek_half, -INFINITY, EK_POOL_MAXIMUM, EK_POOL_CLAMP_F16)
 EK_POOL(ek_average_pool2d_f16, ek_half, float, 0.0f, EK_POOL_ADD, EK_POOL_MEAN_F16)
 #endif
 EK_POOL(ek_max_pool2d_s8, int8_t, int8_t, INT8_MIN, EK_POOL_MAX, EK_POOL_CLAMP_S8)

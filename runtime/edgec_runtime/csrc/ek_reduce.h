@@ -56,6 +56,8 @@ EK_KERNEL int8_t ek_reduce_even(int32_t sum, const ek_reduce_t *p) {
 #define EK_REDUCE_MUL(a, v) a *= v
 #define EK_REDUCE_MAX(a, v) a = EK_MAX(a, v)
 #define EK_REDUCE_MIN(a, v) a = EK_MIN(a, v)
+#define EK_REDUCE_MAXIMUM(a, v) a = EK_MAXIMUM(a, (float)(v))
+#define EK_REDUCE_MINIMUM(a, v) a = EK_MINIMUM(a, (float)(v))
 #define EK_REDUCE_AS_IT_IS(a, p) a
 #define EK_REDUCE_DIVIDE(a, p) a / EK_MAX(ek_reduce_count(p), 1)
 #define EK_REDUCE_DIVIDE_F(a, p) a / ek_reduce_count(p)
@@ -64,17 +66,17 @@ EK_REDUCE(ek_mean_f32, float, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_DIVIDE_F)
 #if defined(EK_ELEMENT_F16)
 EK_REDUCE(ek_mean_f16, ek_half, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_DIVIDE_F)
 EK_REDUCE(ek_sum_f16, ek_half, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_AS_IT_IS)
-EK_REDUCE(ek_reduce_max_f16, ek_half, float, -INFINITY, EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
-EK_REDUCE(ek_reduce_min_f16, ek_half, float, INFINITY, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_max_f16, ek_half, float, -INFINITY, EK_REDUCE_MAXIMUM, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_min_f16, ek_half, float, INFINITY, EK_REDUCE_MINIMUM, EK_REDUCE_AS_IT_IS)
 #endif
 EK_REDUCE(ek_mean_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_multiply)
 EK_REDUCE(ek_mean_even_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_even)
 EK_REDUCE(ek_sum_f32, float, double, 0.0, EK_REDUCE_ADD, EK_REDUCE_AS_IT_IS)
 EK_REDUCE(ek_sum_s8, int8_t, int32_t, 0, EK_REDUCE_ADD, ek_reduce_scale)
 EK_REDUCE(ek_reduce_prod_f32, float, double, 1.0, EK_REDUCE_MUL, EK_REDUCE_AS_IT_IS)
-EK_REDUCE(ek_reduce_max_f32, float, float, -INFINITY, EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_max_f32, float, float, -INFINITY, EK_REDUCE_MAXIMUM, EK_REDUCE_AS_IT_IS)
 EK_REDUCE(ek_reduce_max_s8, int8_t, int8_t, INT8_MIN, EK_REDUCE_MAX, EK_REDUCE_AS_IT_IS)
-EK_REDUCE(ek_reduce_min_f32, float, float, INFINITY, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
+EK_REDUCE(ek_reduce_min_f32, float, float, INFINITY, EK_REDUCE_MINIMUM, EK_REDUCE_AS_IT_IS)
 EK_REDUCE(ek_reduce_min_s8, int8_t, int8_t, INT8_MAX, EK_REDUCE_MIN, EK_REDUCE_AS_IT_IS)
 
 /* Plain integers wrap as two's complement does. */

@@ -32,8 +32,9 @@ EK_KERNEL float ek_roi_bin(const float *x, float y0, float x0, float dy, float d
             const float bl = fy * (1 - fx) * x[b * row + (ptrdiff_t)l * p->c];
             const float br = fy * fx * x[b * row + (ptrdiff_t)r * p->c];
             sum += tl + tr + bl + br;
-            const float top = EK_MAX(tl, tr), bottom = EK_MAX(bl, br), best = EK_MAX(top, bottom);
-            most = EK_MAX(most, best);
+            const float top = EK_MAXIMUM(tl, tr), bottom = EK_MAXIMUM(bl, br);
+            const float best = EK_MAXIMUM(top, bottom);
+            most = EK_MAXIMUM(most, best);
         }
     if (ny * nx == 0) return 0;
     return p->largest ? most : sum / (float)(ny * nx);

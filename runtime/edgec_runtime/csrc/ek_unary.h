@@ -48,9 +48,9 @@ typedef struct {
 #define EK_UNARY_K(NAME, EXPR) EK_UNARY_REAL_K(NAME##_f32, float, EXPR)
 #endif
 
-EK_KERNEL float ek_softplus(float v) { return log1pf(expf(-fabsf(v))) + EK_MAX(v, 0.0f); }
+EK_KERNEL float ek_softplus(float v) { return log1pf(expf(-fabsf(v))) + EK_MAXIMUM(v, 0.0f); }
 
-EK_UNARY(ek_relu, EK_MAX(v, 0.0f))
+EK_UNARY(ek_relu, EK_MAXIMUM(v, 0.0f))
 EK_UNARY(ek_relu6, EK_CLAMP(v, 0.0f, 6.0f))
 EK_UNARY(ek_relu_n1_to_1, EK_CLAMP(v, -1.0f, 1.0f))
 EK_UNARY(ek_logistic, 1.0f / (1.0f + expf(-v)))
@@ -68,7 +68,9 @@ EK_UNARY(ek_floor, floorf(v))
 EK_UNARY(ek_ceil, ceilf(v))
 /* Ties to even, the default rounding mode. */
 EK_UNARY(ek_round, rintf(v))
-EK_UNARY(ek_sign, (float)((v > 0.0f) - (v < 0.0f)))
+EK_UNARY(ek_sign, v > 0.0f   ? 1.0f
+                  : v < 0.0f ? -1.0f
+                             : v)
 EK_UNARY(ek_sin, sinf(v))
 EK_UNARY(ek_cos, cosf(v))
 EK_UNARY(ek_erf, erff(v))

@@ -19,6 +19,6 @@ EK_ROWS_F32(ek_add_f32_simd, u + v)
 EK_ROWS_F32(ek_sub_f32_simd, u - v)
 EK_ROWS_F32(ek_mul_f32_simd, u *v)
 EK_ROWS(ek_prelu_f32_simd, float, ek_vf, EK_VL, ek_vf, ek_binary_f32_t,
-        const ek_vf zero = ek_vf_set(0), w = ek_vf_fma(ek_vf_min(u, zero), v, ek_vf_max(u, zero)))
+        const ek_vf zero = ek_vf_set(0), w = ek_vf_select(ek_vf_less(u, zero), u *v, u))
 
 #endif

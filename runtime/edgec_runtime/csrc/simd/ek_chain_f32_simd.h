@@ -56,7 +56,7 @@ EK_SHARED void ek_chain_step_f32(const ek_chain_step_f32_t *s, const float *a, c
     case EK_CHAIN_SCALE:
         EK_CHAIN_LOOP_F32(ek_vf_fma(u, v, ek_vf_load(bias + i)));
     case EK_CHAIN_PRELU:
-        EK_CHAIN_LOOP_F32(ek_vf_fma(ek_vf_min(u, zero), v, ek_vf_max(u, zero)));
+        EK_CHAIN_LOOP_F32(ek_vf_select(ek_vf_less(u, zero), u * v, u));
     case EK_CHAIN_CLAMP:
         EK_CHAIN_LOOP_F32(EK_CHAIN_CLAMPED_F32(((void)v, u)));
     default:

@@ -54,12 +54,11 @@ EK_KERNEL void ek_gate_lanes(ek_gate_lanes_t *lanes, const ek_gate_t *g) {
     ek_vf16_store(lanes->of[EK_GATE_ONE], ek_vf16_set(1));
 }
 
-/* a = min(|x|, bound), and R of it. Here and below the number comes after the constant: of NaN, x86
- * then returns NaN. */
+/* a = min(|x|, bound), and R of it. */
 EK_KERNEL void ek_gate_roots(const ek_vf16 *x, ek_vf16 *a, ek_vf16 *root, const ek_gate_t *g,
                              const ek_gate_lanes_t *lanes) {
     ek_vf16 t[EK_GATE_VECTORS];
-    EK_EACH_GATE(i) a[i] = ek_vf16_min(ek_vf16_set(g->bound), ek_vf16_abs(x[i]));
+    EK_EACH_GATE(i) a[i] = ek_vf16_min(ek_vf16_abs(x[i]), ek_vf16_set(g->bound));
     EK_EACH_GATE(i)
     t[i] = ek_vf16_fma_at(a[i], ek_vf16_set(g->step), lanes->of[EK_GATE_HALF]);
     EK_EACH_GATE(i)
@@ -71,7 +70,7 @@ EK_KERNEL void ek_gate_roots(const ek_vf16 *x, ek_vf16 *a, ek_vf16 *root, const 
 /* max(x, 0) - a R^2 */
 EK_KERNEL ek_vf16 ek_gate_times(ek_vf16 x, ek_vf16 a, ek_vf16 root, const ek_gate_lanes_t *lanes) {
     (void)lanes;
-    return ek_vf16_fnma(a * root, root, ek_vf16_max(ek_vf16_set(0), x));
+    return ek_vf16_fnma(a * root, root, ek_vf16_max(x, ek_vf16_set(0)));
 }
 /* R^2 for negative x, and 1 - R^2 for others. */
 EK_KERNEL ek_vf16 ek_gate_alone(ek_vf16 x, ek_vf16 a, ek_vf16 root, const ek_gate_lanes_t *lanes) {

@@ -14,15 +14,15 @@ EK_KERNEL ek_vf ek_lrn_scaled(ek_vf x, ek_vf sum, const ek_lrn_t *p, const int P
     return x / (half * ek_vf_sqrt(half));
 }
 
-/* Sums of squares up to this one can be computed with in floats; larger ones are left to the plain
- * kernel. */
+/* Sums of squares up to this one can be computed with in floats; rows with larger ones, or NaN, are
+ * left to the plain kernel. */
 #define EK_LRN_LARGEST 1e30f
 
 /* Each channel among `before` below it and `after` above it, EK_LRN_SIDE at most: of a few channels
  * at a time, with zeros around them all. Whether all sums were small enough. */
 enum { EK_LRN_FEW = 64, EK_LRN_SIDE = 16 };
 EK_KERNEL bool ek_lrn_row(const float *x, float *y, const ek_lrn_t *p, const int POWER) {
-    ek_vf largest = ek_vf_set(0);
+    ek_vf total = ek_vf_set(0);
     for (int at = 0; at < p->c; at += EK_LRN_FEW) {
         const int n = EK_MIN(EK_LRN_FEW, p->c - at);
         const int from = EK_MAX(-p->before, -at), to = EK_MIN(n + p->after, p->c - at);
@@ -35,14 +35,14 @@ EK_KERNEL bool ek_lrn_row(const float *x, float *y, const ek_lrn_t *p, const int
                 const ek_vf v = ek_vf_load(own + j);
                 sum = ek_vf_fma(v, v, sum);
             }
-            largest = ek_vf_max(largest, sum);
+            total = total + sum;
             ek_vf_store_n(y + at + i, ek_lrn_scaled(ek_vf_load(own), sum, p, POWER), n - i);
         }
     }
     float lanes[EK_VL];
-    ek_vf_store(lanes, largest);
+    ek_vf_store(lanes, total);
     for (int l = 0; l < EK_VL; l++)
-        if (lanes[l] > EK_LRN_LARGEST) return false;
+        if (!(lanes[l] <= EK_LRN_LARGEST)) return false;
     return true;
 }
 

@@ -1,7 +1,8 @@
 /* Vectors of the width that the CPU has: a kernel is one text for Neon, AVX2 and AVX-512.
  *
  * ek_vf holds EK_VL floats, ek_vi as many int32. Arithmetic is written with the operators of C (+ -
- * * & | ^ << >>), which gcc and clang have for vectors; here stands what has none. ek_vh holds
+ * * & | ^ << >>), which gcc and clang have for vectors; here stands what has none. ek_vf_max and
+ * ek_vf_min take a bound as the second: of NaN they give NaN where it is the first. ek_vh holds
  * EK_VH int16, ek_vb EK_VB int8. Kernels are shared by the ops of a segment and take sizes at run
  * time; they end in _simd, and compute the part-th of `parts` shares of the result. No load or
  * store leaves the caller's elements. */

@@ -31,8 +31,9 @@ EK_KERNEL void ek_vf_store_some(float *p, ek_vf v, ek_vmask some) {
 }
 EK_KERNEL ek_vf ek_vf_fma(ek_vf a, ek_vf b, ek_vf c) { return _mm256_fmadd_ps(a, b, c); }
 EK_KERNEL ek_vf ek_vf_fnma(ek_vf a, ek_vf b, ek_vf c) { return _mm256_fnmadd_ps(a, b, c); }
-EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return _mm256_max_ps(a, b); }
-EK_KERNEL ek_vf ek_vf_min(ek_vf a, ek_vf b) { return _mm256_min_ps(a, b); }
+/* Of NaN and a number the instructions give the second operand. */
+EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return _mm256_max_ps(b, a); }
+EK_KERNEL ek_vf ek_vf_min(ek_vf a, ek_vf b) { return _mm256_min_ps(b, a); }
 /* The same with bounds of 0 and more. */
 EK_KERNEL ek_vf ek_vf_at_least(ek_vf a, ek_vf low) { return ek_vf_max(a, low); }
 EK_KERNEL ek_vf ek_vf_at_most(ek_vf a, ek_vf high) { return ek_vf_min(a, high); }

@@ -50,7 +50,7 @@ enum { EK_STEP_F32 = 4, EK_TERMS_F32 = 0 };
 EK_KERNEL ek_vf ek_vf_max(ek_vf a, ek_vf b) { return vmaxq_f32(a, b); }
 EK_KERNEL ek_vf ek_vf_min(ek_vf a, ek_vf b) { return vminq_f32(a, b); }
 /* The same with bounds of 0 and more: in the order of integers, of which the A72 compares twice as
- * many a cycle. */
+ * many a cycle. There NaN lies beyond the numbers of its sign. */
 EK_KERNEL ek_vf ek_vf_at_least(ek_vf a, ek_vf low) {
     return vreinterpretq_f32_s32(vmaxq_s32(vreinterpretq_s32_f32(a), vreinterpretq_s32_f32(low)));
 }

@@ -204,6 +204,7 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
         EK_EACH_F32(r, i) EK_SUM_F32 = EXTREME(EK_SUM_F32, bound_); \
     }
 
+/* NaN of either sign stays in one of both bounds. */
 EK_KERNEL ek_vf ek_vf_prelu(ek_vf v, ek_vf slope) {
     const ek_vf zero = ek_vf_set(0);
     return ek_vf_fma(ek_vf_at_most(v, zero), slope, ek_vf_at_least(v, zero));
@@ -270,8 +271,8 @@ EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, f
         ek_tile_f32_sums(x, w, t, o, acc, MR, NV, PS, RUN, SX, FLAT);
         const ek_vf low = ek_vf_set(t->low), high = ek_vf_set(t->high);
         if (END == EK_END_LOW || END == EK_END_BOTH)
-            EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_at_least(EK_SUM_F32, low);
-        if (END == EK_END_BOTH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_at_most(EK_SUM_F32, high);
+            EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_max(EK_SUM_F32, low);
+        if (END == EK_END_BOTH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_min(EK_SUM_F32, high);
         const int rows = EK_MIN(count, MR), whole = rows == MR && (EK_MASKS || cols == width);
         const ptrdiff_t yx = whole ? t->yx : width;
         float *to = whole ? y : edge;

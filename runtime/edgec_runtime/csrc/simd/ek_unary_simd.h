@@ -74,7 +74,7 @@ EK_KERNEL ek_vf ek_vf_quotient(ek_vf x, ek_vf scale, ek_vf reciprocal) {
 }
 
 /* What is 512 steps from zero saturates, wherever the zero point lies; what is not a number becomes
- * the zero point: of two of which one is none, x86 takes the second. */
+ * the zero point. */
 EK_SHARED void ek_quantize_simd(const float *x, void *out, int n, const ek_affine_s8_t *p, int part,
                                 int parts) {
     int8_t *y = out;
@@ -84,7 +84,7 @@ EK_SHARED void ek_quantize_simd(const float *x, void *out, int n, const ek_affin
                 bound = ek_vf_set(512 * p->scale);
     EK_MAP(
         float, int8_t, EK_VB, ek_vi v[4]; for (int i = 0; i < 4; i++) {
-            const ek_vf near = ek_vf_min(bound, ek_vf_max(-bound, ek_vf_load(x + i * EK_VL)));
+            const ek_vf near = ek_vf_min(ek_vf_max(ek_vf_load(x + i * EK_VL), -bound), bound);
             v[i] = ek_vf_round(ek_vf_quotient(near, scale, reciprocal)) + zero;
         } ek_vb_store(y, ek_vb_narrow(v) ^ flip))
 }
