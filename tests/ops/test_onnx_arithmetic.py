@@ -5,11 +5,13 @@ computes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from edgec.ir import Array
+from tests.harness import with_nan
 from tests.ops.onnx_node import Node
 
 RNG = np.random.default_rng(5)
@@ -267,4 +269,44 @@ def test_sums_are_onnxruntimes(node: Node) -> None:
 
 @pytest.mark.parametrize("node", _cases(_unaries(), _binaries()))
 def test_elements_are_onnxruntimes(node: Node) -> None:
+    node.check()
+
+
+_LEAVES_NAN_OUT = ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin")
+"""Operators of which onnxruntime takes the numbers beside NaN, where numpy, its own Max
+and edgec do not.
+"""
+
+
+def _with_nan(*groups: Iterator[Node]) -> list[object]:
+    """Nodes of floats, in whose inputs some elements are NaN."""
+    rng = np.random.default_rng(2)
+    nodes = []
+    for node in (n for group in groups for n in group):
+        floats = [x is not None and x.dtype.kind == "f" for x in node.inputs]
+        if any(floats) and node.op_type not in _LEAVES_NAN_OUT:
+            inputs = [
+                with_nan(x, 0.1, rng) if x is not None and is_float else x
+                for x, is_float in zip(node.inputs, floats, strict=True)
+            ]
+            nodes.append(replace(node, inputs=inputs))
+    return _cases(iter(nodes))
+
+
+def _selections() -> Iterator[Node]:
+    x = _x(3, 40)
+    for largest in (0, 1):
+        for k in (1, 7, 40):
+            yield Node("TopK", 11, [x], (_i64(k),), {"largest": largest}, outputs=2)
+    for op in ("ArgMax", "ArgMin"):
+        yield from (Node(op, 13, [x], (), {"axis": a}) for a in (0, 1))
+
+
+@pytest.mark.parametrize(
+    "node",
+    _with_nan(
+        _pools(), _reductions(), _softmaxes(), _unaries(), _binaries(), _selections()
+    ),
+)
+def test_nan_goes_on_as_in_onnxruntime(node: Node) -> None:
     node.check()
