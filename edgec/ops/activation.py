@@ -446,6 +446,10 @@ class Gelu(Unary):
 
         return np.asarray(half * x * distribution)
 
+    def table(self, x: TensorType, y: TensorType) -> Array:
+        """Return the int8 outputs for the inputs -128 … 127."""
+        return lut.gelu_table(self.approximate, x, y)
+
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read Gelu, whose attribute `approximate` is "none" or "tanh"."""

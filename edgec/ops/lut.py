@@ -7,6 +7,7 @@ fixed point. A function of one int8 number is fully described by such a table.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import erfc, pi, sqrt
 
 import numpy as np
 
@@ -115,6 +116,41 @@ def abs_table(x: TensorType, y: TensorType) -> Array:
 def log_table(x: TensorType, y: TensorType) -> Array:
     """Return the natural logarithm; the least output where it has no value."""
     return real_table(lambda v: np.where(v > 0, np.log(v), -np.inf), x, y)
+
+
+def _erfc(x: Array) -> Array:
+    """Return the complement of the error function, rounded to float32."""
+    return np.array([erfc(v) for v in x.tolist()], _F32)
+
+
+def logistic_table(x: TensorType, y: TensorType) -> Array:
+    """Return 1 / (1 + e^-x), each step of which TFLite rounds to float32."""
+
+    def logistic(v: Array) -> Array:
+        power = np.exp(-v).astype(_F32)
+        return np.asarray(_F32(1) / (_F32(1) + power))
+
+    return real_table(logistic, x, y)
+
+
+def gelu_table(approximate: bool, x: TensorType, y: TensorType) -> Array:
+    """Return the Gaussian error linear unit in TFLite's steps of float32.
+
+    Source: GeluTransform and GeluTransformApproximate of the reference kernels.
+    """
+
+    def gelu(v: Array) -> Array:
+        real = v.astype(_F32)
+        half = _F32(0.5) * real
+        if not approximate:
+            return np.asarray(half * _erfc(real * -_F32(sqrt(0.5))))
+
+        cubic = real + _F32(0.044715) * real * real * real
+        inner = _F32(sqrt(2 / pi)) * cubic
+        bent = np.tanh(inner.astype(np.float64)).astype(_F32)
+        return np.asarray(half * (_F32(1) + bent))
+
+    return real_table(gelu, x, y)
 
 
 def _high_mul_16(a: Array, b: Array | int) -> Array:

@@ -391,6 +391,7 @@ Logistic = _row(
     quant=QuantRule.FIXED,
     prescribed=LOGISTIC_QUANT,
     domain=(-8.0, 8.0),
+    table=lambda self, x, y: lut.logistic_table(x, y),
     kernels=unary_kernels("logistic", vectorized=True),
     **_mapped("LOGISTIC"),
 )

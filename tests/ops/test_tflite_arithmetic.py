@@ -37,7 +37,9 @@ def _every(dtype: str) -> Array:
 
 
 def _tables() -> Iterator[Operator]:
-    for scale, zero in ((0.03, 4), (0.0313, -90), (0.2, 0), (0.004, -128)):
+    # By 1 / 128 only the steps of float32 tell on which side of a tie a sigmoid is.
+    scales = ((0.03, 4), (0.0313, -90), (0.2, 0), (0.004, -128), (1 / 128, -128))
+    for scale, zero in scales:
         for dtype in DTYPES:
             x = _every(dtype)
             quant = {0: (scale, _zero(dtype, zero))}
@@ -88,6 +90,10 @@ def _tables() -> Iterator[Operator]:
                 (0.02, -100),
                 2,
             )
+    gelu = ("GeluOptions", dict[str, Any]())
+    scale_at_tie = {0: (0.125, -128)}
+    x = [_every("int8")]
+    yield Operator("GELU", x, (), ("int8",), gelu, scale_at_tie, (0.25, 0))
 
 
 def _near_ties(real: float, count: int) -> Array:
