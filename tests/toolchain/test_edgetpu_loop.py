@@ -107,6 +107,7 @@ def lowered(graph: Graph) -> Lowered:
         target=target,
         read=ReadModel(graph, {}),
         samples=Samples((), samples, "test", False),
+        wide=Quantized(done),
         model=Quantized(done),
         wishes=Wishes(),
         partition=parts,
