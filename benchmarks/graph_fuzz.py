@@ -1,17 +1,19 @@
-"""The graph fuzzer: random graphs of every op's samples, and every way to run one must
-agree with `interp`.
+"""The graph fuzzer: random graphs of every op's samples and networks of images, and
+every way to run one must agree with `interp`.
 
 Ways: the text form (printed and parsed), the passes, C (tensors lie between pages that
 nobody may touch), onnxruntime and edgec's own reading of what ONNX can say, LiteRT's
 reference kernels and edgec's own reading of what TFLite can say. Integers must be
-equal, floats as near as rounding explains. C is made in turn for AVX2, AVX-512 VNNI
+equal, floats as near as rounding explains. For a board with an Edge TPU the graph,
+quantized if it is of floats, is partitioned with each combination of smaller
+interfaces; the segments must give what it gives, by `interp`, LiteRT and C. C is made in turn for AVX2, AVX-512 VNNI
 where there is such a processor, plain kernels, and sometimes a board's core under QEMU;
 with the best schedules or any legal ones, one thread or several; with and without the
 compiler's optimization. A failure is shrunk, printed as IR text and kept in
 build/graph-fuzz, as is how far a seed is: what was interrupted goes on there, and
 hundreds that failed run again first. 1 if anything is wrong.
 
-    python -m benchmarks.graph_fuzz [--cases 2000] [--seed 0] [--ways text,passes,c,onnx,tflite]
+    python -m benchmarks.graph_fuzz [--cases 2000] [--seed 0] [--ways text,passes,onnx,tflite,c,edgetpu]
     python -m benchmarks.graph_fuzz --table                                   # what was reached, op by op
     python -m benchmarks.graph_fuzz --graph build/graph-fuzz/0-17-c.ir        # a failure again
 """
@@ -34,16 +36,16 @@ import numpy as np
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from benchmarks.fuzzing.graphs import random_graph, samples
+from benchmarks.fuzzing.judging import ALL, problems
 from benchmarks.fuzzing.progress import Progress
 from benchmarks.fuzzing.shrink import shrunk
-from benchmarks.fuzzing.ways import PLAIN, WAYS, Manner, Trial, problems, trial_of
+from benchmarks.fuzzing.ways import PLAIN, Manner, Trial, trial_of
 from edgec.ir import parse, print_graph
 from tests import builds
 from tests.harness import has
 from tests.schedule.runner import BUILDS, FEATURES
 
 KEPT = Path(__file__).parents[1] / "build" / "graph-fuzz"
-ALL = (*WAYS, "c")
 _BATCH = 100
 """Graphs of one program."""
 _TURNS = (

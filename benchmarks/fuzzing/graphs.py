@@ -1,5 +1,5 @@
-"""Random graphs of the registry's samples: any op behind any other, of other shapes,
-types and ranks.
+"""Random graphs: of the registry's samples, any op behind any other, of other shapes,
+types and ranks; and networks of images.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from benchmarks.fuzzing.networks import network
 from edgec.ir import (
     Array,
     Builder,
@@ -43,6 +44,10 @@ _LARGEST = 6000
 """Elements of a tensor, at most."""
 _DIMS = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
 _TRIES = 4
+_NETWORKS = 0.2
+"""How often a graph is a network of images."""
+_MORE_OUTPUTS = 0.07
+"""How often an input, a constant or an output is an output as well."""
 
 
 @cache
@@ -346,10 +351,38 @@ def _name_oddly(graph: Graph, rng: np.random.Generator) -> None:
         values[at].name = name
 
 
+def _more_outputs(graph: Graph, rng: np.random.Generator) -> None:
+    """Sometimes an input, a constant or an output is an output as well."""
+    read = {v for op in graph.ops for v in op.inputs if v.const is not None}
+    plain = [v for v in read if v.type.quant is None or v.type.quant.axis is None]
+    anchors = rng.normal(size=(1, 6, 4)).astype(np.float32)
+    plain.append(Builder(graph).const(anchors, "anchors"))
+    plain = [v for v in plain if not _of_the_border(v.type)]
+    for some in (graph.inputs, plain[-1:], plain, graph.outputs):
+        if some and rng.random() < _MORE_OUTPUTS and len(graph.outputs) < PORTS:
+            at = int(rng.integers(len(graph.outputs) + 1))
+            graph.outputs.insert(at, some[rng.integers(len(some))])
+
+
 def random_graph(seed: int, number: int) -> Graph:
     """The graph of a case. Each case of a seed has its own random numbers."""
     rng = np.random.default_rng([seed, number])
-    build = Builder(f"case{number}")
+    name = f"case{number}"
+    if rng.random() < _NETWORKS:
+        graph = network(name, rng, PORTS)
+    else:
+        graph = _of_samples(name, rng)
+    if not graph.ops:
+        return random_graph(seed, number + (1 << 32))
+    _more_outputs(graph, rng)
+    if rng.random() < 0.05:
+        _name_oddly(graph, rng)
+    return graph
+
+
+def _of_samples(name: str, rng: np.random.Generator) -> Graph:
+    """A graph of samples of the registry; it may have no op."""
+    build = Builder(name)
     maker = _Maker(rng, build, [])
     for _ in range(int(rng.integers(1, MOST_OPS + 1))):
         maker.add()
@@ -361,6 +394,4 @@ def random_graph(seed: int, number: int) -> Graph:
     graph.outputs = (ends[::-1] + between)[:PORTS]
     graph.drop_unused()
     graph.inputs = [v for v in graph.inputs if v in graph.users()]
-    if rng.random() < 0.05:
-        _name_oddly(graph, rng)
-    return graph if graph.ops else random_graph(seed, number + (1 << 32))
+    return graph

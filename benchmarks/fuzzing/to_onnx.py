@@ -76,11 +76,16 @@ _ONE = {
 
 
 class Writer:
-    """Nodes and constants under construction."""
+    """Nodes and constants under construction.
 
-    def __init__(self) -> None:
+    batch: the name of the first input, from whose shape shapes that begin with 1 are
+    computed; empty: all shapes are constant.
+    """
+
+    def __init__(self, batch: str = "") -> None:
         self.nodes: list[NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
+        self.batch = batch
 
     def __call__(
         self, op_type: str, *inputs: str, outputs: int = 1, **attrs: Any
@@ -103,6 +108,14 @@ class Writer:
             numpy_helper.from_array(np.asarray(array, dtype or None, order="C"), name)
         )
         return name
+
+    def shape(self, numbers: Sequence[int]) -> str:
+        """A shape, or how often each dimension is repeated."""
+        if not self.batch or not numbers or numbers[0] != 1:
+            return self.const(np.array(numbers, np.int64))
+        whole = self.one("Shape", self.batch)
+        first = self.one("Slice", whole, self.const([0]), self.const([1]))
+        return self.one("Concat", first, self.const([*numbers[1:]], "int64"), axis=0)
 
     def clamp(
         self, x: str, low: float | None, high: float | None, dtype: str = "float32"
@@ -147,15 +160,19 @@ def _for(*kinds: str) -> Callable[[Rule], Rule]:
     return keep
 
 
-def to_onnx(graph: Graph) -> bytes | None:
+def to_onnx(graph: Graph, of_any_batch: bool = False) -> bytes | None:
     """The file of a graph all of whose ops ONNX has; None where it lacks one.
 
-    Outputs are named as they are.
+    of_any_batch: the first input with a batch of 1 has one of any size in the file, and
+    shapes depend on it. An output that is an input or a constant is that in the file.
     """
-    w = Writer()
     names = dict[Value, str]()
+    batch = ""
     for i, v in enumerate(graph.inputs):
         names[v] = f"in{i}"
+        if of_any_batch and not batch and v.type.rank > 1 and v.type.shape[0] == 1:
+            batch = names[v]
+    w = Writer(batch)
     for op in graph.ops:
         for v in op.inputs:
             if v not in names and v.const is not None:
@@ -166,9 +183,14 @@ def to_onnx(graph: Graph) -> bytes | None:
         names.update(
             zip(op.outputs, [made] if isinstance(made, str) else made, strict=True)
         )
-    ends = [w.one("Identity", names[v]) for v in graph.outputs]
-    inputs = [_info(f"in{i}", v.type) for i, v in enumerate(graph.inputs)]
-    outputs = [_info(n, v.type) for n, v in zip(ends, graph.outputs, strict=True)]
+    inputs = [_info(names[v], v.type, names[v] == batch) for v in graph.inputs]
+    outputs = []
+    for v in graph.outputs:
+        if v.const is not None and v not in names:
+            names[v] = w.const(v.const)
+            if batch and v.type.rank:  # as an SSD gives its anchors
+                names[v] = w.one("Tile", names[v], w.shape([1] * v.type.rank))
+        outputs.append(_info(names[v], v.type))
     made_of = helper.make_graph(w.nodes, "fuzz", inputs, outputs, w.constants)
     model = helper.make_model(
         made_of, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10
@@ -176,9 +198,10 @@ def to_onnx(graph: Graph) -> bytes | None:
     return bytes(model.SerializeToString())
 
 
-def _info(name: str, t: TensorType) -> onnx.ValueInfoProto:
+def _info(name: str, t: TensorType, of_any_batch: bool = False) -> onnx.ValueInfoProto:
+    shape = ["batch", *t.shape[1:]] if of_any_batch else t.shape
     return helper.make_tensor_value_info(
-        name, helper.np_dtype_to_tensor_dtype(t.np_dtype), t.shape
+        name, helper.np_dtype_to_tensor_dtype(t.np_dtype), shape
     )
 
 
@@ -274,7 +297,7 @@ def _is_inf(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
 
 @_for("reshape")
 def _reshape(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Reshape", x[0], w.const(np.array(s.shape, np.int64)), allowzero=1)
+    return w.one("Reshape", x[0], w.shape(s.shape), allowzero=1)
 
 
 @_for("transpose")
@@ -289,7 +312,7 @@ def _concat(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
 
 @_for("tile")
 def _tile(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Tile", x[0], w.const(np.array(s.repeats, np.int64)))
+    return w.one("Tile", x[0], w.shape(s.repeats))
 
 
 @_for("slice")
