@@ -319,13 +319,13 @@ def by_onnxruntime(trial: Trial) -> Iterator[str]:
 
 def _far_out(trial: Trial, op: Op) -> bool:
     """Whether places are so far outside of an image that float32 has no fractions, or
-    few whole numbers, there. Or all of a logistic is so near 0 that what onnxruntime is
+    few whole numbers, there. Or all of a curve is so near 0 that what onnxruntime is
     off by itself, 6e-8, is much of it. Or what is not finite stays in onnxruntime's
     running sum of squares over the channels behind.
     """
     if op.kind == "local_response_norm":
         return not np.isfinite(trial.values[op.output]).all()
-    if op.kind == "logistic":
+    if op.kind in ("logistic", "elu"):
         return bool(np.abs(trial.values[op.output]).max(initial=0) < _NEAR_0)
     grid = trial.values.get(op.inputs[1]) if op.kind == "grid_sample" else None
     return grid is not None and not np.abs(grid).max(initial=0) < 1e3
