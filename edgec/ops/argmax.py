@@ -30,17 +30,13 @@ from edgec.ir import (
 )
 from edgec.ir.c_structs import ArgParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, suffix
+from edgec.ops.common import INTEGERS, NUMBER_KERNELS, axis_of, plain_suffix, suffix
 from edgec.ops.shape import Reshape
 
-_ARG_TYPES = (
-    "f32_s32",
-    "s8_s32",
-    "f32_s64",
-    "s8_s64",
-    "u8_s64",
-    "s32_s64",
-    "s64_s64",
+_ARG_TYPES = tuple(
+    f"{source}_{index}"
+    for source in (*NUMBER_KERNELS, "s8")
+    for index in ("s32", "s64")
 )
 
 ARG = KernelFamily(Kernel("arg", "ek_arg.h"), _ARG_TYPES)
@@ -65,6 +61,7 @@ class _ArgExtreme(OpDef):
     last: bool = False
 
     quant: ClassVar[QuantRule] = QuantRule.FREE
+    plain_int8: ClassVar[bool] = True
     sign: ClassVar[int]
     """1 for the largest element, -1 for the smallest."""
     options: ClassVar[str]
@@ -95,13 +92,14 @@ class _ArgExtreme(OpDef):
     ) -> list[Array]:
         """Compute numpy.argmax of the elements, with their sign for the smallest.
 
-        int8 elements count as they are, since one scale keeps their order.
+        int8 elements count as they are, since one scale keeps their order. The
+        complement of an integer reverses the order, and does not overflow.
         """
         data = x[0]
         if data.dtype.kind == "f":
             score = self._float_score(self.sign * data)
         else:
-            score = self.sign * data.astype(np.int64)
+            score = data if self.sign > 0 else ~data
 
         # The last of equal elements is the first of the reversed ones.
         if self.last:
@@ -193,7 +191,7 @@ class _ArgExtreme(OpDef):
             sign=self.sign,
             last=self.last,
         )
-        kernel = ARG.of(suffix(y), source=suffix(x))
+        kernel = ARG.of(suffix(y), source=plain_suffix(x))
 
         return KernelCall.of(kernel, op.inputs[0], op.output, dims)
 
@@ -217,6 +215,10 @@ class _ArgExtreme(OpDef):
             for x in types:
                 label = f"axis{spec.axis}_{spec.dtype}_{spec.last}_{x.dtype}"
                 yield Sample(spec, (Arg(x),), label=label)
+
+        for dtype in INTEGERS:
+            integers = Arg(TensorType((3, 4, 5), dtype))
+            yield Sample(cls(1), (integers,), label=f"plain_{dtype}")
 
 
 @dataclass(frozen=True)

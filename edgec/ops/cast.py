@@ -5,7 +5,7 @@ Semantics: ONNX Cast and CastLike, TFLite CAST.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -204,3 +204,17 @@ class Cast(OpDef):
 def _type_code(t: TensorType) -> str:
     """Return the C enumerator of an element type."""
     return f"EK_{t.dtype.upper()}"
+
+
+def in_floats(node: OnnxNode, x: Value, read: Callable[[Value], Value]) -> Value:
+    """Return `read` of a value as float32, converted back to the value's type.
+
+    A value that is float32 already needs no conversion.
+    """
+    if x.type.dtype == "float32":
+        return read(x)
+
+    b = node.build
+    real = b.add(Cast("float32"), [x], node.name)
+
+    return b.add(Cast(x.type.dtype), [read(real)], node.name)

@@ -14,13 +14,11 @@ import numpy as np
 
 from edgec.ir import (
     Array,
-    Builder,
     ChannelFlow,
     CStruct,
     Kernel,
     KernelCall,
     KernelFamily,
-    OnnxNode,
     Op,
     OpDef,
     Quant,
@@ -37,11 +35,10 @@ from edgec.ir import (
 )
 from edgec.ir.c_structs import BatchMatMulParams, DoubleRequantParams
 from edgec.ir.opdef import Arg
-from edgec.ops.binary import Add, Mul
 from edgec.ops.common import (
+    ARITHMETIC_KERNELS,
     REAL_KERNELS,
     act_f32,
-    float_kernel,
     real_types,
     requantize,
     requantize_struct,
@@ -55,14 +52,15 @@ from edgec.ops.fixed_point import (
     round_half_away,
     tflite_activation,
 )
-from edgec.ops.shape import Reshape, transpose
 
 FULLY_CONNECTED = KernelFamily(
     Kernel("fully_connected", "ek_matmul.h"), (*REAL_KERNELS, "s8"), even=("s8",)
 )
 
-BATCH_MATMUL = float_kernel("batch_matmul", "ek_matmul.h", REAL_KERNELS)
-"""A product of two computed matrices."""
+MATMULS = KernelFamily(Kernel("batch_matmul", "ek_matmul.h"), ARITHMETIC_KERNELS)
+"""Products of two computed matrices."""
+BATCH_MATMUL = MATMULS.of("f32")
+"""The product of floats."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,6 @@ class FullyConnected(OpDef):
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.SUMS
     tflite = ("FULLY_CONNECTED",)
     edgetpu_versions = {"FULLY_CONNECTED": Versions(4)}
-    onnx = ("Gemm",)
     roles: ClassVar[tuple[str, ...]] = ("act", "weight", "bias")
     # Interpreters before TFLite 2.16 know one scale only.
     per_channel: ClassVar[bool] = False
@@ -166,41 +163,6 @@ class FullyConnected(OpDef):
         y = np.clip(y, low, high).astype(yt[0].np_dtype)
 
         return [y.reshape(yt[0].shape)]
-
-    @classmethod
-    def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Gemm: alpha * A' · B' + beta * C, where A' and B' may be transposed.
-
-        C becomes a bias when it is constant and one number for each output. MatMul with
-        a matrix on the right is read by `BatchMatMul`.
-        """
-        b = node.build
-        a = node.input(0)
-        w = node.input(1)
-        name = node.name
-        alpha = float(node.attrs.get("alpha", 1.0))
-        beta = float(node.attrs.get("beta", 1.0))
-        if node.attrs.get("transA", 0):
-            a = transpose(b, a, (1, 0))
-
-        if not node.attrs.get("transB", 0):
-            w = transpose(b, w, (1, 0))
-
-        # alpha scales the weights, which usually are constant.
-        w = _scaled(b, w, alpha)
-
-        c = node.optional(2)
-        if c is None or beta == 0:
-            return b.add(cls(), [a, w], name)
-
-        c = _scaled(b, c, beta)
-        out_channels = w.type.shape[0]
-        if c.const is not None and _is_row(c.type, out_channels):
-            array = np.broadcast_to(c.const.reshape(-1), (out_channels,)).copy()
-            bias = b.const(array, c.name)
-            return b.add(cls(), [a, w, bias], name)
-
-        return b.add(Add(), [b.add(cls(), [a, w], name), c], name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
@@ -377,11 +339,6 @@ class _LayerCase:
             yield Sample(even, args, output_quant, f"{label}_even")
 
 
-def _is_row(t: TensorType, outputs: int) -> bool:
-    """Return whether a tensor broadcasts to one number for each output."""
-    return t.size in (1, outputs) and t.shape[-1:] in ((), (1,), (outputs,))
-
-
 def _output_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
     """Return scale_x * scale_w / scale_y for each output, in float64.
 
@@ -395,23 +352,6 @@ def _output_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
     scales = products / np.float64(y.scale)
 
     return np.broadcast_to(scales, (w.shape[0],)).copy()
-
-
-def _scaled(b: Builder, x: Value, factor: float) -> Value:
-    """Return factor * x; a constant is multiplied here, without an op.
-
-    A factor of 1 needs no op.
-    """
-    if factor == 1.0:
-        return x
-
-    if x.const is not None:
-        scaled = x.const * np.float32(factor)
-        return b.const(scaled.astype(np.float32), x.name)
-
-    constant = b.const(np.array(factor, np.float32), "factor")
-
-    return b.add(Mul(), [x, constant], x.name)
 
 
 MAX_LEADING_DIMS = 4
@@ -432,7 +372,6 @@ class BatchMatMul(OpDef):
     adj_y: bool = False
 
     kind = "batch_matmul"
-    onnx = ("MatMul",)
     tflite = ("BATCH_MATMUL",)
     edgetpu_fix = "keep it on the CPU, or take a network without attention, as YOLOv8n"
 
@@ -485,47 +424,6 @@ class BatchMatMul(OpDef):
         """
         a, b = self.operands(x[0], x[1])
         return [np.matmul(a, b).astype(np.float32)]
-
-    @classmethod
-    def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read MatMul; a vector is a row on the left and a column on the right.
-
-        A product with one matrix on the right is a fully connected layer.
-        """
-        b = node.build
-        x = node.input(0)
-        y = node.input(1)
-        is_row = x.type.rank == 1
-        is_column = y.type.rank == 1
-        if is_row:
-            x = b.add(Reshape((1, *x.type.shape)), [x], x.name)
-
-        if is_column:
-            y = b.add(Reshape((*y.type.shape, 1)), [y], y.name)
-
-        has_one_matrix = prod(y.type.shape[:-2]) == 1
-        if has_one_matrix and y.type.rank <= x.type.rank:
-            if y.type.rank > 2:
-                y = b.add(Reshape(y.type.shape[-2:]), [y], y.name)
-
-            # Weights are [O, K].
-            weights = transpose(b, y, (1, 0))
-            out = b.add(FullyConnected(), [x, weights], node.name)
-        else:
-            out = b.add(cls(), [x, y], node.name)
-
-        # The added axes are dropped again.
-        shape = out.type.shape
-        if is_row:
-            shape = (*shape[:-2], shape[-1])
-
-        if is_column:
-            shape = shape[:-1]
-
-        if shape == out.type.shape:
-            return out
-
-        return b.add(Reshape(shape), [out], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:

@@ -33,18 +33,20 @@ from edgec.ir import (
 )
 from edgec.ir.c_structs_data import PadFoldParams, PadParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import REAL_KERNELS, axis_of, ints, suffix
+from edgec.ops.common import (
+    ARITHMETIC_KERNELS,
+    INTEGERS,
+    axis_of,
+    ints,
+    plain_suffix,
+)
 from edgec.ops.fixed_point import round_half_away
 from edgec.ops.shape import element_strides
 from edgec.ops.slice import Range, slice_axes
 
-_PAD = KernelFamily(
-    Kernel("pad", "ek_pad.h"), (*REAL_KERNELS, "s8", "u8", "s16", "s32", "s64")
-)
+_PAD = KernelFamily(Kernel("pad", "ek_pad.h"), (*ARITHMETIC_KERNELS, "s8"))
 
-_PAD_FOLD = KernelFamily(
-    Kernel("pad_fold", "ek_pad.h"), (*REAL_KERNELS, "s8", "u8", "s32", "s64")
-)
+_PAD_FOLD = KernelFamily(Kernel("pad_fold", "ek_pad.h"), (*ARITHMETIC_KERNELS, "s8"))
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
 """Names of the borders as numpy.pad has them: reflect does not repeat the edge element,
@@ -80,6 +82,7 @@ class Pad(OpDef):
     tflite = ("PAD", "PADV2", "MIRROR_PAD")
     edgetpu_versions = {"PAD": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
+    plain_int8: ClassVar[bool] = True
     edgetpu: ClassVar[bool] = True
 
     def keeps_channels(self, op: Op) -> bool:
@@ -272,20 +275,24 @@ class Pad(OpDef):
                 before=before,
                 mode=f"EK_PAD_{self.mode.upper()}",
             )
-            kernel = _PAD_FOLD.of(suffix(x))
+            kernel = _PAD_FOLD.of(plain_suffix(x))
             return KernelCall.of(kernel, op.inputs[0], op.output, fold)
 
         strides = [0] * missing + element_strides(y.shape)
         starts = [lo * stride for lo, stride in zip(before, strides, strict=True)]
+        element = self.element(y)
+        # C has no literal of the least int64.
+        if element == np.iinfo(np.int64).min:
+            element = float(element)
         spec = PadParams(
-            value=self.element(y),
+            value=element,
             size=y.size,
             dim=in_dims,
             stride=strides,
             offset=sum(starts),
         )
 
-        return KernelCall.of(_PAD.of(suffix(x)), op.inputs[0], op.output, spec)
+        return KernelCall.of(_PAD.of(plain_suffix(x)), op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -310,8 +317,11 @@ class Pad(OpDef):
             yield Sample(spec, (Arg(TensorType(s8.shape)),), label=label)
             yield Sample(spec, (Arg(s8),), label=f"{label}_s8")
 
-        line = Arg(TensorType((3,), "int64"))
-        yield Sample(cls(((1, 2),), value=7.0), (line,), label="s64")
+        for dtype in INTEGERS:
+            line = Arg(TensorType((3,), dtype))
+            for mode in ("constant", "reflect"):
+                spec = cls(((1, 2),), mode, 7.0 if mode == "constant" else 0.0)
+                yield Sample(spec, (line,), label=f"{dtype}_{mode}")
 
     @edgetpu_rule(fix=None)
     def _zero_border(self, op: Op) -> str | None:

@@ -35,6 +35,7 @@ from edgec.ir.c_structs import ReduceParams
 from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Sub
+from edgec.ops.cast import Cast, in_floats
 from edgec.ops.common import ARITHMETIC_KERNELS, NUMBER_KERNELS
 from edgec.ops.fixed_point import (
     multiply_by_quantized_multiplier,
@@ -302,7 +303,10 @@ class Sum(_SumReduction):
         if function is None:
             return y
 
-        return node.build.add(function(), [y], node.name)
+        def applied(real: Value) -> Value:
+            return node.build.add(function(), [real], node.name)
+
+        return in_floats(node, y, applied)
 
     @classmethod
     def prepared(cls, node: OnnxNode, b: Builder, x: Value) -> Value:
@@ -339,14 +343,22 @@ class ReduceLogSumExp(OpDef):
         if axes is None:
             return x
 
-        largest = b.add(ReduceMax(axes), [x])
-        info = np.finfo(np.float32)
-        top = b.add(Clamp(float(info.min), float(info.max)), [largest])
+        top = b.add(ReduceMax(axes), [x])
+        if x.type.dtype == "float32":
+            info = np.finfo(np.float32)
+            top = b.add(Clamp(float(info.min), float(info.max)), [top])
 
-        difference = b.add(Sub(), [x, top], name)
-        exponentials = b.add(Exp(), [difference], name)
-        total = b.add(Sum(axes), [exponentials], name)
-        logarithm = b.add(Log(), [total], name)
+        def exponential(real: Value) -> Value:
+            real_top = top if real is x else b.add(Cast("float32"), [top], name)
+            difference = b.add(Sub(), [real, real_top], name)
+            return b.add(Exp(), [difference], name)
+
+        def logarithmic(real: Value) -> Value:
+            return b.add(Log(), [real], name)
+
+        # Of integers onnxruntime cuts off each function, not the result.
+        total = b.add(Sum(axes), [in_floats(node, x, exponential)], name)
+        logarithm = in_floats(node, total, logarithmic)
         y = b.add(Add(), [logarithm, top], name)
         if keep_dims:
             return y

@@ -9,7 +9,7 @@ from math import floor, prod
 import numpy as np
 
 from edgec.ir import Array, OnnxNode, OpDef, Rounding, Sample, TensorType, Value
-from edgec.ops.cast import Cast
+from edgec.ops.cast import in_floats
 from edgec.ops.common import axis_of, ints
 from edgec.ops.linear_maps import resized
 from edgec.ops.ranks import as_image
@@ -57,7 +57,6 @@ class OnnxResize(OpDef):
         whose floats or fixed-point numbers ResizeIntegers has. Where it has no kernel,
         floats are rounded, as ONNX's reference does.
         """
-        b = node.build
         x = node.input(0)
         node.attrs.ignore(*_ATTRIBUTES_OF_ONE_MODE)
 
@@ -71,18 +70,21 @@ class OnnxResize(OpDef):
         kind = node.attrs.get("mode", "nearest")
         images = _Images.of(x.type.rank, changed, target)
         by_matrices = _has_matrices(node, target)
-        is_one_sum = kind in ("linear", "bilinear") and len(images.pairs) == 1
+        is_linear = kind in ("linear", "bilinear")
+        is_one_sum = is_linear and len(images.pairs) == 1
         is_direct = not by_matrices and (kind == "nearest" or is_one_sum)
         # Of several sums, only the last one is cut off.
         if x.type.dtype == "float32" or is_direct:
             return _resized(node, target, images)
 
-        real = b.add(Cast("float32"), [x], node.name)
-        y = _resized(replace(node, inputs=[real, *node.inputs[1:]]), target, images)
-        if by_matrices or kind == "cubic":
-            y = b.add(Round(), [y], node.name)
+        def read(real: Value) -> Value:
+            inputs = [real, *node.inputs[1:]]
+            y = _resized(replace(node, inputs=inputs), target, images)
+            if is_linear and not by_matrices:
+                return y
+            return node.build.add(Round(), [y], node.name)
 
-        return b.add(Cast(x.type.dtype), [y], node.name)
+        return in_floats(node, x, read)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

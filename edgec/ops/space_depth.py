@@ -163,6 +163,7 @@ class DepthToSpace(_Blocks):
 
     kind = "depth_to_space"
     any_elements: ClassVar[bool] = True
+    plain_int8: ClassVar[bool] = True
     onnx = ("DepthToSpace",)
     tflite = ("DEPTH_TO_SPACE",)
 
@@ -226,6 +227,7 @@ class SpaceToDepth(_Blocks):
 
     kind = "space_to_depth"
     any_elements: ClassVar[bool] = True
+    plain_int8: ClassVar[bool] = True
     onnx = ("SpaceToDepth",)
     tflite = ("SPACE_TO_DEPTH",)
     edgetpu_versions = {"SPACE_TO_DEPTH": Versions(2)}

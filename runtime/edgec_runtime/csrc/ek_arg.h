@@ -22,12 +22,11 @@ typedef struct {
                 *y++ = at;                                                             \
             }                                                                          \
     }
-EK_ARG(ek_arg_f32_s32, float, int32_t)
-EK_ARG(ek_arg_f32_s64, float, int64_t)
-EK_ARG(ek_arg_s8_s32, int8_t, int32_t)
-EK_ARG(ek_arg_s8_s64, int8_t, int64_t)
-EK_ARG(ek_arg_u8_s64, uint8_t, int64_t)
-EK_ARG(ek_arg_s32_s64, int32_t, int64_t)
-EK_ARG(ek_arg_s64_s64, int64_t, int64_t)
+#define EK_ARG_BOTH(NAME, X, W, UNUSED) \
+    EK_ARG(NAME##_s32, X, int32_t)      \
+    EK_ARG(NAME##_s64, X, int64_t)
+EK_ARG_BOTH(ek_arg_f32, float, , )
+EK_ARG_BOTH(ek_arg_s8, int8_t, , )
+EK_OF_INTEGERS(ek_arg, EK_ARG_BOTH, )
 
 #endif

@@ -60,31 +60,33 @@ typedef struct {
     int ar, ac, br, bc;     /* elements between rows and between columns of both */
 } ek_batch_matmul_t;
 
-#define EK_BATCH_MATMUL(NAME, T)                                                                 \
-    EK_KERNEL void NAME(const T *a, const T *b, T *y, const ek_batch_matmul_t *p) {              \
-        const int count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];                         \
-        for (int g = 0; g < count; g++) {                                                        \
-            const T *pa = a, *pb = b;                                                            \
-            for (int d = 3, rest = g; d >= 0; rest /= p->dim[d], d--) {                          \
-                pa += (ptrdiff_t)(rest % p->dim[d]) * p->a[d];                                   \
-                pb += (ptrdiff_t)(rest % p->dim[d]) * p->b[d];                                   \
-            }                                                                                    \
-            for (int i = 0; i < p->m; i++, y += p->n)                                            \
-                for (int j = 0; j < p->n; j += EK_LANES) {                                       \
-                    const int lanes = EK_MIN(EK_LANES, p->n - j);                                \
-                    float acc[EK_LANES] = {0};                                                   \
-                    for (int l = 0; l < p->k; l++) {                                             \
-                        const float v = pa[(ptrdiff_t)i * p->ar + (ptrdiff_t)l * p->ac];         \
-                        const T *row = pb + (ptrdiff_t)l * p->br + (ptrdiff_t)j * p->bc;         \
-                        for (int o = 0; o < lanes; o++) acc[o] += v * row[(ptrdiff_t)o * p->bc]; \
-                    }                                                                            \
-                    for (int o = 0; o < lanes; o++) y[j + o] = (T)acc[o];                        \
-                }                                                                                \
-        }                                                                                        \
+#define EK_BATCH_MATMUL(NAME, T, W, UNUSED)                                              \
+    EK_KERNEL void NAME(const T *a, const T *b, T *y, const ek_batch_matmul_t *p) {      \
+        const int count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];                 \
+        for (int g = 0; g < count; g++) {                                                \
+            const T *pa = a, *pb = b;                                                    \
+            for (int d = 3, rest = g; d >= 0; rest /= p->dim[d], d--) {                  \
+                pa += (ptrdiff_t)(rest % p->dim[d]) * p->a[d];                           \
+                pb += (ptrdiff_t)(rest % p->dim[d]) * p->b[d];                           \
+            }                                                                            \
+            for (int i = 0; i < p->m; i++, y += p->n)                                    \
+                for (int j = 0; j < p->n; j += EK_LANES) {                               \
+                    const int lanes = EK_MIN(EK_LANES, p->n - j);                        \
+                    W acc[EK_LANES] = {0};                                               \
+                    for (int l = 0; l < p->k; l++) {                                     \
+                        const W v = (W)pa[(ptrdiff_t)i * p->ar + (ptrdiff_t)l * p->ac];  \
+                        const T *row = pb + (ptrdiff_t)l * p->br + (ptrdiff_t)j * p->bc; \
+                        for (int o = 0; o < lanes; o++)                                  \
+                            acc[o] += v * (W)row[(ptrdiff_t)o * p->bc];                  \
+                    }                                                                    \
+                    for (int o = 0; o < lanes; o++) y[j + o] = (T)acc[o];                \
+                }                                                                        \
+        }                                                                                \
     }
-EK_BATCH_MATMUL(ek_batch_matmul_f32, float)
+EK_BATCH_MATMUL(ek_batch_matmul_f32, float, float, )
+EK_OF_INTEGERS(ek_batch_matmul, EK_BATCH_MATMUL, )
 #if defined(EK_ELEMENT_F16)
-EK_BATCH_MATMUL(ek_batch_matmul_f16, ek_half)
+EK_BATCH_MATMUL(ek_batch_matmul_f16, ek_half, float, )
 #endif
 
 #endif

@@ -23,11 +23,9 @@ EK_PAD(ek_pad_f32, float)
 #if defined(EK_ELEMENT_F16)
 EK_PAD(ek_pad_f16, ek_half)
 #endif
+#define EK_PAD_INT(NAME, T, W, UNUSED) EK_PAD(NAME, T)
 EK_PAD(ek_pad_s8, int8_t)
-EK_PAD(ek_pad_u8, uint8_t)
-EK_PAD(ek_pad_s16, int16_t)
-EK_PAD(ek_pad_s32, int32_t)
-EK_PAD(ek_pad_s64, int64_t)
+EK_OF_INTEGERS(ek_pad, EK_PAD_INT, )
 
 enum { EK_PAD_REFLECT, EK_PAD_SYMMETRIC, EK_PAD_EDGE, EK_PAD_WRAP };
 
@@ -59,9 +57,8 @@ EK_PAD_FOLD(ek_pad_fold_f32, float)
 #if defined(EK_ELEMENT_F16)
 EK_PAD_FOLD(ek_pad_fold_f16, ek_half)
 #endif
+#define EK_PAD_FOLD_INT(NAME, T, W, UNUSED) EK_PAD_FOLD(NAME, T)
 EK_PAD_FOLD(ek_pad_fold_s8, int8_t)
-EK_PAD_FOLD(ek_pad_fold_u8, uint8_t)
-EK_PAD_FOLD(ek_pad_fold_s32, int32_t)
-EK_PAD_FOLD(ek_pad_fold_s64, int64_t)
+EK_OF_INTEGERS(ek_pad_fold, EK_PAD_FOLD_INT, )
 
 #endif
