@@ -29,10 +29,12 @@ import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import EdgecError, InputError, UnsupportedError
 from edgec.frontends.asked import end_at, fix_onnx
 from edgec.frontends.onnx_attributes import (
+    FOUR_BITS,
     constant_array,
     default_values,
     evaluate,
     in_known_type,
+    is_four_bit,
     read_array,
     read_attributes,
 )
@@ -45,6 +47,7 @@ from edgec.frontends.onnx_file import (
     operator,
     opset,
     reads,
+    reason,
     subgraphs,
 )
 from edgec.frontends.onnx_functions import (
@@ -125,13 +128,6 @@ def graph_of(
     return reader.read(input_shapes)
 
 
-def _reason(e: Exception) -> str:
-    """Return the message of an error of an op's reader."""
-    if isinstance(e, KeyError):
-        return f"has no {e}"
-    return str(e) if isinstance(e, ValueError) else f"{type(e).__name__} {e}".strip()
-
-
 @dataclass
 class _OnnxReader:
     """One pass over the nodes, each after the nodes whose results it reads.
@@ -144,6 +140,7 @@ class _OnnxReader:
         values: the values by the names that the present nodes know.
         omitted: outputs that the op's reader does not compute, with a description.
         uint8: quantized values that are int8 here and uint8 in the file.
+        four_bit: constants of 8 bits here and four in the file.
         needed: the names that nodes or outputs read.
         inside: the function calls around the present nodes, for messages.
     """
@@ -156,6 +153,7 @@ class _OnnxReader:
     values: dict[str, Value] = field(default_factory=dict)
     omitted: dict[str, str] = field(default_factory=dict)
     uint8: set[Value] = field(default_factory=set)
+    four_bit: set[Value] = field(default_factory=set)
     needed: set[str] = field(default_factory=set)
     inside: list[str] = field(default_factory=list)
 
@@ -256,6 +254,8 @@ class _OnnxReader:
             name = tensor.name
             array = read_array(tensor, f"initializer {name}, {self.path}")
             self._define(name, self.build.const(array, name))
+            if tensor.data_type in FOUR_BITS:
+                self.four_bit.add(self.values[name])
         self._nodes(graph.node, [o.name for o in graph.output])
 
     def _nodes(self, nodes: Sequence[NodeProto], outputs: Sequence[str]) -> None:
@@ -326,7 +326,7 @@ class _OnnxReader:
             e.inputs = self.build.graph.inputs_behind(e.values)
             if node.op_type in CONTROL_FLOW:
                 hint = self._control_flow_hint(e)
-        return UnsupportedError(f"{node.op_type}: {_reason(e)}", at, hint)
+        return UnsupportedError(f"{node.op_type}: {reason(e)}", at, hint)
 
     def _control_flow_hint(self, e: ComputedError) -> str:
         """Return advice on control flow that depends on inputs.
@@ -348,7 +348,10 @@ class _OnnxReader:
         """
         if node.op_type == "Constant":
             attributes = read_attributes(node, self.opset, at)
-            return [self.build.const(constant_array(attributes), node.output[0])]
+            value = self.build.const(constant_array(attributes), node.output[0])
+            if is_four_bit(node):
+                self.four_bit.add(value)
+            return [value]
         definition = definition_of(node)
         # Shape arithmetic is evaluated even if no op reads its operators.
         constant = all(v is None or v.const is not None for v in inputs)
@@ -454,6 +457,7 @@ class _OnnxReader:
             self.opset,
             self.build,
             self.uint8,
+            self.four_bit,
         )
         results = definition.from_onnx(request)
         # An attribute that the reader has not asked for may change the result.

@@ -15,6 +15,9 @@ from edgec.frontends.onnx_file import type_name
 from edgec.ir import Array
 from edgec.ops.cast import ONNX_TYPES
 
+FOUR_BITS = {TensorProto.INT4: "int8", TensorProto.UINT4: "uint8"}
+"""The IR's element type of constants of four bits."""
+
 
 def read_attributes(node: NodeProto, opset: int, at: str) -> dict[str, Any]:
     """Return the attributes of a node by name.
@@ -36,6 +39,11 @@ def read_attributes(node: NodeProto, opset: int, at: str) -> dict[str, Any]:
     return {a.name: _attribute(a, at) for a in node.attribute}
 
 
+def is_four_bit(node: NodeProto) -> bool:
+    """Return whether a node is a constant of int4 or uint4."""
+    return any(a.t.data_type in FOUR_BITS for a in node.attribute)
+
+
 def _attribute(a: AttributeProto, at: str) -> Any:
     """Return an attribute as a Python value, or as an array for a tensor."""
     if a.type == AttributeProto.TENSOR:
@@ -55,12 +63,13 @@ def read_array(tensor: TensorProto, at: str) -> Array:
     InputError for a damaged tensor.
     """
     # Types as complex64 and strings.
-    if tensor.data_type not in ONNX_TYPES:
+    types = ONNX_TYPES | FOUR_BITS
+    if tensor.data_type not in types:
         what = (
             f"tensor {tensor.name} has elements of type {type_name(tensor.data_type)}"
         )
         raise UnsupportedError(what, at, "export it as float32")
-    dtype = ONNX_TYPES[tensor.data_type]
+    dtype = types[tensor.data_type]
     try:
         return np.asarray(numpy_helper.to_array(tensor)).astype(dtype)
     except (ValueError, TypeError) as e:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
-from onnx import FunctionProto, NodeProto
+from onnx import FunctionProto, NodeProto, TensorProto, numpy_helper
 from onnx.helper import get_attribute_value, make_node
 
 from edgec.frontends.onnx_file import DOMAINS
+from edgec.ir import TensorType
 
-Shape = tuple[int, ...]
+Types = Sequence[TensorType | None]
+"""Types of the inputs of a node, None for absent ones."""
 
 _MICROSOFT = "com.microsoft"
 NHWC_DOMAIN = "com.ms.internal.nhwc"
@@ -41,17 +44,17 @@ def _bodies(node: NodeProto) -> Mapping[str, Body]:
     return _EXPERIMENTAL if node.domain in DOMAINS else {}
 
 
-def contributed(node: NodeProto, shapes: Sequence[Shape]) -> FunctionProto:
+def contributed(node: NodeProto, types: Types) -> FunctionProto:
     """Return the body of such an operator.
 
-    shapes: of its inputs, () for absent ones. Raises ValueError for an unknown
+    types: of its inputs, None for absent ones. Raises ValueError for an unknown
     attribute.
     """
     attrs: dict[str, Any] = {}
     for a in node.attribute:
         attrs[a.name] = _plain(get_attribute_value(a))
     inputs = [f"x{i}" if name else "" for i, name in enumerate(node.input)]
-    nodes = _bodies(node)[node.op_type](inputs, attrs, shapes)
+    nodes = _bodies(node)[node.op_type](inputs, attrs, types)
     outputs = ["y", *(f"y{i}" for i in range(1, len(node.output)))]
     # The body has taken the attributes it knows.
     for name in attrs:
@@ -71,17 +74,15 @@ def _plain(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-Body = Callable[[list[str], dict[str, Any], Sequence[Shape]], list[NodeProto]]
+Body = Callable[[list[str], dict[str, Any], Types], list[NodeProto]]
 """A function that returns nodes which write `y`.
 
-Its arguments are the names of the inputs, the attributes, and the shapes of the inputs.
+Its arguments are the names of the inputs, the attributes, and the types of the inputs.
 It removes the attributes that it knows.
 """
 
 
-def _fused_conv(
-    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
-) -> list[NodeProto]:
+def _fused_conv(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
     """Return Conv, the sum with Z, and an activation.
 
     Z and the activation are optional.
@@ -116,17 +117,15 @@ def _activation(name: str, parameters: list[float], x: str) -> list[NodeProto]:
     return [make_node(name, [x], ["y"], **attrs)]
 
 
-def _fused_matmul(
-    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
-) -> list[NodeProto]:
+def _fused_matmul(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
     """Return alpha * A' · B', where A' and B' may be transposed."""
     if attrs.pop("transBatchA", 0) or attrs.pop("transBatchB", 0):
         raise ValueError("a batch axis inside the matrices is not supported")
     transposed = (attrs.pop("transA", 0), attrs.pop("transB", 0))
     nodes: list[NodeProto] = []
     names: list[str] = []
-    for name, shape, swap in zip(x, shapes, transposed, strict=False):
-        rank = len(shape)
+    for i, (name, swap) in enumerate(zip(x, transposed, strict=False)):
+        rank = len(_shape(types, i))
         # A vector has nothing to transpose.
         if not swap or rank < 2:
             names.append(name)
@@ -141,9 +140,7 @@ def _fused_matmul(
     return nodes
 
 
-def _gelu(
-    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
-) -> list[NodeProto]:
+def _gelu(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
     """Return GELU by the error function, with an optional bias.
 
     The bias is added to the input.
@@ -153,19 +150,15 @@ def _gelu(
     return [make_node("Gelu", x[:1], ["y"])]
 
 
-def _fast_gelu(
-    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
-) -> list[NodeProto]:
+def _fast_gelu(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
     """Return GELU by tanh, with an optional bias."""
-    nodes = _gelu(x, attrs, shapes)
+    nodes = _gelu(x, attrs, types)
     # The last node is the Gelu.
     nodes[-1].attribute.append(onnx.helper.make_attribute("approximate", "tanh"))
     return nodes
 
 
-def _quick_gelu(
-    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
-) -> list[NodeProto]:
+def _quick_gelu(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
     """Return x * sigmoid(alpha * x).
 
     It approximates GELU, by default with alpha 1.702.
@@ -179,7 +172,7 @@ def _quick_gelu(
 
 
 def _skip_layer_norm(
-    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+    x: list[str], attrs: dict[str, Any], types: Types
 ) -> list[NodeProto]:
     """Return LayerNormalization of the sum of two inputs and a bias.
 
@@ -200,15 +193,125 @@ def _skip_layer_norm(
     return [*nodes, make_node("Identity", [total], ["y3"])]
 
 
+def _matmul_bits(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
+    """Return the product with weights [N, K] of 2, 4 or 8 bits, and the sum with a bias.
+
+    The weights are [N, blocks, bytes]: a block along K has a scale and a zero point.
+    """
+    bits = attrs.pop("bits", 4)
+    block = _needed(attrs, "block_size")
+    depth = _needed(attrs, "K")
+    rows = _needed(attrs, "N")
+    # It says how exact the sums of onnxruntime are.
+    attrs.pop("accuracy_level", 0)
+    zero, order, bias = ([*x, "", "", ""])[3:6]
+    if bits not in (2, 4, 8):
+        raise ValueError(f"weights of {bits} bits")
+    if order:
+        raise ValueError("its weights have an order of their own (g_idx)")
+
+    # Bytes hold a whole number of weights of a block, but not of zero points.
+    blocks = -(-depth // block)
+    nodes = _unpacked(x[1], bits, (rows, blocks, block), "weights")
+    if not zero:
+        nodes.append(_constant("zeros", float(1 << (bits - 1))))
+    elif _is_packed(types[3]):
+        nodes += _unpacked(zero, bits, (rows, blocks, 1), "zeros")
+    else:
+        nodes.append(_constant("each", [rows, blocks, 1]))
+        nodes.append(make_node("Reshape", [zero, "each"], ["zeros"]))
+
+    nodes += [
+        _constant("by_block", [rows, blocks, 1]),
+        make_node("Reshape", [x[2], "by_block"], ["scales"]),
+        make_node("Sub", ["weights", "zeros"], ["centred"]),
+        make_node("Mul", ["centred", "scales"], ["reals"]),
+        _constant("flat", [rows, blocks * block]),
+        make_node("Reshape", ["reals", "flat"], ["padded"]),
+        *_first("padded", depth, "matrix"),
+        make_node("Transpose", ["matrix"], ["columns"], perm=[1, 0]),
+        make_node("MatMul", [x[0], "columns"], ["product"]),
+    ]
+    if bias:
+        return [*nodes, make_node("Add", ["product", bias], ["y"])]
+    return [*nodes, make_node("Identity", ["product"], ["y"])]
+
+
+def _is_packed(zero: TensorType | None) -> bool:
+    """Return whether zero points are bytes, and no floats."""
+    return zero is not None and zero.dtype == "uint8"
+
+
+def _unpacked(
+    x: str, bits: int, shape: tuple[int, int, int], name: str
+) -> list[NodeProto]:
+    """Return nodes that write numbers of some bits, the low ones of a byte first.
+
+    The bytes are those of the rows of a matrix; what is left of a row's last byte is
+    dropped. The result are floats of the given shape.
+    """
+    rows, blocks, block = shape
+    part = make_node("Constant", [], [f"{name}_mask"], value=_byte((1 << bits) - 1))
+    nodes = [
+        part,
+        _constant(f"{name}_bytes", [rows, -1, 1]),
+        make_node("Reshape", [x, f"{name}_bytes"], [f"{name}_byte"]),
+    ]
+    parts: list[str] = []
+    for shift in range(0, 8, bits):
+        by = f"{name}_{shift}"
+        nodes += [
+            make_node("Constant", [], [f"{by}_bits"], value=_byte(shift)),
+            make_node(
+                "BitShift",
+                [f"{name}_byte", f"{by}_bits"],
+                [f"{by}_moved"],
+                direction="RIGHT",
+            ),
+            make_node("BitwiseAnd", [f"{by}_moved", f"{name}_mask"], [by]),
+        ]
+        parts.append(by)
+
+    return [
+        *nodes,
+        make_node("Concat", parts, [f"{name}_parts"], axis=2),
+        _constant(f"{name}_row", [rows, -1]),
+        make_node("Reshape", [f"{name}_parts", f"{name}_row"], [f"{name}_rows"]),
+        *_first(f"{name}_rows", blocks * block, f"{name}_used"),
+        _constant(f"{name}_shape", shape),
+        make_node("Reshape", [f"{name}_used", f"{name}_shape"], [f"{name}_whole"]),
+        make_node("Cast", [f"{name}_whole"], [name], to=TensorProto.FLOAT),
+    ]
+
+
+def _byte(value: int) -> TensorProto:
+    """Return a uint8 scalar."""
+    return numpy_helper.from_array(np.array(value, np.uint8))
+
+
+def _first(x: str, count: int, name: str) -> list[NodeProto]:
+    """Return nodes that write the first columns of a matrix."""
+    return [
+        _constant(f"{name}_start", [0]),
+        _constant(f"{name}_end", [count]),
+        _constant(f"{name}_axis", [1]),
+        make_node("Slice", [x, f"{name}_start", f"{name}_end", f"{name}_axis"], [name]),
+    ]
+
+
+def _shape(types: Types, i: int) -> tuple[int, ...]:
+    """Return the shape of an input, () for an absent one."""
+    type_ = types[i]
+    return () if type_ is None else type_.shape
+
+
 def _same(op_type: str) -> Body:
     """Return the body of an operator that the standard took over.
 
     Its inputs and attributes are the same.
     """
 
-    def nodes(
-        x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
-    ) -> list[NodeProto]:
+    def nodes(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
         given = {name: attrs.pop(name) for name in list(attrs)}
         return [make_node(op_type, x, ["y"], **given)]
 
@@ -221,11 +324,9 @@ def _channels_last(op_type: str) -> Body:
     Its other inputs, as the weights of a convolution, are those of the standard.
     """
 
-    def nodes(
-        x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
-    ) -> list[NodeProto]:
+    def nodes(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
         given = {name: attrs.pop(name) for name in list(attrs)}
-        rank = len(shapes[0])
+        rank = len(_shape(types, 0))
         first = [0, rank - 1, *range(1, rank - 1)]
         last = [0, *range(2, rank), 1]
         return [
@@ -255,6 +356,7 @@ _OF_MICROSOFT: Mapping[str, Body] = {
     "SimplifiedLayerNormalization": _same("RMSNormalization"),
     "SkipLayerNormalization": _skip_layer_norm,
     "NhwcMaxPool": _channels_last("MaxPool"),
+    "MatMulNBits": _matmul_bits,
     "Trilu": _same("Trilu"),
 }
 
@@ -271,9 +373,7 @@ def _constant(name: str, value: float | Sequence[int]) -> NodeProto:
     return make_node("Constant", [], [name], value_ints=value)
 
 
-def _affine(
-    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
-) -> list[NodeProto]:
+def _affine(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
     """Return alpha * x + beta.
 
     Both attributes are required.
@@ -286,14 +386,12 @@ def _affine(
     ]
 
 
-def _image_scaler(
-    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
-) -> list[NodeProto]:
+def _image_scaler(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
     """Return scale * x + a bias for each channel of NCHW."""
     bias = _needed(attrs, "bias")
-    if len(shapes[0]) != 4 or len(bias) != shapes[0][1]:
+    if len(_shape(types, 0)) != 4 or len(bias) != _shape(types, 0)[1]:
         raise ValueError(
-            f"{len(bias)} biases for a value of shape {list(shapes[0])}, "
+            f"{len(bias)} biases for a value of shape {list(_shape(types, 0))}, "
             "not one for each channel of NCHW"
         )
     return [
@@ -306,9 +404,7 @@ def _image_scaler(
     ]
 
 
-def _crop(
-    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
-) -> list[NodeProto]:
+def _crop(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
     """Return NCHW without its border [left, top, right, bottom].
 
     With a scale [height, width], the result has this size instead, from the left and
@@ -316,13 +412,13 @@ def _crop(
     """
     border = _needed(attrs, "border")
     size = attrs.pop("scale", None)
-    if len(shapes[0]) != 4 or len(border) != 4 or len(size or (0, 0)) != 2:
+    if len(_shape(types, 0)) != 4 or len(border) != 4 or len(size or (0, 0)) != 2:
         raise ValueError(
-            f"border {border} and scale {size} of a value of shape {list(shapes[0])}: "
+            f"border {border} and scale {size} of a value of shape {list(_shape(types, 0))}: "
             "4, 2 and 4 numbers"
         )
     left, top, right, bottom = border
-    _, _, height, width = shapes[0]
+    _, _, height, width = _shape(types, 0)
     if size:
         ends = [top + size[0], left + size[1]]
     else:
@@ -345,9 +441,7 @@ def _crop(
 def _of_scaled(op_type: str) -> Body:
     """Return the body alpha * f(beta * x) of the function `op_type`."""
 
-    def nodes(
-        x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
-    ) -> list[NodeProto]:
+    def nodes(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
         return [
             _constant("alpha", _needed(attrs, "alpha")),
             _constant("beta", _needed(attrs, "beta")),

@@ -272,3 +272,10 @@ def _dims_text(dims: Sequence[Any]) -> Iterator[str]:
             yield str(size)
         else:
             yield d.dim_param or "?"
+
+
+def reason(e: Exception) -> str:
+    """Return the message of an error of an op's reader."""
+    if isinstance(e, KeyError):
+        return f"has no {e}"
+    return str(e) if isinstance(e, ValueError) else f"{type(e).__name__} {e}".strip()

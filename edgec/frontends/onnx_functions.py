@@ -66,7 +66,7 @@ def body(
     if (node.domain, node.op_type) in functions:
         return functions[node.domain, node.op_type]
     if is_contributed(node):
-        return contributed(node, [t.shape if t else () for t in types])
+        return contributed(node, types)
 
     schema = _schema_of(node, opset)
     if schema is None:

@@ -42,6 +42,7 @@ class OnnxNode:
         build: builder of the graph
         uint8: quantized values that are int8 here and uint8 in the file; readers that
             make such values add them
+        four_bit: constants of 8 bits here and four in the file
     """
 
     op_type: str
@@ -52,6 +53,7 @@ class OnnxNode:
     opset: int
     build: Builder
     uint8: set[Value] = field(default_factory=set)
+    four_bit: set[Value] = field(default_factory=set)
 
     def input(self, i: int) -> Value:
         """Return a required input; raises ValueError when it is absent."""

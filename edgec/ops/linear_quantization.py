@@ -8,7 +8,7 @@ of uint8 are shifted by 128, which changes no value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from onnx import TensorProto
@@ -48,6 +48,7 @@ class Form:
         axis: axis along which scales differ, None: one scale for the whole tensor
         block: elements of the axis that share a scale, 0: each slice has one
         quant: the same as the quantization of an int8 type; None: no type can hold it
+        is_four_bit: whether QuantizeLinear saturates to four bits
     """
 
     scale: Value
@@ -56,6 +57,7 @@ class Form:
     axis: int | None
     block: int
     quant: Quant | None
+    is_four_bit: bool = False
 
     @classmethod
     def of_quantize(cls, node: OnnxNode) -> Form:
@@ -67,6 +69,9 @@ class Form:
         # They concern float8, and the precision of the division.
         node.attrs.ignore("saturate", "precision")
         zero = node.optional(2)
+        if zero in node.four_bit:
+            form = cls._of(node, zero.type.dtype)
+            return replace(form, quant=None, is_four_bit=True)
         if zero is not None:
             return cls._of(node, zero.type.dtype)
 
@@ -231,7 +236,11 @@ def to_integers(node: OnnxNode, form: Form) -> Value:
 
     # The sum saturates to the type.
     info = np.iinfo(form.dtype)
-    y = b.add(Clamp(float(info.min), float(info.max)), [y], node.name)
+    # Four bits have a sixteenth of the range: -8 … 7, or 0 … 15.
+    divisor = 16 if form.is_four_bit else 1
+    low = info.min // divisor
+    high = info.max // divisor
+    y = b.add(Clamp(float(low), float(high)), [y], node.name)
 
     return b.add(Cast(form.dtype), [y], node.name)
 
