@@ -44,6 +44,8 @@ ARG = KernelFamily(Kernel("arg", "ek_arg.h"), _ARG_TYPES)
 
 _TFLITE_TYPES = {"int32": 2, "int64": 4}
 """TFLite's TensorType of each index type."""
+_TFLITE_ELEMENTS = ("float32", "int8", "uint8", "int32", "bool")
+"""Element types of TFLite's ARG_MAX and ARG_MIN."""
 
 
 @dataclass(frozen=True)
@@ -160,14 +162,13 @@ class _ArgExtreme(OpDef):
         op.build.write(cls(axis, y.type.dtype), [x], [y])
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """Return the operator; None for the last of equal elements.
+        """Return the operator; None for the last of equal elements, and other types.
 
         Version 2 introduced int8.
         """
-        if self.last:
-            return None
-
         x = op.inputs[0]
+        if self.last or x.type.dtype not in _TFLITE_ELEMENTS:
+            return None
 
         # TFLite has the type of the indices as an option.
         options = (self.options, {"outputType": _TFLITE_TYPES[self.dtype]})

@@ -233,12 +233,15 @@ class Pad(OpDef):
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return PAD, PADV2 or MIRROR_PAD; version 2 introduced int8.
 
-        None for the modes edge and wrap, which TFLite lacks, and for ranks above 5.
+        None for the modes edge and wrap, for ranks above 5 and for unsigned integers of
+        more than 8 bits, which TFLite lacks.
         """
         x = op.inputs[0]
         pads = np.array(self.pads, np.int32)
         version = 2 if x.type.dtype == "int8" else 1
         if self.mode in ("edge", "wrap") or x.type.rank > TFLITE_MAX_RANK:
+            return None
+        if x.type.dtype in ("uint16", "uint32", "uint64"):
             return None
 
         if self.mode != "constant":
