@@ -467,7 +467,7 @@ class _OnnxReader:
     def _function(self, node: NodeProto, inputs: _Inputs) -> FunctionProto | None:
         """Return the function that a node stands for, None if it has none."""
         types = [None if v is None else v.type for v in inputs]
-        return body(node, self.functions, self.opset, types)
+        return body(node, self.functions, self.opset, types, self.path)
 
     def _composed(
         self,

@@ -41,7 +41,7 @@ def _bodies(node: NodeProto) -> Mapping[str, Body]:
         return _OF_MICROSOFT
     if node.domain == NHWC_DOMAIN:
         return _CHANNELS_LAST
-    return _EXPERIMENTAL if node.domain in DOMAINS else {}
+    return _OF_NO_VERSION if node.domain in DOMAINS else {}
 
 
 def contributed(node: NodeProto, types: Types) -> FunctionProto:
@@ -178,19 +178,62 @@ def _skip_layer_norm(
 
     The fourth output is that sum.
     """
+    scale, offset, bias = ([*x, "", ""])[2:5]
     epsilon = attrs.pop("epsilon", 1e-12)
-    nodes = [make_node("Add", x[:2], ["sum"])]
-    if len(x) > 4 and x[4]:
-        nodes.append(make_node("Add", ["sum", x[4]], ["biased"]))
-    # With the bias if there is one.
-    total = nodes[-1].output[0]
-    scales = [x[2], *(x[3:4] if len(x) > 3 and x[3] else [])]
-    nodes.append(
-        make_node(
-            "LayerNormalization", [total, *scales], ["y"], axis=-1, epsilon=epsilon
-        )
-    )
-    return [*nodes, make_node("Identity", [total], ["y3"])]
+    scales = [scale, offset] if offset else [scale]
+    operands = ["y3", *scales]
+    return [
+        *_skip_sum(x[:2], bias),
+        make_node("LayerNormalization", operands, ["y"], axis=-1, epsilon=epsilon),
+    ]
+
+
+def _skip_simplified_layer_norm(
+    x: list[str], attrs: dict[str, Any], types: Types
+) -> list[NodeProto]:
+    """Return RMSNormalization of the sum of two inputs and a bias.
+
+    The fourth output is that sum.
+    """
+    scale, bias = ([*x, ""])[2:4]
+    epsilon = attrs.pop("epsilon", 1e-12)
+    operands = ["y3", scale]
+    return [
+        *_skip_sum(x[:2], bias),
+        make_node("RMSNormalization", operands, ["y"], axis=-1, epsilon=epsilon),
+    ]
+
+
+def _skip_sum(x: list[str], bias: str) -> list[NodeProto]:
+    """Return nodes that write the sum of two inputs and an optional bias as `y3`."""
+    if not bias:
+        return [make_node("Add", x, ["y3"])]
+    return [make_node("Add", x, ["sum"]), make_node("Add", ["sum", bias], ["y3"])]
+
+
+def _simplified_layer_norm(
+    x: list[str], attrs: dict[str, Any], types: Types
+) -> list[NodeProto]:
+    """Return RMSNormalization; the second output is the inverse root that it divides by.
+
+    It is 1 / √(mean of x² + epsilon), over the axes from `axis` on.
+    """
+    rank = len(_shape(types, 0))
+    axis = attrs.pop("axis", -1)
+    epsilon = attrs.pop("epsilon", 1e-5)
+    # The precision of the sums, which are float32 here.
+    attrs.pop("stash_type", 1)
+    axes = list(range(axis % rank, rank))
+    return [
+        make_node("RMSNormalization", x[:2], ["y"], axis=axis, epsilon=epsilon),
+        _constant("axes", axes),
+        _constant("epsilon", float(epsilon)),
+        make_node("Mul", [x[0], x[0]], ["squares"]),
+        make_node("ReduceMean", ["squares", "axes"], ["mean"], keepdims=1),
+        make_node("Add", ["mean", "epsilon"], ["positive"]),
+        make_node("Sqrt", ["positive"], ["root"]),
+        make_node("Reciprocal", ["root"], ["y1"]),
+    ]
 
 
 def _matmul_bits(x: list[str], attrs: dict[str, Any], types: Types) -> list[NodeProto]:
@@ -353,8 +396,9 @@ _OF_MICROSOFT: Mapping[str, Body] = {
     "FastGelu": _fast_gelu,
     "QuickGelu": _quick_gelu,
     "LayerNormalization": _same("LayerNormalization"),
-    "SimplifiedLayerNormalization": _same("RMSNormalization"),
+    "SimplifiedLayerNormalization": _simplified_layer_norm,
     "SkipLayerNormalization": _skip_layer_norm,
+    "SkipSimplifiedLayerNormalization": _skip_simplified_layer_norm,
     "NhwcMaxPool": _channels_last("MaxPool"),
     "MatMulNBits": _matmul_bits,
     "Trilu": _same("Trilu"),
@@ -453,11 +497,17 @@ def _of_scaled(op_type: str) -> Body:
     return nodes
 
 
-_EXPERIMENTAL: Mapping[str, Body] = {
+_OF_NO_VERSION: Mapping[str, Body] = {
     "Affine": _affine,
     "Crop": _crop,
     "DynamicSlice": _same("Slice"),
     "ImageScaler": _image_scaler,
     "ParametricSoftplus": _of_scaled("Softplus"),
     "ScaledTanh": _of_scaled("Tanh"),
+    "SimplifiedLayerNormalization": _simplified_layer_norm,
+    "SkipSimplifiedLayerNormalization": _skip_simplified_layer_norm,
 }
+"""Operators of the standard's domain that no version of it has.
+
+onnxruntime writes two of its own there.
+"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
 from onnx import (
     AttributeProto,
@@ -21,8 +22,10 @@ from onnx import (
 )
 from onnx.helper import get_attribute_value, np_dtype_to_tensor_dtype
 
+from edgec.errors import InputError
 from edgec.frontends.onnx_contrib import contributed, is_contributed
 from edgec.frontends.onnx_file import DOMAINS
+from edgec.frontends.onnx_file import opset as opset_of
 from edgec.ir import TensorType
 from edgec.ir.attributes import unread
 
@@ -58,13 +61,17 @@ def body(
     functions: Functions,
     opset: int,
     types: Sequence[TensorType | None],
+    path: Path,
 ) -> FunctionProto | None:
     """Return the function that a node stands for, None if it has none.
 
-    types: of its inputs, None for absent ones.
+    types: of its inputs, None for absent ones. path: of the file, for messages. Raises
+    InputError for a function that contradicts the operator set of its caller.
     """
     if (node.domain, node.op_type) in functions:
-        return functions[node.domain, node.op_type]
+        function = functions[node.domain, node.op_type]
+        _check_operator_set(function, opset, path)
+        return function
     if is_contributed(node):
         return contributed(node, types)
 
@@ -80,6 +87,51 @@ def body(
     if not text and schema.has_function:
         text = _fixed_body(schema, opset)
     return FunctionProto.FromString(text) if text else None
+
+
+def _check_operator_set(function: FunctionProto, opset: int, path: Path) -> None:
+    """Raise InputError if a function of a model has an operator set of its own.
+
+    ONNX allows another version than that of the caller, `opset`, as long as it has the
+    same operators.
+    """
+    own = opset_of(function.opset_import, default=opset)
+    if own == opset:
+        return
+    for node in _nested(function.node):
+        schemas = [_schema_of(node, version) for version in (own, opset)]
+        if node.domain in DOMAINS and not _is_same_operator(node, *schemas):
+            what = (
+                f"the function {function.name} is of operator set {own} and its caller "
+                f"of {opset}, which have different operators {node.op_type}"
+            )
+            hint = "export the model with one operator set"
+            raise InputError(what, f"function {function.name}, {path}", hint)
+
+
+def _is_same_operator(
+    node: NodeProto, a: defs.OpSchema | None, b: defs.OpSchema | None
+) -> bool:
+    """Return whether two versions of a node's operator compute the same.
+
+    Then its inputs and attributes mean the same; types may differ.
+    """
+    if a is None or b is None:
+        return a is b
+    if a.since_version == b.since_version:
+        return True
+    if any(g.name not in s.attributes for g in node.attribute for s in (a, b)):
+        return False
+    for name in {*a.attributes} & {*b.attributes}:
+        default_a = a.attributes[name].default_value
+        default_b = b.attributes[name].default_value
+        if default_a.SerializeToString() != default_b.SerializeToString():
+            return False
+
+    # What the inputs in use are called.
+    count = len(node.input)
+    names = [[given.name for given in s.inputs[:count]] for s in (a, b)]
+    return names[0] == names[1]
 
 
 def _schema_of(node: NodeProto, opset: int) -> defs.OpSchema | None:

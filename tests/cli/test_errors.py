@@ -54,6 +54,25 @@ def test_missing_model(tmp_path: Path) -> None:
     )
 
 
+def test_a_function_of_another_operator_set(tmp_path: Path) -> None:
+    path = onnx_model(tmp_path / "m.onnx", "Own")
+    model = onnx.load(path)
+    softmax = [helper.make_node("Softmax", ["x"], ["y"])]
+    imports = [helper.make_opsetid("", 11)]
+    model.functions.append(
+        helper.make_function("mine", "Own", ["x"], ["y"], softmax, imports)
+    )
+    model.graph.node[0].domain = "mine"
+    model.opset_import.append(helper.make_opsetid("mine", 1))
+    onnx.save(model, path)
+    refused(
+        edgec("explain", path, cwd=tmp_path),
+        "the function Own is of operator set 11 and its caller of 17",
+        f"at: function Own, {path}",
+        "hint: export the model with one operator set",
+    )
+
+
 def test_the_program_itself(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "edgec", "compile", "nosuch.onnx"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

@@ -130,6 +130,41 @@ def test_a_function_that_calls_itself(tmp_path: Path) -> None:
         read_onnx(_functions(path, [endless]), {})
 
 
+@pytest.mark.parametrize(
+    ("op", "own", "attrs"),
+    [
+        ("Softmax", 11, {}),  # along another axis by default
+        ("Softmax", 11, {"axis": 1}),  # of joined axes
+        ("ReduceMax", 17, {"axes": [1]}),  # an input from 18 on
+        ("Gelu", 19, {}),  # not yet there
+    ],
+)
+def test_a_function_of_another_operator_set(
+    tmp_path: Path, op: str, own: int, attrs: dict[str, Any]
+) -> None:
+    inner = _function("Own", [helper.make_node(op, ["x"], ["y"], **attrs)], [])
+    inner.opset_import[0].version = own
+    nodes = [node("Own", ["x"], "y", domain="mine")]
+    path = write(tmp_path / "m.onnx", nodes, {"x": [2, 3, 4]}, ["y"], opset=20)
+    with pytest.raises(InputError) as caught:
+        read_onnx(_functions(path, [inner]), {})
+    different = (
+        f"operator set {own} and its caller of 20, which have different operators"
+    )
+    assert f"{different} {op}" in caught.value.what
+    assert caught.value.at == f"function Own, {path}"
+
+
+def test_a_function_of_another_operator_set_with_the_same_operators(
+    tmp_path: Path,
+) -> None:
+    inner = _function("Own", [helper.make_node("Relu", ["x"], ["y"])], [])
+    inner.opset_import[0].version = 13
+    nodes = [node("Own", ["x"], "y", domain="mine")]
+    path = write(tmp_path / "m.onnx", nodes, {"x": [2, 3]}, ["y"], opset=18)
+    agree(_functions(path, [inner]))
+
+
 def test_an_attribute_that_a_function_does_not_know(tmp_path: Path) -> None:
     path = write(
         tmp_path / "m.onnx",
@@ -184,6 +219,18 @@ B = _x(3)
             {"s": _x(6), "b": _x(6)},
             {"epsilon": 1e-5},
         ),
+        (
+            "SkipSimplifiedLayerNormalization",
+            {"x": [2, 4, 6], "z": [2, 4, 6]},
+            {"s": _x(6)},
+            {"epsilon": 1e-5},
+        ),
+        (
+            "SkipSimplifiedLayerNormalization",
+            {"x": [2, 4, 6], "z": [4, 6]},
+            {"s": _x(6), "b": _x(6)},
+            {},
+        ),
     ],
 )
 def test_operators_of_onnxruntimes_domain(
@@ -193,12 +240,27 @@ def test_operators_of_onnxruntimes_domain(
     constants: dict[str, Array],
     attrs: dict[str, Any],
 ) -> None:
-    nodes = [node(op, [*shapes, *constants], "y", domain="com.microsoft", **attrs)]
-    path = write(tmp_path / "m.onnx", nodes, shapes, ["y"], constants)
+    outputs = ["y", "", "", "sum"] if op.startswith("Skip") else ["y"]
+    inputs = [*shapes, *constants]
+    nodes = [node(op, inputs, outputs, domain="com.microsoft", **attrs)]
+    named = [name for name in outputs if name]
+    path = write(tmp_path / "m.onnx", nodes, shapes, named, constants)
     model = onnx.load(str(path))
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     onnx.save(model, str(path))
     agree(path)
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_a_norm_that_onnxruntime_writes_into_the_standards_domain(
+    tmp_path: Path, axis: int
+) -> None:
+    attrs = {"axis": axis, "epsilon": 1e-4, "stash_type": 1}
+    op = "SimplifiedLayerNormalization"
+    nodes = [node(op, ["x", "s"], ["y", "inverse"], **attrs)]
+    scale = _x(6) if axis == -1 else _x(4, 6)
+    path = tmp_path / "m.onnx"
+    agree(write(path, nodes, {"x": [2, 4, 6]}, ["y", "inverse"], {"s": scale}))
 
 
 @pytest.mark.parametrize(
