@@ -18,12 +18,7 @@ from types import MappingProxyType
 
 import numpy as np
 import onnx
-from onnx import (
-    FunctionProto,
-    GraphProto,
-    ModelProto,
-    NodeProto,
-)
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import EdgecError, InputError, UnsupportedError

@@ -92,8 +92,9 @@ def _tables() -> Iterator[Operator]:
             )
     gelu = ("GeluOptions", dict[str, Any]())
     scale_at_tie = {0: (0.125, -128)}
-    x = [_every("int8")]
-    yield Operator("GELU", x, (), ("int8",), gelu, scale_at_tie, (0.25, 0))
+    yield Operator(
+        "GELU", [_every("int8")], (), ("int8",), gelu, scale_at_tie, (0.25, 0)
+    )
 
 
 def _near_ties(real: float, count: int) -> Array:
