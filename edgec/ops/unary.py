@@ -103,8 +103,7 @@ class Unary(OpDef):
         The table's first entry is for -128.
         """
         if not yt[0].is_quantized:
-            y = self.f(x[0])
-            return [y.astype(yt[0].np_dtype)]
+            return [self.f(x[0]).astype(yt[0].np_dtype)]
 
         table = self.table(xt[0], yt[0])
 
