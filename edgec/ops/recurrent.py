@@ -15,7 +15,6 @@ import numpy as np
 
 from edgec.ir import Array, Builder, OnnxNode, OpDef, TfliteOp, Value
 from edgec.ir.types import dequantize
-from edgec.ops.activation import HardSigmoid, LeakyRelu
 from edgec.ops.binary import Add, Mul
 from edgec.ops.compare import Where
 from edgec.ops.composed import Composed
@@ -23,6 +22,7 @@ from edgec.ops.concat import Concat
 from edgec.ops.lstm_int8 import LstmInt8
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.opaque import Opaque
+from edgec.ops.recurrent_activations import Activation, activations, of_op
 from edgec.ops.recurrent_cells import (
     RecurrentLayer,
     Step,
@@ -33,18 +33,8 @@ from edgec.ops.recurrent_cells import (
     rnn_step,
 )
 from edgec.ops.shape import Reshape, Transpose, transpose
-from edgec.ops.unary import Logistic, Relu, Softplus, Softsign, Tanh
+from edgec.ops.unary import Logistic, Relu, Tanh
 
-_ACTIVATIONS: dict[str, OpDef] = {
-    "sigmoid": Logistic(),
-    "tanh": Tanh(),
-    "relu": Relu(),
-    "softsign": Softsign(),
-    "softplus": Softplus(),
-    "hardsigmoid": HardSigmoid(),
-    "leakyrelu": LeakyRelu(),
-}
-"""The op of each activation name of ONNX, in lower case."""
 _TFLITE_ACTIVATIONS: dict[int, OpDef] = {1: Relu(), 4: Tanh()}
 """The op of each value of TFLite's ActivationFunctionType that an LSTM has."""
 MAX_UNROLLED_STEPS = 512
@@ -198,28 +188,24 @@ class _Recurrent(Composed):
         return b.add(Add(), [bias, folded], name), recurrent_bias
 
     @classmethod
-    def _activations(cls, node: OnnxNode, direction: int) -> list[OpDef]:
+    def _activations(cls, node: OnnxNode, direction: int) -> list[Activation]:
         """Return the activations of one direction.
 
         Raises ValueError for activations that edgec does not have.
         """
         count = len(cls.defaults)
-        every = node.attrs.get("activations") or list(cls.defaults) * 2
-        names = every[direction * count : (direction + 1) * count]
+        names: list[str] = []
+        for name in node.attrs.get("activations") or list(cls.defaults) * 2:
+            names.append((name.decode() if isinstance(name, bytes) else name).lower())
 
-        specs: list[OpDef] = []
-        for raw_name in names:
-            text = raw_name.decode() if isinstance(raw_name, bytes) else raw_name
-            spec = _ACTIVATIONS.get(text.lower())
-            if spec is not None:
-                specs.append(spec)
+        # Numbers are listed for all directions, one after the other.
+        alphas = node.attrs.get("activation_alpha") or []
+        betas = node.attrs.get("activation_beta") or []
+        every = activations(names, alphas, betas)
+        if len(every) < (direction + 1) * count:
+            raise ValueError(f"{len(every)} activations; a direction has {count}")
 
-        if len(specs) != count:
-            raise ValueError(
-                f"activations {names}; edgec has {', '.join(_ACTIVATIONS)}"
-            )
-
-        return specs
+        return every[direction * count : (direction + 1) * count]
 
     @classmethod
     def _initial_state(cls, node: OnnxNode, x: Value, direction: int) -> list[Value]:
@@ -406,7 +392,7 @@ class Lstm(_Recurrent):
             hidden=out.type.shape[2],
             x=steps,
             r=recurrent,
-            acts=[Logistic(), act, act],
+            acts=[of_op(Logistic()), of_op(act), of_op(act)],
             p=peepholes,
             cell_clip=float(options.cellClip) or None,
         )

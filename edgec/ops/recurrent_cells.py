@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Builder, OpDef, Value
+from edgec.ir import Builder, Value
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.matmul import FullyConnected
+from edgec.ops.recurrent_activations import Activation
 from edgec.ops.shape import Reshape
 from edgec.ops.slice import slice_axes
 
@@ -42,7 +43,7 @@ class RecurrentLayer:
     hidden: int
     x: list[Value]
     r: Value
-    acts: Sequence[OpDef]
+    acts: Sequence[Activation]
     b_r: Value | None = None
     p: Value | None = None
     clip: float | None = None
@@ -72,7 +73,7 @@ class RecurrentLayer:
             clamp = Clamp(-self.clip, self.clip)
             x = self.b.add(clamp, [x], self.name)
 
-        return self.b.add(self.acts[i], [x], self.name)
+        return self.acts[i](self.b, x, self.name)
 
     def gate(self, gates: Value, i: int) -> Value:
         """Return the i-th gate of [batch, gates * hidden].
@@ -179,7 +180,7 @@ def lstm_step(layer: RecurrentLayer, x: Value, state: list[Value]) -> list[Value
 
     o = layer.act(0, with_peephole(o, cell, 1))
     # The cell's activation is not clipped.
-    activated = layer.b.add(layer.acts[2], [cell], layer.name)
+    activated = layer.acts[2](layer.b, cell, layer.name)
 
     return [layer.mul(o, activated), cell]
 

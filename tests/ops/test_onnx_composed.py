@@ -124,6 +124,39 @@ def _recurrent() -> Iterator[Node]:
     yield Node("LSTM", 14, [_x(3, 2, 3)], peep, {"hidden_size": 5, "clip": 0.4})
 
 
+def _activated() -> Iterator[Node]:
+    """Recurrent layers with numbers for their activations, and without them."""
+    cases: tuple[tuple[list[str], dict[str, list[float]]], ...] = (
+        (["HardSigmoid", "Tanh", "Tanh"], {}),
+        (
+            ["HardSigmoid", "Tanh", "Tanh"],
+            {"activation_alpha": [0.3], "activation_beta": [0.4]},
+        ),
+        (["LeakyRelu", "Tanh", "Elu"], {"activation_alpha": [0.1, 0.5]}),
+        (
+            ["Sigmoid", "ThresholdedRelu", "Affine"],
+            {"activation_alpha": [0.3, 0.9], "activation_beta": [0.2]},
+        ),
+        (
+            ["ScaledTanh", "Softsign", "Softplus"],
+            {"activation_alpha": [0.5], "activation_beta": [0.7]},
+        ),
+    )
+    for names, numbers in cases:
+        for direction, d in (("forward", 1), ("bidirectional", 2)):
+            weights = [_x(d, 20, 3), _x(d, 20, 5)]
+            attrs: dict[str, Any] = {n: values * d for n, values in numbers.items()}
+            attrs |= {"activations": names * d, "direction": direction}
+            yield Node("LSTM", 14, [_x(4, 2, 3)], weights, {**attrs, "hidden_size": 5})
+    gru = {
+        "hidden_size": 5,
+        "activations": ["HardSigmoid", "Affine"],
+        "activation_alpha": [0.3, 0.8],
+        "activation_beta": [0.4, 0.1],
+    }
+    yield Node("GRU", 14, [_x(4, 2, 3)], [_x(1, 15, 3), _x(1, 15, 5)], gru)
+
+
 def _transforms() -> Iterator[Node]:
     yield Node("DFT", 17, [_x(2, 10, 1)], (), {"axis": 1})
     yield Node("DFT", 17, [_x(2, 10, 2)], (), {"axis": 1, "inverse": 1})
@@ -240,7 +273,10 @@ def _cases(*groups: Iterator[Node]) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    "node", _cases(_windows(), _recurrent(), _transforms(), _indices(), _volumes())
+    "node",
+    _cases(
+        _windows(), _recurrent(), _activated(), _transforms(), _indices(), _volumes()
+    ),
 )
 def test_results_are_onnxruntimes(node: Node) -> None:
     node.check(3e-5)
