@@ -32,6 +32,7 @@ from edgec.frontends.onnx_attributes import (
     is_four_bit,
     read_array,
     read_attributes,
+    read_sparse_array,
 )
 from edgec.frontends.onnx_file import (
     check,
@@ -157,9 +158,6 @@ class _OnnxReader:
 
     def read(self, input_shapes: Mapping[str, tuple[int, ...]]) -> Graph:
         """Return the graph: inputs and constants, then nodes, then outputs."""
-        if self.graph.sparse_initializer:
-            what = "sparse initializers are not read"
-            raise UnsupportedError(what, str(self.path), "export dense weights")
         names = [info.name for info in self.graph.input]
         check_names(input_shapes, names, self.path)
 
@@ -251,6 +249,10 @@ class _OnnxReader:
             self._define(name, self.build.const(array, name))
             if tensor.data_type in FOUR_BITS:
                 self.four_bit.add(self.values[name])
+        for sparse in graph.sparse_initializer:
+            name = sparse.values.name
+            array = read_sparse_array(sparse, f"initializer {name}, {self.path}")
+            self._define(name, self.build.const(array, name))
         self._nodes(graph.node, [o.name for o in graph.output])
 
     def _nodes(self, nodes: Sequence[NodeProto], outputs: Sequence[str]) -> None:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, NodeProto, TensorProto, numpy_helper
+from onnx import (
+    AttributeProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    numpy_helper,
+)
 
 from edgec.errors import InputError, UnsupportedError
 from edgec.frontends.onnx_file import type_name
@@ -17,6 +24,8 @@ from edgec.ops.cast import ONNX_TYPES
 
 FOUR_BITS = {TensorProto.INT4: "int8", TensorProto.UINT4: "uint8"}
 """The IR's element type of constants of four bits."""
+MAX_SPARSE = 1 << 28
+"""The most elements of a sparse tensor, which a small file may have."""
 
 
 def read_attributes(node: NodeProto, opset: int, at: str) -> dict[str, Any]:
@@ -48,6 +57,8 @@ def _attribute(a: AttributeProto, at: str) -> Any:
     """Return an attribute as a Python value, or as an array for a tensor."""
     if a.type == AttributeProto.TENSOR:
         return read_array(a.t, at)
+    if a.type == AttributeProto.SPARSE_TENSOR:
+        return read_sparse_array(a.sparse_tensor, at)
     if a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
         raise ValueError(
             f"the subgraph {a.name} is control flow, "
@@ -75,6 +86,30 @@ def read_array(tensor: TensorProto, at: str) -> Array:
     except (ValueError, TypeError) as e:
         what = f"tensor {tensor.name} is damaged: {e}"
         raise InputError(what, at, "copy or export the file again") from e
+
+
+def read_sparse_array(tensor: SparseTensorProto, at: str) -> Array:
+    """Return the elements of a sparse tensor with zeros between them.
+
+    at: its place, for messages. Raises InputError for a damaged tensor.
+    """
+    values = read_array(tensor.values, at)
+    places = read_array(tensor.indices, at)
+    shape = tuple(tensor.dims)
+    is_possible = min(shape, default=1) >= 0 and prod(shape) <= MAX_SPARSE
+    try:
+        if not is_possible or (places < 0).any():
+            raise ValueError(f"its shape is {list(shape)}, or a place negative")
+        dense = np.zeros(shape, values.dtype)
+        # Places count elements, or have a number for each axis.
+        if places.ndim == 2:
+            places = np.ravel_multi_index(tuple(places.T), shape)
+        np.put(dense, places, values.reshape(places.shape))
+    except (ValueError, IndexError, TypeError) as e:
+        what = f"the sparse tensor {tensor.values.name} is damaged: {e}"
+        raise InputError(what, at, "copy or export the file again") from e
+
+    return dense
 
 
 def _plain(a: AttributeProto) -> Any:
@@ -137,7 +172,8 @@ def constant_array(attributes: Mapping[str, Any]) -> Array:
     for name, dtype in dtypes.items():
         if name in attributes:
             return np.array(attributes[name], dtype)
-    value: Array = attributes["value"]
+    name = "sparse_value" if "sparse_value" in attributes else "value"
+    value: Array = attributes[name]
     return value
 
 

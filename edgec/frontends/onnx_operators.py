@@ -39,6 +39,7 @@ def check_operators(graph: GraphProto, path: Path, functions: Functions) -> None
     """
     unknown: dict[str, str] = {}
     constant = {t.name for t in graph.initializer} | {""}
+    constant |= {t.values.name for t in graph.sparse_initializer}
     outputs = [o.name for o in graph.output]
     for number, node in needed_nodes(graph.node, outputs):
         # ONNX's reference computes it.

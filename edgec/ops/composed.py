@@ -474,11 +474,16 @@ class SizedByData(Composed):
     """
 
     kind = "sized_by_data"
-    onnx = ("NonZero", "Unique", "Compress", "NonMaxSuppression", "MelWeightMatrix")
+    onnx: ClassVar[tuple[str, ...]] = (
+        "NonZero",
+        "Compress",
+        "NonMaxSuppression",
+        "MelWeightMatrix",
+    )
     of_constants = True
 
     @classmethod
-    def from_onnx(cls, node: OnnxNode) -> Value:
+    def from_onnx(cls, node: OnnxNode) -> list[Value]:
         """Raise ComputedError: constants never come here."""
         computed = [v for v in node.inputs if v is not None and v.const is None]
         raise ComputedError(
