@@ -160,19 +160,23 @@ _NAN_PARTS = {"one NaN": 0.0, "some NaN": 0.2, "all NaN": 1.0}
 """The shares of elements that are NaN, beside the one that always is."""
 
 
-def with_nan(x: Array, part: float, rng: np.random.Generator) -> Array:
-    """A copy of floats where one element is NaN, and any other with a probability.
+NAN = {"arm": np.nan, "x86": -np.nan}
+"""What a processor makes of 0 / 0; they differ in the sign."""
 
-    NaN has either sign: x86 computes it with the one, Arm with the other.
-    """
-    nan = np.copysign(np.nan, rng.normal(size=x.shape)).astype(x.dtype)
+
+def with_nan(
+    x: Array, part: float, rng: np.random.Generator, nan: float = NAN["x86"]
+) -> Array:
+    """A copy of floats where one element is NaN, and any other with a probability."""
     is_nan = rng.random(x.shape) < part
     if x.size:
         is_nan.flat[rng.integers(x.size)] = True
-    return np.where(is_nan, nan, x)
+    return np.where(is_nan, np.array(nan, x.dtype), x)
 
 
-def nan_inputs(graph: Graph, seed: int = 6) -> dict[str, dict[str, Array]]:
+def nan_inputs(
+    graph: Graph, nan: float = NAN["x86"], seed: int = 6
+) -> dict[str, dict[str, Array]]:
     """Inputs by how much of their floats is NaN; none for a graph without float inputs."""
     floats = [v.name for v in graph.inputs if v.type.np_dtype.kind == "f"]
     if not floats:
@@ -180,7 +184,7 @@ def nan_inputs(graph: Graph, seed: int = 6) -> dict[str, dict[str, Array]]:
     rng = np.random.default_rng(seed)
     usual = random_inputs(graph)
     return {
-        name: {**usual, **{n: with_nan(usual[n], part, rng) for n in floats}}
+        name: {**usual, **{n: with_nan(usual[n], part, rng, nan) for n in floats}}
         for name, part in _NAN_PARTS.items()
     }
 

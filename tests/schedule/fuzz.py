@@ -30,7 +30,7 @@ from tests.schedule import (
     layers_simd,
 )
 from tests.schedule.layers import Layer, stream
-from tests.schedule.runner import Case, CrashError, core_of, run
+from tests.schedule.runner import Case, CrashError, core_of, nan_of, run
 
 MAKERS = (
     *layers.MAKERS * 3,
@@ -105,7 +105,10 @@ def verdicts(name: str, first: int, count: int, seed: int) -> Iterator[Verdict]:
     """
     made = list(islice(stream(MAKERS, seed), first, first + count))
     chances = [Chance(np.random.default_rng([seed, first + i])) for i in range(count)]
-    made = [_perhaps_nan(x, seed, first + i) for i, x in enumerate(made)]
+    made = [
+        _perhaps_nan(x, nan_of(name), np.random.default_rng([seed, first + i, 1]))
+        for i, x in enumerate(made)
+    ]
     # The cores whose vectors hold float16.
     if core_of(name).computing(float16=True).isa:
         made = [_perhaps_float16(x, c) for x, c in zip(made, chances, strict=True)]
@@ -181,13 +184,12 @@ def _perhaps_float16(layer: Layer, chance: Chance) -> Layer:
     return replace(layer, graph=half, inputs=inputs)
 
 
-def _perhaps_nan(layer: Layer, seed: int, number: int) -> Layer:
+def _perhaps_nan(layer: Layer, nan: float, rng: np.random.Generator) -> Layer:
     """A quarter of the layers with some NaN in their inputs of floats."""
-    rng = np.random.default_rng([seed, number, 1])
     if rng.random() < 0.75:
         return layer
     inputs = {
-        name: with_nan(x, _NAN, rng) if x.dtype.kind == "f" else x
+        name: with_nan(x, _NAN, rng, nan) if x.dtype.kind == "f" else x
         for name, x in layer.inputs.items()
     }
     return replace(layer, inputs=inputs)

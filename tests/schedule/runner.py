@@ -25,7 +25,7 @@ from edgec.schedule.cores import Core, core
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Choose, Rules, Schedule, Variant
 from tests import builds
-from tests.harness import inclusions
+from tests.harness import NAN, inclusions
 
 PORTS = 8
 """Inputs and outputs of a graph, at most."""
@@ -228,6 +228,11 @@ def run_on(
 def core_of(name: str) -> Core:
     """The core of a name of BUILDS."""
     return core(SANITIZED.get(name, name))
+
+
+def nan_of(name: str) -> float:
+    """NaN as the processor of a name of BUILDS makes it."""
+    return NAN["arm" if name not in FEATURES else "x86"]
 
 
 def run(

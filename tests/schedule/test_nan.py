@@ -25,7 +25,7 @@ from tests.harness import (
     sample_graph,
 )
 from tests.schedule.on import on
-from tests.schedule.runner import core_of, run_on
+from tests.schedule.runner import core_of, nan_of, run_on
 
 VALUES = np.array(
     [np.nan, np.inf, -np.inf, 3.4e38, -3.4e38, 1e-45, -0.0, 0.03], np.float32
@@ -78,7 +78,8 @@ def test_every_op_passes_nan_on(name: str) -> None:
                 half = float16_graph(graph)
                 graphs += [graph] if half is None else [graph, half]
     assert len(graphs) > 600
-    given = [nan_inputs(graph)["some NaN"] for graph in graphs]
+    nan = nan_of(name)
+    given = [nan_inputs(graph, nan)["some NaN"] for graph in graphs]
     for graph, x, got in zip(graphs, given, run_on(name, graphs, given), strict=True):
         is_half = any(v.type.dtype == "float16" for v in graph.values())
         text = segment_source(graph, "seg", core_of(name)).text
@@ -95,13 +96,13 @@ def _determinant() -> Graph:
     return build.graph
 
 
-def _box() -> Graph:
-    """A box of as many samples as it has pixels."""
+def _box(ratio: int) -> Graph:
+    """A box of so many samples a side, or as many as it has pixels."""
     build = Builder("box")
     image = build.const(np.ones((1, 3, 3, 1), np.float32))
     box = build.input("x", TensorType((1, 4)))
     index = build.const(np.zeros(1, np.int64))
-    build.graph.outputs = [build.add(RoiAlign((1, 1)), [image, box, index])]
+    build.graph.outputs = [build.add(RoiAlign((1, 1), 1.0, ratio), [image, box, index])]
     return build.graph
 
 
@@ -110,12 +111,13 @@ def _box() -> Graph:
     ("graph", "x", "want"),
     [
         (_determinant(), [[0, np.nan], [0, 1]], np.nan),
-        (_box(), [[0, 0, np.nan, 2]], 0),
-        (_box(), [[0, 0, np.inf, -1]], 0),
+        (_box(0), [[0, 0, np.nan, 2]], 0),
+        (_box(0), [[0, 0, np.inf, -1]], 0),
+        (_box(2), [[0, 0, np.nan, 2]], 0),
     ],
 )
 def test_nan_beside_a_zero(graph: Graph, x: list[list[float]], want: float) -> None:
-    """A pivot of zero makes no number of it; a box of NaN has no samples."""
+    """A pivot of zero makes no number of it; a box of NaN lies outside."""
     inputs = {"x": np.array(x, np.float32)}
     for outputs in (interp(graph, inputs), run_c(graph, inputs)):
         (y,) = outputs.values()

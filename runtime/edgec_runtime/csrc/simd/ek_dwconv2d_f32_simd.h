@@ -98,9 +98,8 @@ EK_KERNEL void ek_dwend_f32_all(ek_vf *acc, const ek_dwend_f32_t *e, float *y, p
         const ek_vf bias = ek_vf_load(e->bias);
         EK_EACH_DW_F32(r) acc[r] = acc[r] + bias;
     }
-    if (END == EK_END_LOW || END == EK_END_BOTH)
-        EK_EACH_DW_F32(r) acc[r] = ek_vf_max(acc[r], e->low);
-    if (END == EK_END_BOTH) EK_EACH_DW_F32(r) acc[r] = ek_vf_min(acc[r], e->high);
+    if (END == EK_END_LOW) EK_EACH_DW_F32(r) acc[r] = ek_vf_max(acc[r], e->low);
+    if (END == EK_END_BOTH) EK_EACH_DW_F32(r) acc[r] = ek_vf_clamp(acc[r], e->low, e->high);
     if (END == EK_END_ANY && e->todo) {
         EK_EACH_DW_F32(r) acc[r] = ek_vf_min(ek_vf_max(acc[r], e->low), e->high);
         if (e->todo & EK_DO_ADD) {

@@ -204,6 +204,11 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
         EK_EACH_F32(r, i) EK_SUM_F32 = EXTREME(EK_SUM_F32, bound_); \
     }
 
+/* Between bounds of 0 and more. On Arm NaN with a sign, which no arithmetic makes there, becomes
+ * the lower one: a maximum of floats would take 2.6 % of a network of such clamps on the A72. */
+EK_KERNEL ek_vf ek_vf_clamp(ek_vf v, ek_vf low, ek_vf high) {
+    return ek_vf_min(ek_vf_at_least(v, low), high);
+}
 /* NaN of either sign stays in one of both bounds. */
 EK_KERNEL ek_vf ek_vf_prelu(ek_vf v, ek_vf slope) {
     const ek_vf zero = ek_vf_set(0);
@@ -270,9 +275,8 @@ EK_KERNEL void ek_tile_f32(const float *x, const float *w, const float *added, f
                    EK_PANEL_F32]; /* a tile that is not whole goes by way of one that is */
         ek_tile_f32_sums(x, w, t, o, acc, MR, NV, PS, RUN, SX, FLAT);
         const ek_vf low = ek_vf_set(t->low), high = ek_vf_set(t->high);
-        if (END == EK_END_LOW || END == EK_END_BOTH)
-            EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_max(EK_SUM_F32, low);
-        if (END == EK_END_BOTH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_min(EK_SUM_F32, high);
+        if (END == EK_END_LOW) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_max(EK_SUM_F32, low);
+        if (END == EK_END_BOTH) EK_EACH_F32(r, i) EK_SUM_F32 = ek_vf_clamp(EK_SUM_F32, low, high);
         const int rows = EK_MIN(count, MR), whole = rows == MR && (EK_MASKS || cols == width);
         const ptrdiff_t yx = whole ? t->yx : width;
         float *to = whole ? y : edge;
