@@ -26,6 +26,7 @@ from edgec.ir import (
 )
 from edgec.ops.binary import Binary, Division
 from edgec.ops.binary_scales import fits_litert, scaled_struct
+from edgec.ops.broadcast import aligned
 from edgec.ops.cast import Cast
 from edgec.ops.common import ARITHMETIC_KERNELS, NUMBER_KERNELS, real_types
 from edgec.ops.elementwise_kernels import binary_kernels
@@ -212,7 +213,7 @@ class Pow(Binary):
             x = _as_float(b, x)
             y = _as_float(b, y)
 
-        z = b.add(cls(), [x, y], node.name)
+        z = b.add(cls(), aligned(b, [x, y], node.name), node.name)
         if z.type.dtype == dtype:
             return z
 
@@ -292,7 +293,8 @@ class FloorMod(Division):
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
         """Read Mod, which has the sign of a with fmod=1."""
         spec = Remainder() if node.attrs.get("fmod", 0) else cls()
-        return node.build.add(spec, [node.input(0), node.input(1)], node.name)
+        operands = aligned(node.build, [node.input(0), node.input(1)], node.name)
+        return node.build.add(spec, operands, node.name)
 
 
 def _remainder(a: Array, b: Array) -> Array:

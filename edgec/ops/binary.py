@@ -46,6 +46,7 @@ from edgec.ops.binary_scales import (
     product_multiplier,
     scaled_struct,
 )
+from edgec.ops.broadcast import aligned
 from edgec.ops.broadcast_dims import broadcast, broadcast_strides
 from edgec.ops.common import (
     ARITHMETIC_KERNELS,
@@ -161,7 +162,8 @@ class Binary(OpDef):
         # Sum, Max and Min take any number of inputs in ONNX.
         y = node.input(0)
         for i in range(1, len(node.inputs)):
-            y = node.build.add(cls(), [y, node.input(i)], node.name)
+            operands = aligned(node.build, [y, node.input(i)], node.name)
+            y = node.build.add(cls(), operands, node.name)
         return y
 
     @classmethod

@@ -29,6 +29,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
+from edgec.ops.broadcast_dims import MAX_DIMS, count_dims
 from edgec.ops.common import ints
 from edgec.ops.shape import Reshape, element_strides, gather, merge_dims
 
@@ -193,7 +194,7 @@ def _repeats(shape: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcast_to(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
-    """Return `x` broadcast to `shape` by numpy's rule, as a reshape and a tile.
+    """Return `x` broadcast to `shape` by numpy's rule, as a reshape and tiles.
 
     Raises ValueError when a size of `x` is neither 1 nor that of the shape.
     """
@@ -204,4 +205,44 @@ def broadcast_to(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Val
         x = b.add(Reshape(same_rank), [x], name)
 
     repeats = _repeats(same_rank, shape)
-    return b.add(Tile(repeats), [x], name)
+    if _fits(repeats, x.type):
+        return b.add(Tile(repeats), [x], name)
+
+    # Two axes always fit the dimensions of the kernel.
+    repeated = [axis for axis, repeat in enumerate(repeats) if repeat != 1]
+    for i in range(0, len(repeated), 2):
+        axes = repeated[i : i + 2]
+        some = tuple(r if axis in axes else 1 for axis, r in enumerate(repeats))
+        x = b.add(Tile(some), [x], name)
+
+    return x
+
+
+def _fits(repeats: tuple[int, ...], x: TensorType) -> bool:
+    """Return whether one op repeats a tensor so often along its axes."""
+    try:
+        Tile(repeats).infer(x)
+    except ValueError:
+        return False
+    return True
+
+
+def aligned(b: Builder, values: Sequence[Value], name: str) -> list[Value]:
+    """Return operands whose broadcasting has no more dimensions than the kernels.
+
+    Where it has more, the operands are first broadcast along all but the first axes,
+    which are one dimension then.
+    """
+    shapes = [v.type.shape for v in values]
+    shape = np.broadcast_shapes(*shapes)
+    if count_dims(shape, *shapes) <= MAX_DIMS:
+        return list(values)
+
+    kept = MAX_DIMS - 1
+    results: list[Value] = []
+    for v in values:
+        missing = len(shape) - v.type.rank
+        leading = ((1,) * missing + v.type.shape)[:kept]
+        results.append(broadcast_to(b, v, leading + shape[kept:], name))
+
+    return results

@@ -46,6 +46,12 @@ def broadcast_strides(
     return dims, by_input
 
 
+def count_dims(shape: tuple[int, ...], *inputs: tuple[int, ...]) -> int:
+    """Return how many dimensions are left of a shape when neighbours are merged."""
+    strides = [_element_strides(input_shape, len(shape)) for input_shape in inputs]
+    return len(_merged_dims(shape, strides))
+
+
 def _merged_dims(
     shape: tuple[int, ...],
     strides: Sequence[list[int]],

@@ -30,6 +30,7 @@ from edgec.ir import (
 from edgec.ir.c_structs_data import WhereParams
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Binary
+from edgec.ops.broadcast import aligned
 from edgec.ops.broadcast_dims import broadcast_strides
 from edgec.ops.common import INTEGERS, NUMBER_KERNELS, suffix
 from edgec.ops.elementwise_kernels import binary_kernels, unary_kernels
@@ -239,7 +240,8 @@ class Where(OpDef):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read Where."""
         inputs = [node.input(i) for i in range(3)]
-        return node.build.add(cls(), inputs, node.name)
+        operands = aligned(node.build, inputs, node.name)
+        return node.build.add(cls(), operands, node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:

@@ -15,6 +15,7 @@ from edgec.ir.rewrite import Rewriter, scalar
 from edgec.ops.activation import Clamp, LeakyRelu
 from edgec.ops.binary import Add, Mul
 from edgec.ops.broadcast import Tile
+from edgec.ops.broadcast_dims import MAX_DIMS, count_dims
 from edgec.ops.concat import Concat
 from edgec.ops.fixed_point import ACTIVATIONS
 from edgec.ops.slice import Slice
@@ -105,8 +106,12 @@ def broadcast_for_tile(rw: Rewriter, op: Op) -> bool:
         inputs = list(op.inputs)
         inputs[i] = x
         shapes = [u.type.shape for u in inputs]
+        shape = op.output.type.shape
         # Another input must have the full size, or the output would shrink.
-        if np.broadcast_shapes(*shapes) == op.output.type.shape:
+        if np.broadcast_shapes(*shapes) != shape:
+            continue
+        # The tile may be there because the kernels have too few dimensions.
+        if count_dims(shape, *shapes) <= MAX_DIMS:
             rw.update(op, inputs=inputs)
             return True
     return False

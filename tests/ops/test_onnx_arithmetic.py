@@ -10,8 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgec.ir import Array
-from tests.harness import with_nan
+from edgec.ir import Array, interp
+from edgec.passes.pipeline import optimize
+from tests.harness import assert_agree, run_c, with_nan
 from tests.ops.onnx_node import Node
 
 RNG = np.random.default_rng(5)
@@ -252,6 +253,23 @@ def _binaries() -> Iterator[Node]:
     yield Node("Where", 13, [], [f, _x(3, 1), a])
 
 
+_LEFT = (2, 1, 3, 1, 2, 1, 3, 1)
+_RIGHT = (1, 2, 1, 3, 1, 2, 1, 2)
+
+
+def _eight_axes() -> Iterator[Node]:
+    """Operands that are broadcast along every other axis."""
+    a = np.abs(_x(*_LEFT))
+    b = _x(*_RIGHT)
+    for op in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Greater", "Equal"):
+        yield Node(op, 13, [a, b])
+    yield Node("Mod", 13, [a, b], attrs={"fmod": 1})
+    yield Node("Sum", 13, [a, b, _x(3, 1)])
+    yield Node("Where", 13, [a > 0.5, b, _x(2)])
+    full = np.array(np.broadcast_shapes(_LEFT, _RIGHT), np.int64)
+    yield Node("Expand", 13, [a], [full])
+
+
 def _cases(*groups: Iterator[Node]) -> list[object]:
     return [
         pytest.param(node, id=f"{i}-{node}")
@@ -310,3 +328,12 @@ def _selections() -> Iterator[Node]:
 )
 def test_nan_goes_on_as_in_onnxruntime(node: Node) -> None:
     node.check()
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("node", _cases(_eight_axes()))
+def test_eight_axes_are_broadcast_as_onnxruntime_does(node: Node) -> None:
+    node.check()
+    graph = optimize(node.graph())
+    feeds = node.feeds()
+    assert_agree(run_c(graph, feeds), interp(graph, feeds), 1e-6)

@@ -86,6 +86,14 @@ def test_elementwise_ops_broadcast_without_tile() -> None:
     )
 
 
+def test_a_tile_stays_where_the_kernels_have_too_few_dimensions() -> None:
+    b = Chain()
+    y = b.add(Tile((1, 2) * 2 + (1,) * 4), [b.x(2, 1, 3, 1, 2, 1, 3, 1)])
+    z = b.add(Tile((1,) * 4 + (1, 2) * 2), [y])
+    other = b.x(1, 2, 1, 2, 2, 2, 3, 2, name="z")
+    b.done(b.add(Mul(), [z, other])).settles("algebraic")
+
+
 def test_joins_of_joins() -> None:
     b = Chain()
     x, y = b.x(1, 2, quant=Q), b.x(1, 3, name="y", quant=Q)
