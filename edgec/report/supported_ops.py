@@ -21,11 +21,13 @@ says anyway.
 
 An ONNX operator that has no row here is read as the nodes of which ONNX itself defines it, if it
 does; so are functions of the model file, loops with a trip count that is known, of onnxruntime's
-own domain FusedConv, FusedMatMul, Gelu, BiasGelu, FastGelu, QuickGelu and the layer
-normalisations, and of the experimental operators that ONNX took back in version 1.5 those that
+own domain FusedConv, FusedMatMul, MatMulNBits, Gelu, BiasGelu, FastGelu, QuickGelu and the layer
+normalisations (SimplifiedLayerNormalization also in the standard's domain), and of the experimental operators that ONNX took back in version 1.5 those that
 onnxruntime runs: Affine, Crop, DynamicSlice, ImageScaler, ParametricSoftplus and ScaledTanh. Ops
 without a kernel of their own (einsum, lstm, dft and the like) are read as several others. `make
 conformance` runs ONNX's own node tests through the generated C.
+
+Of ONNX, sparse tensors become dense; constants of 4 bits are int8 or uint8.
 
 Of TFLite, sparse weights and weights of 4 bits become dense int8 or float ones. int16 activations
 (16x8) are floats inside that end where int16 does, within a few of their 65536 steps of TFLite's,
