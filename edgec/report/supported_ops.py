@@ -22,10 +22,11 @@ says anyway.
 An ONNX operator that has no row here is read as the nodes of which ONNX itself defines it, if it
 does; so are functions of the model file, loops with a trip count that is known, of onnxruntime's
 own domain FusedConv, FusedMatMul, MatMulNBits, Gelu, BiasGelu, FastGelu, QuickGelu and the layer
-normalisations (SimplifiedLayerNormalization also in the standard's domain), and of the experimental operators that ONNX took back in version 1.5 those that
-onnxruntime runs: Affine, Crop, DynamicSlice, ImageScaler, ParametricSoftplus and ScaledTanh. Ops
-without a kernel of their own (einsum, lstm, dft and the like) are read as several others. `make
-conformance` runs ONNX's own node tests through the generated C.
+normalisations (SimplifiedLayerNormalization also in the standard's domain), and of the
+experimental operators that ONNX took back in version 1.5 those that onnxruntime runs: Affine, Crop,
+DynamicSlice, ImageScaler, ParametricSoftplus and ScaledTanh. Ops without a kernel of their own
+(einsum, lstm, dft and the like) are read as several others. `make conformance` runs ONNX's own node
+tests through the generated C.
 
 Of ONNX, sparse tensors become dense; constants of 4 bits are int8 or uint8.
 
