@@ -7,6 +7,10 @@ each file (C sources, weights, Edge TPU segments, the report on quantization, an
 committed file; where a change means to alter what is generated, `--update` writes them
 anew, and the commit says why.
 
+Files that Google's compiler has mapped are compiled and explained for a board with an
+Edge TPU; of each also the outputs of the C of its segments, for one sample of noise, are
+a line.
+
 What a float model computes on its calibration samples depends, in its last bits, on the
 vector instructions of this machine. The first line of the file names them; on a machine
 with others, write a file of its own before the change and compare with it after:
@@ -34,12 +38,14 @@ from edgec_devices.boards import Board
 from edgec.compiler.emit import targets_of
 from edgec.compiler.job import Job
 from edgec.compiler.lower import Lowered, lower
+from edgec.compiler.native import NativeGraph, native_compiler
 from edgec.compiler.options import CompileOptions
 from edgec.compiler.tasking import bound, vision_texts
 from edgec.emit.sources import target_sources
 from edgec.emit.tflite import write_tflite
-from edgec.errors import EdgecError, InputError
+from edgec.errors import EdgecError
 from edgec.frontends import read_model
+from edgec.ir import Array
 from edgec.quantize.change.convert import random_sample
 from edgec.verbs.explain import explain_model
 
@@ -78,6 +84,15 @@ QUANTIZED_BEST = ("digits", "kws_dscnn_f32", "mnist8", "resnet8_f32")
 minutes.
 """
 NOISE_SAMPLES = 6
+MAPPED = SHARED / "edgetpu" / "models"
+"""Files whose mapping by Google's compiler is known."""
+CORAL = "pi4+coral"
+
+
+def mapped() -> tuple[str, ...]:
+    """The names of the files that Google's compiler has mapped."""
+    files = sorted(MAPPED.rglob("*.tflite"))
+    return tuple(str(path.relative_to(MAPPED).with_suffix("")) for path in files)
 
 
 def model_file(name: str) -> Path:
@@ -117,8 +132,13 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def generated(model: Path, options: CompileOptions) -> Iterator[tuple[str, bytes]]:
-    """Every file that a compile of the model generates, by a path that names it."""
+def generated(
+    model: Path, options: CompileOptions, runs: bool = False
+) -> Iterator[tuple[str, bytes]]:
+    """Every file that a compile of the model generates, by a path that names it.
+
+    runs: also the outputs of the segments' C on this machine.
+    """
     job = Job(model, options)
     lowered = lower(model, options)
     board = lowered.target.board
@@ -135,6 +155,18 @@ def generated(model: Path, options: CompileOptions) -> Iterator[tuple[str, bytes
         if segment.place == "edgetpu":
             yield f"segments/{segment.name}.tflite", write_tflite(segment.graph)
     yield "quantize.json", quantization(lowered)
+    if runs:
+        for name, array in sorted(outputs(lowered).items()):
+            yield f"output/{name}", array.tobytes()
+
+
+def outputs(lowered: Lowered) -> dict[str, Array]:
+    """The outputs of the segments, one after the other as C, for a sample of noise."""
+    values = random_sample(lowered.graph)
+    for segment in lowered.partition.segments:
+        run = NativeGraph(segment.graph, native_compiler(None))
+        values |= run({v.name: values[v.name] for v in segment.graph.inputs})
+    return {v.name: values[v.name] for v in lowered.graph.outputs}
 
 
 def quantization(lowered: Lowered) -> bytes:
@@ -146,8 +178,36 @@ def quantization(lowered: Lowered) -> bytes:
     return json.dumps(lowered.model.floats.result.to_json(), sort_keys=True).encode()
 
 
+def replay_mapped(name: str) -> list[str]:
+    """The lines of one file that Google's compiler has mapped."""
+    model = MAPPED / f"{name}.tflite"
+    options = CompileOptions(CORAL, min_cosine=-1)
+    head = f"{name} {CORAL}"
+    lines = _lines(head, model, options, runs=True)
+    return [*lines, _explained(head, model, CompileOptions(CORAL))]
+
+
+def _lines(
+    head: str, model: Path, options: CompileOptions, runs: bool = False
+) -> list[str]:
+    """A line for each file that a compile generates, or what it says."""
+    try:
+        files = list(generated(model, options, runs))
+    except EdgecError as e:
+        return [f"{head} {e.what}"]
+    return [f"{head} {path} {digest(content)}" for path, content in files]
+
+
+def _explained(head: str, model: Path, options: CompileOptions) -> str:
+    """The line of what `edgec explain` says."""
+    report = json.dumps(explain_model(model, options).to_json(), sort_keys=True)
+    return f"{head} explain.json {digest(report.encode())}"
+
+
 def replay(name: str) -> list[str]:
     """The lines of one model: what was compiled, the generated file, and its hash."""
+    if name in mapped():
+        return replay_mapped(name)
     lines = []
     model = model_file(name)
     with tempfile.TemporaryDirectory(prefix="edgec-replay-") as folder:
@@ -161,17 +221,9 @@ def replay(name: str) -> list[str]:
                 options = CompileOptions(
                     target, calibrate=samples, quantize=recipe, min_cosine=-1
                 )
-                head = f"{name} {target} {recipe}"
-                try:
-                    lines += [
-                        f"{head} {path} {digest(content)}"
-                        for path, content in generated(model, options)
-                    ]
-                except InputError as e:
-                    lines.append(f"{head} {e.what}")
+                lines += _lines(f"{name} {target} {recipe}", model, options)
             options = CompileOptions(target, calibrate=samples, quantize="fast")
-            report = json.dumps(explain_model(model, options).to_json(), sort_keys=True)
-            lines.append(f"{name} {target} explain.json {digest(report.encode())}")
+            lines.append(_explained(f"{name} {target}", model, options))
     return [line.replace(str(samples.parent), "samples") for line in lines]
 
 
@@ -191,7 +243,7 @@ def main() -> int:
         "--record", type=Path, default=RECORD, help="the file to compare with"
     )
     arguments = parser.parse_args()
-    known = (*FIXTURES, *(MODELS if SHARED.is_dir() else ()))
+    known = (*FIXTURES, *((*MODELS, *mapped()) if SHARED.is_dir() else ()))
     if not SHARED.is_dir():
         print(
             f"note: {SHARED} is not there: the fixtures alone are compiled",
