@@ -11,6 +11,7 @@ from edgec_partitioner.segments import Segment
 from edgec.comparing.distance import distance, root_mean_square
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ops.quantize import Dequantize, Quantize
+from edgec.ops.softmax import Softmax
 from edgec.quantize.observe.verification import SegmentCheck
 
 FLOAT_TOLERANCE = 1e-4
@@ -48,9 +49,14 @@ INT8_STEPS = 255
 
 
 class SegmentChecker:
-    """Compares the results of segments with `interp`."""
+    """Compares the results of segments with `interp`.
+
+    Attributes:
+        ends_litert: the segments of which LiteRT cannot run what was run so far
+    """
 
     def __init__(self) -> None:
+        self.ends_litert: set[str] = set()
         self._wanted: dict[tuple[str, tuple[bytes, ...]], dict[str, Array]] = {}
         self._checks: dict[tuple[str, str], SegmentCheck] = {}
 
@@ -70,7 +76,7 @@ class SegmentChecker:
         # C, TFLite and the emulated board often have the same inputs: `interp` is slow.
         key = s.name, tuple(x.tobytes() for x in inputs.values())
         if key not in self._wanted:
-            self._wanted[key] = interp(s.graph, inputs, keep)
+            self._wanted[key] = interp(s.graph, inputs, self.observer(s, keep))
 
         # A model whose outputs are its inputs has a segment without outputs.
         worst = SegmentCheck(s.name, s.place, how, 0.0, 0.0)
@@ -79,6 +85,27 @@ class SegmentChecker:
             error, limit = output_error(s.graph, inputs, name, tensor(name), want)
             checks.append(SegmentCheck(s.name, s.place, how, error, limit))
         self.add([max(checks, key=lambda c: c.beyond, default=worst)])
+
+    def observer(
+        self, s: Segment, keep: Callable[[Value, Array], None] | None = None
+    ) -> Callable[[Value, Array], None]:
+        """Return an observer of `interp` that notes what ends LiteRT.
+
+        keep: another observer.
+        """
+        functions: dict[Value, Softmax] = {}
+        for op in s.graph.ops:
+            if isinstance(op.spec, Softmax):
+                functions[op.inputs[0]] = op.spec
+
+        def observe(v: Value, array: Array) -> None:
+            """Note a segment, and pass the value on."""
+            if v in functions and functions[v].ends_litert(array, v.type):
+                self.ends_litert.add(s.name)
+            if keep is not None:
+                keep(v, array)
+
+        return observe
 
     def add(self, checks: Sequence[SegmentCheck]) -> None:
         """Take in the checks of one more sample, at most one of a segment and executor."""

@@ -29,8 +29,10 @@ from edgec.compiler.segment_checks import (
     selects_by_floats,
 )
 from edgec.compiler.whole_tflite import check_whole
+from edgec.emit.tflite import MODEL_TFLITE
 from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, Value, interp
+from edgec.ops.softmax import LITERT_SUM
 from edgec.quantize.observe.accuracy import Agreement, Tally
 from edgec.quantize.observe.calibration import Sample
 from edgec.quantize.observe.layers import LayerNoise, worst_layer
@@ -71,9 +73,8 @@ def verify_bundle(
     with Session(bundle, tpu="c") as session:
         outputs.compare(session, exact, count, say)
 
-    _check_as_tflite(bundle, lowered, checker, exact, say)
-    check_whole(bundle, lowered, checker, exact)
-    not_run = check_as_board(bundle, lowered, checker, say)
+    not_run = [_check_as_tflite(bundle, lowered, checker, exact, say)]
+    not_run.append(check_as_board(bundle, lowered, checker, say))
     # Such segments amplify the last bit of a float, so their own limit is a wide one.
     mixed = [
         s for s in segments if decides_by_floats(s.graph) or computes_float16(s.graph)
@@ -107,7 +108,7 @@ def verify_bundle(
         whole,
         floats is not None,
         outputs.worst,
-        not_run,
+        "; ".join(filter(None, not_run)),
         tuple(failures),
         tuple(unlike),
         tuple(float16),
@@ -259,15 +260,28 @@ def _check_as_tflite(
     checker: SegmentChecker,
     exact: int,
     say: Progress,
-) -> None:
-    """Run the Edge TPU segments' .tflite files on a TFLite interpreter."""
-    on_edgetpu = [s for s in lowered.partition.segments if s.place == "edgetpu"]
+) -> str:
+    """Run all .tflite files of the bundle on a TFLite interpreter.
+
+    Return the note on files that were not run, with the reason; "" if all were.
+    """
+    segments = lowered.partition.segments
+    on_edgetpu = [s for s in segments if s.place == "edgetpu"]
+    # All segments ran as C before.
+    written = segments if MODEL_TFLITE in bundle.manifest.files else on_edgetpu
+    if names := [s.name for s in written if s.name in checker.ends_litert]:
+        return (
+            f"as TFLite: a softmax of {', '.join(names)} is so flat on these samples "
+            f"(a sum of {LITERT_SUM} or more) that LiteRT ends its process"
+        )
+    check_whole(bundle, lowered, checker, exact)
     if not on_edgetpu:
-        return
+        return ""
     with Session(bundle, tpu="interpreter") as session:
         for i in each(range(exact), exact, "verify TFLite", say):
             sample = lowered.samples.verify[i]
             _run(session, on_edgetpu, sample, "TFLite", checker)
+    return ""
 
 
 def _run(

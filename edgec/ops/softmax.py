@@ -60,6 +60,8 @@ LOG_SOFTMAX_QUANT = Quant.per_tensor(16 / 256, 127)
 
 DIFF_BITS = 5
 """Integer bits of beta * (x - max) in TFLite's int8 kernel."""
+LITERT_SUM = 512
+"""The least sum of exponentials for which LiteRT ends its process."""
 SUM_BITS = 12
 """Integer bits of the sum of exponentials in TFLite's int8 kernel."""
 ROW_MAPPED = 16_384
@@ -162,12 +164,7 @@ class Softmax(_Softmax):
             e = np.exp(shifted * np.float32(self.beta))
             return [(e / e.sum(-1, keepdims=True)).astype(np.float32)]
 
-        difference = x[0].max(-1, keepdims=True).astype(np.int64) - x[0]
-        e = self.exponentials(xt[0])[difference].astype(np.int64)
-
-        # Exponentials are not negative, so that half up is half away from zero.
-        rounded = (e + (1 << (SUM_BITS - 1))) >> SUM_BITS
-        sums = np.minimum(rounded.sum(-1, keepdims=True), (1 << 31) - 1)
+        e, sums = self._terms(x[0], xt[0])
         headroom = 32 - np.ceil(np.log2(sums + 1.0)).astype(np.int64)
         scale = reciprocal_of_one_plus((sums << headroom) - (1 << 31))
 
@@ -178,6 +175,28 @@ class Softmax(_Softmax):
         y = (product + (np.int64(1) << (shift - 1))) >> shift
 
         return [np.clip(y - 128, -128, 127).astype(yt[0].np_dtype)]
+
+    def _terms(self, x: Array, t: TensorType) -> tuple[Array, Array]:
+        """Return the exponentials of int8 elements, and the sums of their rows."""
+        difference = x.max(-1, keepdims=True).astype(np.int64) - x
+        e = self.exponentials(t)[difference].astype(np.int64)
+
+        # Exponentials are not negative, so that half up is half away from zero.
+        rounded = (e + (1 << (SUM_BITS - 1))) >> SUM_BITS
+        sums = np.minimum(rounded.sum(-1, keepdims=True), (1 << 31) - 1)
+
+        return e, sums
+
+    def ends_litert(self, x: Array, t: TensorType) -> bool:
+        """Return whether LiteRT's reference kernel ends its process for these elements.
+
+        It does where the exponentials of a row add up to `LITERT_SUM` or more: it
+        asserts that it shifts an int32 by at most 31 bits.
+        """
+        if not t.is_quantized or t.dtype != "int8" or not x.size:
+            return False
+        _, sums = self._terms(x, t)
+        return bool(sums.max() >= LITERT_SUM << (31 - SUM_BITS))
 
     def exponentials(self, x: TensorType) -> Array:
         """Return exp(-beta * scale * d) for d = 0 … 255, int32 with no integer bits.

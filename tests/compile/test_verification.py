@@ -24,13 +24,17 @@ from edgec.compiler.segment_checks import (
     rounds_floats,
     selects_by_floats,
 )
-from edgec.ir import Builder, Graph, TensorType, interp
+from edgec.emit.tflite import write_tflite
+from edgec.ir import Builder, Graph, Quant, TensorType, interp
 from edgec.ops.argmax import ArgMax
 from edgec.ops.binary import Mul, Sub
 from edgec.ops.cast import Cast
+from edgec.ops.softmax import Softmax
+from edgec.ops.unary import Relu
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps.minmax import MinMaxRanges
 from edgec.quantize.change.steps.precision import Precision
+from tests.cli.verbs import edgec as verb
 from tests.networks import Net
 from tests.quantize.nets import NETS, samples
 
@@ -228,3 +232,20 @@ def test_class_numbers_may_differ_in_few_places() -> None:
     for got, ok in ((one, True), (want + 1, False)):
         error, limit = amplified_error(b.graph, {"x": values}, "y", got, want)
         assert (error <= limit) == ok
+
+
+@pytest.mark.cc
+@pytest.mark.slow
+def test_a_softmax_that_ends_litert_is_not_run_by_it(tmp_path: Path) -> None:
+    """LiteRT aborts where nearly equal numbers add up to 512 or more."""
+    build = Builder("flat")
+    quant = Quant.per_tensor(0.005, 3)
+    x = build.input("x", TensorType((1, 1024), "int8", quant))
+    hidden = build.add(Relu(), [x], "hidden", quant=quant)
+    build.graph.outputs = [build.add(Softmax(), [hidden], "y")]
+    model = tmp_path / "flat.tflite"
+    model.write_bytes(write_tflite(build.graph))
+    options = ("--target", "pi4+coral", "--edgetpu", "all")
+    done = verb("compile", model, *options, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "not run here as TFLite: a softmax of seg0 is so flat" in done.out
