@@ -17,6 +17,7 @@ from edgec_partitioner.rounding import as_tflite
 
 from benchmarks.fuzzing.ways import Trial, by_c
 from edgec.compiler.optimise import simplify
+from edgec.compiler.segment_checks import SegmentChecker
 from edgec.emit.tflite import write_tflite
 from edgec.ir import Array, Graph, Op, Refusal, interp
 from edgec.ops.uint8 import needs_uint8
@@ -58,12 +59,14 @@ def _placed(trial: Trial, segments: list[Trial]) -> Iterator[str]:
         want = interp(as_tflite(graph), inputs)
     ends = [(v.name, v.type) for v in graph.outputs]
     parts = None
+    flat: list[str] = []
     for disabled in _subsets(INTERFACES):
         parts = _partition(graph, trial, disabled)
         without = f"without {', '.join(disabled) or 'nothing'}"
         if [(v.name, v.type) for v in parts.graph.outputs] != ends:
             yield f"{without}: the outputs are others"
-        values = _chained(parts, inputs)
+        flat = []
+        values = _chained(parts, inputs, flat)
         for name, y in want.items():
             if not np.array_equal(values[name], y, equal_nan=y.dtype.kind == "f"):
                 yield f"{without}: {name} of the segments is not that of the graph"
@@ -74,7 +77,8 @@ def _placed(trial: Trial, segments: list[Trial]) -> Iterator[str]:
         given = {v.name: values[v.name] for v in s.graph.inputs}
         if max(len(s.graph.inputs), len(s.graph.outputs)) <= PORTS:
             segments.append(Trial(s.graph, given, trial.manner))
-        yield from _as_tflite(s.graph, given, values)
+        if s.name not in flat:
+            yield from _as_tflite(s.graph, given, values)
 
 
 def _lowered(trial: Trial) -> tuple[Graph | None, Mapping[str, Array]]:
@@ -112,13 +116,17 @@ def _partition(graph: Graph, trial: Trial, disabled: Collection[str]) -> Partiti
     return partition(graph, link, CpuCost(float(rng.choice(_CLOCKS_GHZ))), wishes)
 
 
-def _chained(parts: Partition, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Every value between segments."""
+def _chained(
+    parts: Partition, inputs: Mapping[str, Array], flat: list[str]
+) -> dict[str, Array]:
+    """Every value between segments; adds the segments that end LiteRT to a list."""
     values = dict(inputs)
     with np.errstate(all="ignore"):
         for s in parts.segments:
+            checker = SegmentChecker()
             given = {v.name: values[v.name] for v in s.graph.inputs}
-            values.update(interp(s.graph, given))
+            values.update(interp(s.graph, given, checker.observer(s)))
+            flat += checker.ends_litert
     return values
 
 
