@@ -34,7 +34,7 @@ from onnx.backend.test.loader import load_model_tests
 from edgec.emit.c import CSource, segment_source
 from edgec.errors import EdgecError
 from edgec.ir import Array, Graph, interp
-from edgec.onnx_backend import Prepared
+from edgec.onnx_backend import Prepared, in_eight_bits
 from edgec.toolchain.cc import Compiler
 from tests.harness import LIBRARY, build_library, joined, run_segment
 
@@ -203,6 +203,7 @@ def _prepare(case: Case, device: str) -> _Ready | Result:
     how = "run time" if special.graph.ops else "compile time"
     if special.constants and special.graph.ops:
         how = f"run time, but {', '.join(special.constants)}"
+    feeds = {n: in_eight_bits(a) for n, a in feeds.items()}
     return _Ready(case, special.graph, feeds, how)
 
 
@@ -213,7 +214,7 @@ def _plain(a: Any) -> bool:
 def _judge(ready: _Ready, got: dict[str, Array]) -> Result:
     case = ready.case
     wanted = {
-        info.name: _array(y)
+        info.name: in_eight_bits(_array(y))
         for info, y in zip(case.model.graph.output, case.outputs, strict=False)
     }
     reason = _differences(got, wanted)

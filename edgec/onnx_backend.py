@@ -6,7 +6,8 @@
 Device "CPU" is the generated C, compiled for this machine; "INTERP" is the numpy
 interpreter. An unsupported model is an `EdgecError`. The inputs of a run decide about
 shapes. An input counts as a constant of the run if a shape depends on its elements, or an
-operator needs them at compile time: a run with other elements compiles anew.
+operator needs them at compile time: a run with other elements compiles anew. Inputs of
+four bits are taken as they are, and outputs of four bits are int8 or uint8.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ class Prepared(BackendRep):  # type: ignore[misc]
         feeds = self._by_name(inputs)
         special, run = self._specialised_run(feeds)
         # Inputs that became constants are no inputs of the graph.
-        results = run({v.name: feeds[v.name] for v in special.graph.inputs}, None)
+        used = {v.name: feeds[v.name] for v in special.graph.inputs}
+        results = run({n: in_eight_bits(a) for n, a in used.items()}, None)
         names = [o.name for o in self._model.graph.output]
         outputs: tuple[Any, ...] = namedtupledict("Outputs", names)(
             *(results[name] for name in names)
@@ -229,6 +231,12 @@ class EdgecBackend(Backend):  # type: ignore[misc]
     def supports_device(cls, device: str) -> bool:
         """Return whether a device is "CPU" or "INTERP", perhaps with ":0" behind it."""
         return device.split(":")[0] in _DEVICES
+
+
+def in_eight_bits(array: Array) -> Array:
+    """Return int4 as int8 and uint4 as uint8, any other array as it is."""
+    wide = {"int4": np.int8, "uint4": np.uint8}.get(array.dtype.name)
+    return array if wide is None else array.astype(wide)
 
 
 def _types(feeds: Mapping[str, Array]) -> dict[str, tuple[tuple[int, ...], str]]:

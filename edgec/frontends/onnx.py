@@ -24,12 +24,11 @@ import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import EdgecError, InputError, UnsupportedError
 from edgec.frontends.asked import end_at, fix_onnx
 from edgec.frontends.onnx_attributes import (
-    FOUR_BITS,
     constant_array,
     default_values,
     evaluate,
+    four_bit,
     in_known_type,
-    is_four_bit,
     read_array,
     read_attributes,
     read_sparse_array,
@@ -136,7 +135,7 @@ class _OnnxReader:
         values: the values by the names that the present nodes know.
         omitted: outputs that the op's reader does not compute, with a description.
         uint8: quantized values that are int8 here and uint8 in the file.
-        four_bit: constants of 8 bits here and four in the file.
+        four_bit: constants and inputs of 8 bits here and four in the file.
         needed: the names that nodes or outputs read.
         inside: the function calls around the present nodes, for messages.
     """
@@ -189,6 +188,7 @@ class _OnnxReader:
         type_ = input_type(info, given, f"input {name}, {self.path}")
         # The caller gives the width of the file.
         value = self.build.input(name, type_)
+        self.four_bit |= four_bit(value, info.type.tensor_type.elem_type)
         if type_.dtype not in WIDTHS.values():
             self._define(name, value)
             return
@@ -247,8 +247,7 @@ class _OnnxReader:
             name = tensor.name
             array = read_array(tensor, f"initializer {name}, {self.path}")
             self._define(name, self.build.const(array, name))
-            if tensor.data_type in FOUR_BITS:
-                self.four_bit.add(self.values[name])
+            self.four_bit |= four_bit(self.values[name], tensor.data_type)
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
             array = read_sparse_array(sparse, f"initializer {name}, {self.path}")
@@ -346,8 +345,8 @@ class _OnnxReader:
         if node.op_type == "Constant":
             attributes = read_attributes(node, self.opset, at)
             value = self.build.const(constant_array(attributes), node.output[0])
-            if is_four_bit(node):
-                self.four_bit.add(value)
+            codes = (a.t.data_type for a in node.attribute)
+            self.four_bit |= four_bit(value, *codes)
             return [value]
         definition = definition_of(node)
         # Shape arithmetic is evaluated even if no op reads its operators.

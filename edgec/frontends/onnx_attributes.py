@@ -19,11 +19,9 @@ from onnx import (
 
 from edgec.errors import InputError, UnsupportedError
 from edgec.frontends.onnx_file import type_name
-from edgec.ir import Array
-from edgec.ops.cast import ONNX_TYPES
+from edgec.ir import Array, Value
+from edgec.ops.cast import FOUR_BITS, ONNX_TYPES
 
-FOUR_BITS = {TensorProto.INT4: "int8", TensorProto.UINT4: "uint8"}
-"""The IR's element type of constants of four bits."""
 MAX_SPARSE = 1 << 28
 """The most elements of a sparse tensor, which a small file may have."""
 
@@ -48,9 +46,12 @@ def read_attributes(node: NodeProto, opset: int, at: str) -> dict[str, Any]:
     return {a.name: _attribute(a, at) for a in node.attribute}
 
 
-def is_four_bit(node: NodeProto) -> bool:
-    """Return whether a node is a constant of int4 or uint4."""
-    return any(a.t.data_type in FOUR_BITS for a in node.attribute)
+def four_bit(value: Value, *codes: int) -> set[Value]:
+    """Return the value alone if it has four bits in the file, else nothing.
+
+    codes: the element types of which one is the value's.
+    """
+    return {value} if not FOUR_BITS.keys().isdisjoint(codes) else set()
 
 
 def _attribute(a: AttributeProto, at: str) -> Any:

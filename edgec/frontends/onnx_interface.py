@@ -8,15 +8,17 @@ from onnx import TensorProto
 from edgec.errors import UnsupportedError
 from edgec.frontends.onnx_file import static_shape, type_name
 from edgec.ir import TensorType
-from edgec.ops.cast import ONNX_TYPES
+from edgec.ops.cast import FOUR_BITS, ONNX_TYPES
 
 WIDTHS = {TensorProto.FLOAT16: "float16", TensorProto.DOUBLE: "float64"}
 """Floats that are float32 inside of the graph, and as in the file at the interface."""
+_TYPES = ONNX_TYPES | FOUR_BITS
+"""The element types of the interface."""
 
 
 def _is_read(element_type: int) -> bool:
     """Return whether a tensor at the interface may have this type; 0 is undefined."""
-    return element_type in (0, *ONNX_TYPES) and element_type != TensorProto.BFLOAT16
+    return element_type in (0, *_TYPES) and element_type != TensorProto.BFLOAT16
 
 
 def input_type(
@@ -38,7 +40,7 @@ def input_type(
 
     # A missing shape is unknown, an empty one a scalar's.
     dims = list(tensor.shape.dim) if tensor.HasField("shape") else None
-    dtype = WIDTHS.get(element_type, ONNX_TYPES[element_type])
+    dtype = WIDTHS.get(element_type, _TYPES[element_type])
     return TensorType(static_shape(info.name, dims, given, at), dtype)
 
 

@@ -42,7 +42,7 @@ class OnnxNode:
         build: builder of the graph
         uint8: quantized values that are int8 here and uint8 in the file; readers that
             make such values add them
-        four_bit: constants of 8 bits here and four in the file
+        four_bit: constants and inputs of 8 bits here and four in the file
     """
 
     op_type: str

@@ -27,7 +27,8 @@ from edgec.ir import (
     Value,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.binary import Add
+from edgec.ops.binary import Add, Sub
+from edgec.ops.bits import BitwiseAnd, BitwiseXor
 
 _CAST = KernelFamily(Kernel("cast", "ek_cast.h"), ("",)).of()
 
@@ -49,6 +50,9 @@ ONNX_TYPES = {
 """The IR's element type of each of ONNX's; every float is float32, except in a model's
 inputs and outputs.
 """
+
+FOUR_BITS = {TensorProto.INT4: "int8", TensorProto.UINT4: "uint8"}
+"""The IR's element type of constants, inputs and outputs of four bits."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,10 @@ class Cast(OpDef):
         node.attrs.ignore("saturate", "round_mode")
         if node.op_type == "CastLike":
             dtype = node.input(1).type.dtype
+            if node.input(1) in node.four_bit:
+                return _in_four_bits(node, dtype)
+        elif node.attrs["to"] in FOUR_BITS:
+            return _in_four_bits(node, FOUR_BITS[node.attrs["to"]])
         elif node.attrs["to"] in ONNX_TYPES:
             dtype = ONNX_TYPES[node.attrs["to"]]
         else:
@@ -204,6 +212,20 @@ class Cast(OpDef):
 def _type_code(t: TensorType) -> str:
     """Return the C enumerator of an element type."""
     return f"EK_{t.dtype.upper()}"
+
+
+def _in_four_bits(node: OnnxNode, dtype: str) -> Value:
+    """Return the low four bits of the input, with a sign for int8, as `dtype`."""
+    b = node.build
+    y = b.add(Cast("int32"), [node.input(0)], node.name)
+    y = b.add(BitwiseAnd(), [y, b.const(np.array(15, np.int32), "bits")], node.name)
+    if dtype == "int8":
+        # The fourth bit counts -8.
+        sign = b.const(np.array(8, np.int32), "sign")
+        flipped = b.add(BitwiseXor(), [y, sign], node.name)
+        y = b.add(Sub(), [flipped, sign], node.name)
+
+    return b.add(Cast(dtype), [y], node.name)
 
 
 def in_floats(node: OnnxNode, x: Value, read: Callable[[Value], Value]) -> Value:

@@ -27,7 +27,7 @@ from edgec.ir import (
 )
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Div, Mul, Sub
-from edgec.ops.cast import ONNX_TYPES, Cast
+from edgec.ops.cast import FOUR_BITS, ONNX_TYPES, Cast
 from edgec.ops.common import axis_of
 from edgec.ops.gather import Gather
 from edgec.ops.shape import Reshape
@@ -69,9 +69,9 @@ class Form:
         # They concern float8, and the precision of the division.
         node.attrs.ignore("saturate", "precision")
         zero = node.optional(2)
-        if zero in node.four_bit:
-            form = cls._of(node, zero.type.dtype)
-            return replace(form, quant=None, is_four_bit=True)
+        if zero in node.four_bit or (zero is None and code in FOUR_BITS):
+            dtype = FOUR_BITS[code] if zero is None else zero.type.dtype
+            return replace(cls._of(node, dtype), quant=None, is_four_bit=True)
         if zero is not None:
             return cls._of(node, zero.type.dtype)
 

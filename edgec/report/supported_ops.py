@@ -28,7 +28,8 @@ DynamicSlice, ImageScaler, ParametricSoftplus and ScaledTanh. Ops without a kern
 (einsum, lstm, dft and the like) are read as several others. `make conformance` runs ONNX's own node
 tests through the generated C.
 
-Of ONNX, sparse tensors become dense; constants of 4 bits are int8 or uint8.
+Of ONNX, sparse tensors become dense; int4 and uint4 are int8 and uint8 here, as inputs and outputs
+too.
 
 Of TFLite, sparse weights and weights of 4 bits become dense int8 or float ones. int16 activations
 (16x8) are floats inside that end where int16 does, within a few of their 65536 steps of TFLite's,

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+import edgec.onnx_backend as backend
 from edgec.errors import UnsupportedError
 from edgec.frontends.onnx import read_onnx
 from edgec.ir import Array, interp
@@ -159,6 +160,31 @@ def test_a_product_with_weights_of_a_few_bits(
     attrs: dict[str, int] = {"K": depth, "N": ROWS, "bits": bits, "block_size": block}
     nodes = [node("MatMulNBits", inputs, "y", domain="com.microsoft", **attrs)]
     _agrees(_save(tmp_path / "m.onnx", nodes, (2, 3, depth), constants, {}))
+
+
+@pytest.mark.parametrize("code", _TYPES)
+def test_inputs_and_outputs_of_four_bits_have_eight(code: int) -> None:
+    """A number that does not fit keeps its low bits, as in ONNX's reference."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [40])
+    like = helper.make_tensor_value_info("like", code, [1])
+    ends = [helper.make_tensor_value_info(name, code, [40]) for name in ("y", "z")]
+    nodes = [node("CastLike", ["x", "like"], "y"), node("Cast", ["x"], "z", to=code)]
+    graph = helper.make_graph(nodes, "casts", [x, like], ends)
+    imports = [helper.make_opsetid("", 21)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    four_bits = helper.tensor_dtype_to_np_dtype(code)
+    feeds = {
+        "x": np.arange(-20, 20).astype(np.float32),
+        "like": np.zeros(1, four_bits),
+    }
+    got = backend.prepare(model, "INTERP").run(feeds)
+    low, high = _TYPES[code]
+    want = (np.arange(-20, 20) - low) % 16 + low
+    assert want.max() == high - 1
+    for name in ("y", "z"):
+        array = getattr(got, name)
+        assert array.dtype == (np.int8 if low else np.uint8)
+        np.testing.assert_array_equal(array, want)
 
 
 def test_an_order_of_the_weights_is_refused(tmp_path: Path) -> None:
