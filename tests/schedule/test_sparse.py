@@ -87,3 +87,16 @@ def test_what_is_zero_is_left_out(name: str, parts: int) -> None:
 )
 def test_where_all_are_multiplied(case: Case, name: str) -> None:
     assert not _is_sparse(_graph(case), name)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_windows_whose_weights_are_mostly_zeros_stay_dense(stride: int) -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(5, 3, 3, 3)).astype(np.float32)
+    weights[2:] = 0
+    build = Builder("windows")
+    x = build.input("x", TensorType((1, 8, 8, 3)))
+    spec = Conv2D((stride, stride), (0, 1, 0, 1), act="relu6")
+    build.graph.outputs = [build.add(spec, [x, build.const(weights)])]
+    for name in ("cortex_a53", "cortex_a72", "cortex_a76"):
+        assert not _is_sparse(build.graph, name)

@@ -44,27 +44,29 @@ def _shape(call: KernelCall) -> GemmF32Shape:
 
 
 def _sparse_weights(call: KernelCall) -> Array | None:
-    """Return the weights [oc, ic]; None where they are computed, or too dense."""
+    """Return the weights [oc, ic] of a 1x1 convolution.
+
+    None for another one, and where the weights are computed, or too dense.
+    """
+    c = _shape(call)
+    is_pointwise = c.flat and not c.pt and not c.pl and c.groups == 1
     weights = constant(call.operands[1])
-    if weights is None:
+    if weights is None or not is_pointwise:
         return None
 
     nonzeros = np.count_nonzero(weights)
     if not 0 < nonzeros <= MAX_DENSITY * weights.size:
         return None
 
-    c = _shape(call)
     return weights.reshape(c.ic, c.oc).T
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     """Return the only schedule, for 1x1 convolutions with sparse weights."""
-    c = _shape(call)
-    is_pointwise = c.flat and not c.pt and not c.pl and c.groups == 1
-    if not is_pointwise or float_layer(call) is None:
+    if float_layer(call) is None or _sparse_weights(call) is None:
         return []
 
-    return [] if _sparse_weights(call) is None else [{}]
+    return [{}]
 
 
 def _leads(call: KernelCall, core: Core) -> bool:
