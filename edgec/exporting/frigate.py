@@ -278,7 +278,8 @@ def _lines(
         how = f"{PROGRAM} ran: `{CORAL}_edgetpu.tflite` is the file for the Coral."
     else:
         how = f"First compile it for the Coral: `{PROGRAM} -s {CORAL}.tflite`"
-    return (made, mapping(files), how)
+    # The command prints the last paragraph.
+    return (made, f"{mapping(files)} {how}")
 
 
 def mapping(files: ModelFiles) -> str:

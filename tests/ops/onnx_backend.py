@@ -26,6 +26,7 @@ from edgec.errors import EdgecError
 from edgec.frontends import read_model
 from edgec.ir import Array, interp
 from edgec.ir.opdef import by_name
+from edgec.onnx_backend import in_eight_bits
 
 TYPES = (
     "float",
@@ -87,7 +88,8 @@ class Case:
                 return f"refused: {e.what}"
         feeds = self.feeds()
         with np.errstate(all="ignore"):
-            got = interp(graph, {v.name: feeds[v.name] for v in graph.inputs})
+            inputs = {v.name: in_eight_bits(feeds[v.name]) for v in graph.inputs}
+            got = interp(graph, inputs)
         differences = self._differences(got, self.outputs)
         if differences and self._differences(got, self._onnxruntime()):
             return f"wrong: {differences}"
