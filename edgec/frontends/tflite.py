@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edgec_runtime.bundle.tflite_file import check_not_compiled
+
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import InputError, UnsupportedError
 from edgec.frontends.tflite_file import (
@@ -40,6 +42,7 @@ def read_tflite(
     """
     with damage_told(path):
         file = TfliteFile.load(path, any_type=opaque)
+        check_not_compiled(file.raw, str(path))
         reader = _TfliteReader(file, TfliteBuilder(path.stem), opaque)
         reader.check_shapes(input_shapes)
         return reader.read()

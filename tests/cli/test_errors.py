@@ -8,14 +8,17 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from edgec_runtime.interpreter import Interpreter
 from onnx import TensorProto, helper
 
 from tests.cli.verbs import Result, edgec
+from tests.frontends.tflite_operators import Given, model_of, packed
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
@@ -267,6 +270,60 @@ def test_a_bundle_that_is_none(tmp_path: Path) -> None:
         ),
         "nosuch.edgec",
     )
+
+
+def _compiled_by_google() -> bytes:
+    image = Given(np.zeros((1, 4, 4, 3), np.uint8), quant=([0.1], [128], 0))
+    return packed(model_of("edgetpu-custom-op", b"code", [image], [((1, 4), "uint8")]))
+
+
+def _check_already_compiled(path: Path, cwd: Path) -> None:
+    texts = (
+        "the file is already compiled by edgetpu_compiler",
+        f"at: {path}",
+        "hint: give the .tflite that it was made from",
+    )
+    for verb in ("compile", "explain", "inspect", "bench"):
+        refused(edgec(verb, path, cwd=cwd), *texts)
+    run = edgec("run", path, "--input", PHOTO, "--output", "y.npz", cwd=cwd)
+    refused(run, *texts)
+    with pytest.raises(ValueError, match=texts[0]):
+        Interpreter(path)
+    with pytest.raises(ValueError, match=texts[0]):
+        Interpreter(model_content=path.read_bytes())
+    assert list(cwd.iterdir()) == []
+
+
+@pytest.mark.parametrize("metadata", [False, True])
+def test_a_file_of_edgetpu_compiler(tmp_path: Path, metadata: bool) -> None:
+    path = tmp_path / "m_edgetpu.tflite"
+    path.write_bytes(_compiled_by_google())
+    if metadata:
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("labels.txt", "cat\n")
+    cwd = tmp_path / "cwd"
+    cwd.mkdir()
+    _check_already_compiled(path, cwd)
+
+
+@pytest.mark.shared
+def test_files_of_edgetpu_compiler(tmp_path: Path, shared: Path) -> None:
+    paths = sorted((shared / "edgetpu" / "compiled").rglob("*_edgetpu.tflite"))
+    assert paths
+    for path in paths[:: len(paths) // 4]:
+        _check_already_compiled(path, tmp_path)
+
+
+def test_a_tflite_in_the_place_of_a_bundle(tmp_path: Path) -> None:
+    x = Given(np.zeros((1, 4), np.float32))
+    path = tmp_path / "m.tflite"
+    path.write_bytes(packed(model_of("RELU", None, [x], [((1, 4), np.float32)])))
+    for verb in ("inspect", "bench"):
+        refused(
+            edgec(verb, path, cwd=tmp_path),
+            "the file is a .tflite, which has to be compiled first",
+            "edgec compile",
+        )
 
 
 @pytest.mark.slow

@@ -44,6 +44,7 @@ from ..device_end.trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
 from ..errors import BundleError, InputError
 from .cache import CODE, keep, kept
 from .manifest import SCHEMA, Contents, Manifest, check_manifest, parse_manifest
+from .tflite_file import is_tflite, refuse_as_bundle
 from .whole import whole
 
 MANIFEST = "manifest.json"
@@ -245,6 +246,8 @@ class Bundle:
             BundleError: the content is wrong
         """
         path = Path(path)
+        if is_tflite(data):
+            refuse_as_bundle(data, str(path))
         try:
             archive = zipfile.ZipFile(io.BytesIO(data))
         except _ZIP_TROUBLE as e:
@@ -403,7 +406,13 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
         _refuse(
             path, f"the bundle has {info.st_size} bytes, more than {MAX_BUNDLE_BYTES}"
         )
+    start = b""
     try:
+        # Metadata at the end of a .tflite are a zip, so its start decides.
+        with path.open("rb") as file:
+            start = file.read(8)
+            if is_tflite(start):
+                refuse_as_bundle(start + file.read(), str(path))
         return zipfile.ZipFile(path)
     except PermissionError as e:
         _refuse(
@@ -412,7 +421,7 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
             "check who may read it: ls -l",
         )
     except _ZIP_TROUBLE as e:
-        if info.st_size and path.open("rb").read(4) == b"PK\x03\x04":
+        if start[:4] == b"PK\x03\x04":
             _refuse(path, f"the bundle is cut off or damaged ({e})")
         _refuse(
             path,

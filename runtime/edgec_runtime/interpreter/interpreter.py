@@ -7,7 +7,6 @@ messages describe it; docs/interpreters.md lists the differences.
 from __future__ import annotations
 
 import enum
-import os
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -39,9 +38,6 @@ class OpResolverType(enum.IntEnum):
     BUILTIN_REF = 2
     BUILTIN_WITHOUT_DEFAULT_DELEGATES = 3
 
-
-_TFLITE = b"TFL3"
-"""The identifier of a TFLite file, at its bytes 4 to 7."""
 
 _WITHOUT_EFFECT = (
     "experimental_op_resolver_type",
@@ -364,37 +360,13 @@ def _open(path: Optional[PathLike], content: Optional[bytes]) -> Bundle:
             f"{both} of model_path and model_content were given",
             hint="give one: model_path='model.edgec'",
         )
-    if path is not None:
-        where = os.fspath(path)
-        start = _first_bytes(path)
-    else:
-        assert content is not None
-        where = "model_content"
-        start = bytes(content[:8])
-    if start[4:8] == _TFLITE:
-        raise InterpreterError(
-            "the file is a .tflite, which has to be compiled first",
-            at=str(where),
-            hint="edgec compile model.tflite --target pi4 -o model.edgec; then give "
-            "model.edgec",
-        )
     try:
         if content is not None:
-            return Bundle.of_bytes(bytes(content), where)
+            return Bundle.of_bytes(bytes(content), "model_content")
         assert path is not None
         return Bundle.open(path)
     except BundleError as e:
         raise as_value_error(e) from e
-
-
-def _first_bytes(path: PathLike) -> bytes:
-    """Return the first 8 bytes of a file; none of a file that cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(8)
-    except OSError:
-        # Opening it as a bundle says what is wrong.
-        return b""
 
 
 def _threads(wanted: Any, bundle: Bundle) -> int:
