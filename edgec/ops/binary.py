@@ -64,6 +64,7 @@ from edgec.ops.fixed_point import (
     quantize_multiplier,
     tflite_activation,
 )
+from edgec.ops.fused_activation import fused_activation, write_activated
 from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 
 HEADROOM = 20
@@ -288,15 +289,15 @@ class Fused(Binary):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read the operator with its fused activation, if it has options.
-
-        An operator without an options table has no activation.
-        """
-        act = getattr(op.options, "fusedActivationFunction", 0)
+        """Read the operator with its fused activation."""
         # It concerns int16 only.
         op.ignore("potScaleInt16")
-        spec = cls(TFLITE_ACTIVATIONS[act])
-        op.build.write(spec, op.present(), op.outputs)
+        y = op.outputs[0].type
+        if y.dtype in INTEGERS and not y.is_quantized:
+            # The kernels of these integers have no bounds.
+            write_activated(op, cls(), op.present())
+        else:
+            op.build.write(cls(fused_activation(op)), op.present(), op.outputs)
 
     def tflite_fields(self, op: Op) -> dict[str, int]:
         """Return the field of the fused activation."""

@@ -38,6 +38,7 @@ from edgec.ops.fixed_point import (
     multiply_by_quantized_multiplier,
     saturating_rounding_doubling_high_mul,
 )
+from edgec.ops.fused_activation import write_activated
 from edgec.ops.norm import channels_last
 from edgec.ops.shape import transpose
 
@@ -155,7 +156,7 @@ class L2Norm(OpDef):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """Read L2_NORMALIZATION, along the last axis."""
-        op.build.write(cls(rounding=op.rounding), [op.input(0)], op.outputs)
+        write_activated(op, cls(rounding=op.rounding), [op.input(0)])
 
     def tflite_needs_uint8(self, op: Op) -> bool:
         """Return whether it rounds where only the uint8 kernel rounds."""

@@ -36,6 +36,7 @@ from edgec.ir.c_structs_data import ConcatRescaleParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of
 from edgec.ops.fixed_point import round_half_away
+from edgec.ops.fused_activation import write_activated
 from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 from edgec.ops.shape import Reshape
 
@@ -138,7 +139,10 @@ class Concat(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read CONCATENATION, and PACK, which joins along a new axis."""
+        """Read CONCATENATION, and PACK, which joins along a new axis.
+
+        LiteRT refuses the fused activation that the schema has.
+        """
         inputs = op.present()
         shape = op.outputs[0].type.shape
         axis = axis_of(op.options.axis, len(shape))
@@ -148,10 +152,8 @@ class Concat(OpDef):
             op.ignore("valuesCount")
             part = Reshape((*shape[:axis], 1, *shape[axis + 1 :]))
             inputs = [op.build.add(part, [v], f"{v.name}_part") for v in inputs]
-        elif op.options.fusedActivationFunction:
-            raise ValueError("a fused activation")
 
-        op.build.write(cls(axis), inputs, op.outputs)
+        write_activated(op, cls(axis), inputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """Return CONCATENATION; version 2 introduced int8.

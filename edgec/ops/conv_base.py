@@ -40,7 +40,8 @@ from edgec.ops.common import (
     rounded_kernel,
     with_float_weights,
 )
-from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
+from edgec.ops.fixed_point import clamp_float, tflite_activation
+from edgec.ops.fused_activation import fused_activation
 from edgec.ops.window import (
     Pads,
     Pair,
@@ -246,7 +247,7 @@ class ConvBase(OpDef):
         dilation = (options.dilationHFactor, options.dilationWFactor)
         size = _height_width(x)
         pads = tflite_pads(options, size, _height_width(weights), dilation)
-        act = TFLITE_ACTIVATIONS[options.fusedActivationFunction]
+        act = fused_activation(op)
         spec = cls(stride, pads, dilation, act, op.rounding)
         op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 

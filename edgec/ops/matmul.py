@@ -46,12 +46,12 @@ from edgec.ops.common import (
     with_float_weights,
 )
 from edgec.ops.fixed_point import (
-    TFLITE_ACTIVATIONS,
     activation_range,
     clamp_float,
     round_half_away,
     tflite_activation,
 )
+from edgec.ops.fused_activation import fused_activation
 
 FULLY_CONNECTED = KernelFamily(
     Kernel("fully_connected", "ek_matmul.h"), (*REAL_KERNELS, "s8"), even=("s8",)
@@ -174,7 +174,7 @@ class FullyConnected(OpDef):
         # Float inputs are not quantized here (see `with_float_weights`), and the bias
         # has a type.
         op.ignore("asymmetricQuantizeInputs", "quantizedBiasType")
-        act = TFLITE_ACTIVATIONS[options.fusedActivationFunction]
+        act = fused_activation(op)
         spec = cls(act, bool(options.keepNumDims))
         op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 

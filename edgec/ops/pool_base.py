@@ -32,10 +32,10 @@ from edgec.ir.opdef import Arg
 from edgec.ops.common import rounded_kernel
 from edgec.ops.fixed_point import (
     ACTIVATIONS,
-    TFLITE_ACTIVATIONS,
     activation_range,
     tflite_activation,
 )
+from edgec.ops.fused_activation import fused_activation
 from edgec.ops.ranks import of_one_row
 from edgec.ops.shape import from_nhwc, to_nhwc
 from edgec.ops.window import (
@@ -169,7 +169,7 @@ class PoolOp(OpDef):
         kernel = (options.filterHeight, options.filterWidth)
         stride = (options.strideH, options.strideW)
         pads = tflite_pads(options, (x.shape[1], x.shape[2]), kernel)
-        act = TFLITE_ACTIVATIONS[options.fusedActivationFunction]
+        act = fused_activation(op)
 
         spec = cls(kernel, stride, pads, act).with_tflite_attrs(op)
         op.build.write(spec, [op.input(0)], op.outputs)

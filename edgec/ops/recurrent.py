@@ -19,6 +19,7 @@ from edgec.ops.binary import Add, Mul
 from edgec.ops.compare import Where
 from edgec.ops.composed import Composed
 from edgec.ops.concat import Concat
+from edgec.ops.fused_activation import fused_activation
 from edgec.ops.lstm_int8 import LstmInt8
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.opaque import Opaque
@@ -35,8 +36,8 @@ from edgec.ops.recurrent_cells import (
 from edgec.ops.shape import Reshape, Transpose, transpose
 from edgec.ops.unary import Logistic, Relu, Tanh
 
-_TFLITE_ACTIVATIONS: dict[int, OpDef] = {1: Relu(), 4: Tanh()}
-"""The op of each value of TFLite's ActivationFunctionType that an LSTM has."""
+_TFLITE_ACTIVATIONS: dict[str, OpDef] = {"relu": Relu(), "tanh": Tanh()}
+"""The op of each fused activation of TFLite that an LSTM has."""
 MAX_UNROLLED_STEPS = 512
 """Largest number of steps: each is the cell once more in the graph."""
 
@@ -384,7 +385,7 @@ class Lstm(_Recurrent):
         steps = [
             index_axis(b, projected, 0, t, name) for t in range(first.type.shape[0])
         ]
-        act = _TFLITE_ACTIVATIONS[options.fusedActivationFunction]
+        act = _TFLITE_ACTIVATIONS[fused_activation(op, _TFLITE_ACTIVATIONS)]
 
         return RecurrentLayer(
             b=b,
@@ -402,7 +403,6 @@ class Lstm(_Recurrent):
         """Raise ValueError for forms of the operator that edgec does not read."""
         options = op.options
         dtype = x.type.dtype
-        acts = _TFLITE_ACTIVATIONS
         has_norm = any(_has_input(op, i) for i in range(20, 24))
         unread = {
             "coupled input and forget gates": not _has_input(op, 1),
@@ -410,7 +410,6 @@ class Lstm(_Recurrent):
             "layer normalization": has_norm,
             "a state that comes from other operators": _has_foreign_state(op),
             "recurrent weights that are a diagonal": options.diagonalRecurrentTensors,
-            "the fused activation": options.fusedActivationFunction not in acts,
             f"an input that is {x.type}": dtype not in ("float32", "int8"),
             "int8 with peepholes": dtype == "int8" and _has_input(op, 9),
         }
@@ -420,6 +419,8 @@ class Lstm(_Recurrent):
 
         # The int8 layer is one op, however many steps it has.
         if dtype == "int8":
+            # As in LiteRT, it has tanh whatever the options say.
+            fused_activation(op, _TFLITE_ACTIVATIONS)
             return
 
         steps = x.type.shape[0 if options.timeMajor else 1]

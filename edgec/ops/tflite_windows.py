@@ -13,7 +13,6 @@ import numpy as np
 
 from edgec.ir import Array, Builder, OnnxNode, TensorType, TfliteOp, Value
 from edgec.ir.attributes import Attributes
-from edgec.ops.activation import Clamp
 from edgec.ops.arithmetic import FloorDiv, FloorMod, Maximum
 from edgec.ops.binary import Add, Mul
 from edgec.ops.cast import Cast
@@ -21,7 +20,7 @@ from edgec.ops.common import with_float_weights
 from edgec.ops.compare import Greater, Where
 from edgec.ops.composed import Composed
 from edgec.ops.conv import Conv2D
-from edgec.ops.fixed_point import ACTIVATIONS, TFLITE_ACTIVATIONS
+from edgec.ops.fused_activation import write_activated
 from edgec.ops.scatter import ScatterElements
 from edgec.ops.shape import Reshape, Transpose, from_nhwc, transpose
 from edgec.ops.window import same_pads
@@ -69,11 +68,7 @@ class Conv3D(Composed):
         y = Conv2D.from_onnx(node)
 
         # ONNX's Conv has no activation.
-        act = TFLITE_ACTIVATIONS[options.fusedActivationFunction]
-        if act != "none":
-            y = b.add(Clamp(*ACTIVATIONS[act]), [y], name)
-
-        b.write(Transpose((0, 2, 3, 4, 1)), [y], op.outputs)
+        write_activated(op, Transpose((0, 2, 3, 4, 1)), [y])
 
 
 @dataclass(frozen=True)

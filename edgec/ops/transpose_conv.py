@@ -47,7 +47,8 @@ from edgec.ops.common import (
 )
 from edgec.ops.conv import Conv2D
 from edgec.ops.conv_base import ConvCase, conv_samples
-from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
+from edgec.ops.fixed_point import clamp_float, tflite_activation
+from edgec.ops.fused_activation import fused_activation
 from edgec.ops.limits import size_evidence
 from edgec.ops.ranks import transposed_conv
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
@@ -265,7 +266,7 @@ class TransposeConv2D(OpDef):
             _, weights, x, *bias = with_float_weights(op, op.input(2))
             stride = (options.strideH, options.strideW)
             is_same = options.padding == 0
-            act = TFLITE_ACTIVATIONS[options.fusedActivationFunction]
+            act = fused_activation(op)
 
         pads = _tflite_pads(x, weights, op.outputs[0], stride, is_same)
         spec = cls(stride, pads, act, op.rounding)
