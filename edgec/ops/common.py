@@ -207,7 +207,7 @@ def multipliers(
     They are scale_x * scale_w / scale_y in double of the float32 scales, as TFLite's
     PopulateConvolutionQuantizationParams has it. With `float_product` the product is
     rounded to float32, as GetQuantizedConvolutionMultipler has it for uint8
-    convolutions and for FULLY_CONNECTED.
+    convolutions, BATCH_MATMUL and FULLY_CONNECTED.
     """
     assert w.quant is not None
 

@@ -33,12 +33,17 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ir.c_structs import BatchMatMulParams, DoubleRequantParams
+from edgec.ir.c_structs import (
+    BatchMatMulParams,
+    DoubleRequantParams,
+    FixedPointProductParams,
+)
 from edgec.ir.opdef import Arg
 from edgec.ops.common import (
     ARITHMETIC_KERNELS,
     REAL_KERNELS,
     act_f32,
+    multipliers,
     real_types,
     requantize,
     requantize_struct,
@@ -48,6 +53,7 @@ from edgec.ops.common import (
 from edgec.ops.fixed_point import (
     activation_range,
     clamp_float,
+    multiply_by_quantized_multiplier,
     round_half_away,
     tflite_activation,
 )
@@ -57,7 +63,9 @@ FULLY_CONNECTED = KernelFamily(
     Kernel("fully_connected", "ek_matmul.h"), (*REAL_KERNELS, "s8"), even=("s8",)
 )
 
-MATMULS = KernelFamily(Kernel("batch_matmul", "ek_matmul.h"), ARITHMETIC_KERNELS)
+MATMULS = KernelFamily(
+    Kernel("batch_matmul", "ek_matmul.h"), (*ARITHMETIC_KERNELS, "s8")
+)
 """Products of two computed matrices."""
 BATCH_MATMUL = MATMULS.of("f32")
 """The product of floats."""
@@ -362,7 +370,8 @@ MAX_LEADING_DIMS = 4
 class BatchMatMul(OpDef):
     """A batched matrix product: y[…, i, j] = Σ a[…, i, k] * b[…, k, j].
 
-    The leading dimensions are broadcast, as numpy.matmul does.
+    The leading dimensions are broadcast, as numpy.matmul does. int8 is as in TFLite
+    (reference/batch_matmul.h).
 
     Attributes:
         adj_x, adj_y: whether the last two dimensions of a, of b are swapped first
@@ -388,12 +397,12 @@ class BatchMatMul(OpDef):
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the type of numpy.matmul.
 
-        Raises ValueError for vectors, other types than float32, sizes that do not fit,
-        and more leading dimensions than the kernel has.
+        Raises ValueError for vectors, other types than float32 and int8 with one scale
+        each, sizes that do not fit, and more leading dimensions than the kernel has.
         """
-        is_matrix = min(t.rank for t in x) >= 2
-        is_float = x[0].dtype == x[1].dtype == "float32"
-        if not is_matrix or not is_float:
+        real_types(self, *x)
+        has_one_scale = all(t.quant is None or t.quant.axis is None for t in x)
+        if min(t.rank for t in x) < 2 or not has_one_scale:
             raise ValueError(f"cannot multiply {x[0]} and {x[1]}")
 
         # Arrays of those shapes without memory of their own.
@@ -406,7 +415,7 @@ class BatchMatMul(OpDef):
         if len(lead) > MAX_LEADING_DIMS:
             raise ValueError(f"{len(lead)} leading dimensions; edgec compiles up to 4")
 
-        return (TensorType((*lead, a.shape[-2], b.shape[-1])),)
+        return (TensorType((*lead, a.shape[-2], b.shape[-1]), x[0].dtype),)
 
     def macs(self, op: Op) -> int:
         """Return one multiplication for each output and term of its sum."""
@@ -418,16 +427,27 @@ class BatchMatMul(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute numpy.matmul in float32.
+        """Compute numpy.matmul in float32, or exact sums that are scaled once.
 
         Transposed operands are views of their last two axes.
         """
         a, b = self.operands(x[0], x[1])
-        return [np.matmul(a, b).astype(np.float32)]
+        if xt[0].dtype == "float32":
+            return [np.matmul(a, b).astype(np.float32)]
+
+        # float64 holds these integer sums exactly.
+        left = a.astype(np.float64) - xt[0].zero_point
+        right = b.astype(np.float64) - xt[1].zero_point
+        total = np.matmul(left, right).astype(np.int64).astype(np.int32)
+        multiplier, shift = multipliers(xt[0], xt[1], yt[0], float_product=True)
+        steps = multiply_by_quantized_multiplier(total, multiplier[0], shift[0])
+        y = np.clip(steps.astype(np.int64) + yt[0].zero_point, -128, 127)
+
+        return [y.astype(np.int8)]
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read BATCH_MATMUL of floats.
+        """Read BATCH_MATMUL.
 
         Its options tell which operands are transposed.
         """
@@ -436,12 +456,13 @@ class BatchMatMul(OpDef):
         op.build.write(spec, op.present(), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return BATCH_MATMUL; broadcasting needs version 1 only."""
+        """Return BATCH_MATMUL; version 2 introduced int8."""
         fields = {"adjX": self.adj_x, "adjY": self.adj_y}
-        return TfliteCode("BATCH_MATMUL", ("BatchMatMulOptions", fields))
+        version = 2 if op.output.type.dtype == "int8" else 1
+        return TfliteCode("BATCH_MATMUL", ("BatchMatMulOptions", fields), version)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_batch_matmul_f32 with the strides of both operands.
+        """Return ek_batch_matmul_<type> with the strides of both operands.
 
         ar, ac (br, bc): elements between rows, between columns of a matrix of a (of b).
         """
@@ -466,11 +487,28 @@ class BatchMatMul(OpDef):
             bc=b_column,
         )
 
-        return KernelCall.of(BATCH_MATMUL, *op.inputs, op.output, shape)
+        if not y.is_quantized:
+            return KernelCall.of(BATCH_MATMUL, *op.inputs, op.output, shape)
+
+        multiplier, shift = multipliers(a, b, y, float_product=True)
+        scaling = FixedPointProductParams(
+            a_zero=a.zero_point,
+            b_zero=b.zero_point,
+            y_zero=y.zero_point,
+            low=-128,
+            high=127,
+            mul=int(multiplier[0]),
+            shift=int(shift[0]),
+        )
+
+        return KernelCall.of(MATMULS.of("s8"), *op.inputs, op.output, shape, scaling)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield matrices, batches, broadcast batches and transposed operands."""
+        """Yield matrices, batches, broadcast batches and transposed operands.
+
+        Each in float and int8.
+        """
         cases = (
             ("2d", cls(), (4, 5), (5, 3)),
             ("batch", cls(), (2, 3, 4, 5), (2, 3, 5, 6)),
@@ -480,6 +518,11 @@ class BatchMatMul(OpDef):
         for label, spec, a, b in cases:
             args = (Arg(TensorType(a)), Arg(TensorType(b)))
             yield Sample(spec, args, label=label)
+
+            left = TensorType(a, "int8", Quant.per_tensor(0.03, -7))
+            right = TensorType(b, "int8", Quant.per_tensor(0.05, 11))
+            output_quant = Quant.per_tensor(0.4, 5)
+            yield Sample(spec, (Arg(left), Arg(right)), output_quant, f"{label}_s8")
 
 
 def _lead_strides(t: TensorType) -> list[int]:

@@ -1,7 +1,7 @@
 /* Matrix products. */
 #ifndef EK_MATMUL_H
 #define EK_MATMUL_H
-#include "ek_fixed_point.h"
+#include "ek_binary.h"
 
 /* y[rows,o] = x[rows,k] * w[o,k] transposed + bias[o]. Several partial sums: shorter chains, and
  * closer to the exact sum. */
@@ -60,33 +60,48 @@ typedef struct {
     int ar, ac, br, bc;     /* elements between rows and between columns of both */
 } ek_batch_matmul_t;
 
-#define EK_BATCH_MATMUL(NAME, T, W, UNUSED)                                              \
-    EK_KERNEL void NAME(const T *a, const T *b, T *y, const ek_batch_matmul_t *p) {      \
-        const int count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];                 \
-        for (int g = 0; g < count; g++) {                                                \
-            const T *pa = a, *pb = b;                                                    \
-            for (int d = 3, rest = g; d >= 0; rest /= p->dim[d], d--) {                  \
-                pa += (ptrdiff_t)(rest % p->dim[d]) * p->a[d];                           \
-                pb += (ptrdiff_t)(rest % p->dim[d]) * p->b[d];                           \
-            }                                                                            \
-            for (int i = 0; i < p->m; i++, y += p->n)                                    \
-                for (int j = 0; j < p->n; j += EK_LANES) {                               \
-                    const int lanes = EK_MIN(EK_LANES, p->n - j);                        \
-                    W acc[EK_LANES] = {0};                                               \
-                    for (int l = 0; l < p->k; l++) {                                     \
-                        const W v = (W)pa[(ptrdiff_t)i * p->ar + (ptrdiff_t)l * p->ac];  \
-                        const T *row = pb + (ptrdiff_t)l * p->br + (ptrdiff_t)j * p->bc; \
-                        for (int o = 0; o < lanes; o++)                                  \
-                            acc[o] += v * (W)row[(ptrdiff_t)o * p->bc];                  \
-                    }                                                                    \
-                    for (int o = 0; o < lanes; o++) y[j + o] = (T)acc[o];                \
-                }                                                                        \
-        }                                                                                \
+/* A_ZERO and B_ZERO subtract a zero point, where there is one; RESULT is that of the sum `acc[o]`.
+ */
+#define EK_BATCH_MATMUL_BODY(T, W, A_ZERO, B_ZERO, RESULT)                                     \
+    {                                                                                          \
+        const int count = p->dim[0] * p->dim[1] * p->dim[2] * p->dim[3];                       \
+        for (int g = 0; g < count; g++) {                                                      \
+            const T *pa = a, *pb = b;                                                          \
+            for (int d = 3, rest = g; d >= 0; rest /= p->dim[d], d--) {                        \
+                pa += (ptrdiff_t)(rest % p->dim[d]) * p->a[d];                                 \
+                pb += (ptrdiff_t)(rest % p->dim[d]) * p->b[d];                                 \
+            }                                                                                  \
+            for (int i = 0; i < p->m; i++, y += p->n)                                          \
+                for (int j = 0; j < p->n; j += EK_LANES) {                                     \
+                    const int lanes = EK_MIN(EK_LANES, p->n - j);                              \
+                    W acc[EK_LANES] = {0};                                                     \
+                    for (int l = 0; l < p->k; l++) {                                           \
+                        const W v = (W)pa[(ptrdiff_t)i * p->ar + (ptrdiff_t)l * p->ac] A_ZERO; \
+                        const T *row = pb + (ptrdiff_t)l * p->br + (ptrdiff_t)j * p->bc;       \
+                        for (int o = 0; o < lanes; o++)                                        \
+                            acc[o] += v * ((W)row[(ptrdiff_t)o * p->bc] B_ZERO);               \
+                    }                                                                          \
+                    for (int o = 0; o < lanes; o++) y[j + o] = (T)(RESULT);                    \
+                }                                                                              \
+        }                                                                                      \
+    }
+#define EK_BATCH_MATMUL(NAME, T, W, UNUSED)                                         \
+    EK_KERNEL void NAME(const T *a, const T *b, T *y, const ek_batch_matmul_t *p) { \
+        EK_BATCH_MATMUL_BODY(T, W, , , acc[o])                                      \
     }
 EK_BATCH_MATMUL(ek_batch_matmul_f32, float, float, )
 EK_OF_INTEGERS(ek_batch_matmul, EK_BATCH_MATMUL, )
 #if defined(EK_ELEMENT_F16)
 EK_BATCH_MATMUL(ek_batch_matmul_f16, ek_half, float, )
 #endif
+
+EK_KERNEL int8_t ek_batch_matmul_one(int32_t sum, const ek_mul_t *q) {
+    const int32_t v = ek_multiply(sum, q->mul, q->shift) + q->y_zero;
+    return (int8_t)EK_CLAMP(v, q->low, q->high);
+}
+EK_KERNEL void ek_batch_matmul_s8(const int8_t *a, const int8_t *b, int8_t *y,
+                                  const ek_batch_matmul_t *p, const ek_mul_t *q) {
+    EK_BATCH_MATMUL_BODY(int8_t, int32_t, -q->a_zero, -q->b_zero, ek_batch_matmul_one(acc[o], q))
+}
 
 #endif
