@@ -1,9 +1,10 @@
-"""exp, 1 / (1 + x), logistic and tanh in gemmlowp's fixed-point arithmetic.
+"""exp, log, 1 / (1 + x), logistic and tanh in gemmlowp's fixed-point arithmetic.
 
-TFLite's reference kernels of SOFTMAX and LSTM use these functions. A number with i
+TFLite's reference kernels of SOFTMAX, LOG_SOFTMAX and LSTM use these functions. A number with i
 integer bits is an int32 of 31 - i fractional bits (SOFTMAX), or an int16 of 15 - i
 fractional bits (LSTM); the argument `bits` is 32 or 16. Intermediate arrays are int64.
-Source: gemmlowp/fixedpoint/fixedpoint.h, whose constants these are.
+Source: gemmlowp/fixedpoint/fixedpoint.h and, of log, TFLite's
+kernels/internal/common.h, whose constants these are.
 """
 
 from __future__ import annotations
@@ -31,6 +32,16 @@ _48_17 = 1515870810
 """48/17 with two integer bits: the start of Newton's reciprocal is 48/17 - 32/17 x."""
 _MINUS_32_17 = -1010580540
 """-32/17 with two integer bits."""
+_LOG_2 = 1488522236
+"""ln 2 with no integer bits."""
+_ROOT_HALF = 1518500250
+"""2^(-1/2) with no integer bits."""
+_FOURTH_ROOT_HALF = 1805811301
+"""2^(-1/4) with no integer bits."""
+_LOG_SQUARE = 117049297
+"""11/240 * 2^(1/4), of the numerator of log, with no integer bits."""
+_LOG_DENOMINATOR = (1057819769, 127690142, 638450708)
+"""2 * 2^(-1/4) - 2^(1/4), 2^(1/4) / 20 and 2^(1/4) / 4, with no integer bits."""
 
 
 def _constant(value: int, bits: int) -> int:
@@ -134,6 +145,41 @@ def _reciprocal(a: Array, bits: int) -> Array:
 def reciprocal_of_one_plus(a: Array, bits: int = 32) -> Array:
     """Return 1 / (1 + a) for a in [0, 1), both with no integer bits."""
     return _clip(_reciprocal(a, bits) << 1, bits).astype(np.int32)
+
+
+def log_of_at_least_one(a: Array) -> Array:
+    """Return ln(a) as int32 with 5 integer bits, for a >= 1 with 12 integer bits.
+
+    a = 2^n r with n in quarters and r near 2^(-1/4): ln(a) = n ln 2 + ln(r), and ln(r)
+    is a quotient of polynomials in q = 2 (r - 2^(-1/4)).
+    """
+    a64 = np.asarray(a, np.int64)
+    # The zeros before the first bit of a, and before that of a * 2^(-1/2).
+    zeros = 32 - np.frexp(a64.astype(np.float64))[1].astype(np.int64)
+    lower_zeros = 31 - np.frexp(_mul(a64, _ROOT_HALF, 32).astype(np.float64))[1]
+    lower_zeros = lower_zeros.astype(np.int64)
+    scaled = _clip(_mul(a64 << (zeros - 1), _ROOT_HALF, 32) << 1, 32)
+    r = np.minimum(scaled, _clip(a64 << lower_zeros, 32))
+
+    # n has 6 integer bits.
+    quarter = 1 << 23
+    n = np.maximum(((12 - zeros) << 25) + quarter, ((12 - lower_zeros) << 25) - quarter)
+
+    # r is positive, so that half up is half away from zero.
+    middle = (r + _FOURTH_ROOT_HALF + 1) >> 1
+    q = 2 * (r - _FOURTH_ROOT_HALF)
+    square = _mul(q, q, 32)
+    numerator = _mul(q, r, 32) + _mul(_mul(q, square, 32), _LOG_SQUARE, 32)
+    one, of_square, of_q = _LOG_DENOMINATOR
+    factor = one + q + _mul(square, of_square, 32)
+    denominator = _mul(middle, factor, 32) + _mul(q, of_q, 32)
+    reciprocal = reciprocal_of_one_plus(denominator)
+
+    # The sum has one integer bit more than the result.
+    log_r = _mul(rounding_divide_by_pot(numerator, 6), reciprocal, 32)
+    log = _mul(n, _LOG_2, 32) + log_r
+
+    return _clip(log << 1, 32).astype(np.int32)
 
 
 def logistic_16(a: Array, integer_bits: int) -> Array:

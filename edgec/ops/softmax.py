@@ -42,12 +42,20 @@ from edgec.ops.common import (
     rounded_even,
     suffix,
 )
-from edgec.ops.fixed_point import saturating_rounding_doubling_high_mul
-from edgec.ops.gemmlowp import exp_on_negative_values, reciprocal_of_one_plus
+from edgec.ops.fixed_point import (
+    INT32_MIN,
+    rounding_divide_by_pot,
+    saturating_rounding_doubling_high_mul,
+)
+from edgec.ops.gemmlowp import (
+    exp_on_negative_values,
+    log_of_at_least_one,
+    reciprocal_of_one_plus,
+)
 from edgec.ops.limits import size_evidence
 from edgec.ops.shape import Reshape, transpose
 
-_LOG_SOFTMAX = KernelFamily(Kernel("log_softmax", "ek_softmax.h"), ("f32",))
+_LOG_SOFTMAX = KernelFamily(Kernel("log_softmax", "ek_softmax.h"), ("f32", "s8"))
 
 SOFTMAX = KernelFamily(
     Kernel("softmax", "ek_softmax.h"), (*REAL_KERNELS, "s8"), even=("s8",)
@@ -64,6 +72,8 @@ LITERT_SUM = 512
 """The least sum of exponentials for which LiteRT ends its process."""
 SUM_BITS = 12
 """Integer bits of the sum of exponentials in TFLite's int8 kernel."""
+_LOG_SHIFT = 31 - DIFF_BITS - 4
+"""Bits between int32 with 5 integer bits and TFLite's int8 logarithms, which have 4."""
 ROW_MAPPED = 16_384
 """Elements of the longest row seen mapped, where the documentation says 16000."""
 
@@ -74,8 +84,6 @@ class _Softmax(OpDef):
 
     prescribed: ClassVar[Quant]
     """The output scale in int8."""
-    int8: ClassVar[bool]
-    """Whether there is an int8 kernel."""
 
     def fixed_quant(self) -> Quant:
         """Return the prescribed output scale."""
@@ -89,7 +97,7 @@ class _Softmax(OpDef):
         if x[0].rank < 1:
             raise ValueError(f"softmax of {x[0]} has no axis")
 
-        real_types(self, x[0], int8=self.int8)
+        real_types(self, x[0])
         quant = self.prescribed if x[0].dtype == "int8" else None
 
         return (TensorType(x[0].shape, x[0].dtype, quant),)
@@ -144,7 +152,6 @@ class Softmax(_Softmax):
     edgetpu_versions = {"SOFTMAX": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.FIXED
     prescribed: ClassVar[Quant] = SOFTMAX_QUANT
-    int8: ClassVar[bool] = True
     edgetpu: ClassVar[bool] = True
 
     def ref(
@@ -178,8 +185,7 @@ class Softmax(_Softmax):
 
     def _terms(self, x: Array, t: TensorType) -> tuple[Array, Array]:
         """Return the exponentials of int8 elements, and the sums of their rows."""
-        difference = x.max(-1, keepdims=True).astype(np.int64) - x
-        e = self.exponentials(t)[difference].astype(np.int64)
+        e = self.exponentials(t)[_below_maximum(x)].astype(np.int64)
 
         # Exponentials are not negative, so that half up is half away from zero.
         rounded = (e + (1 << (SUM_BITS - 1))) >> SUM_BITS
@@ -201,7 +207,16 @@ class Softmax(_Softmax):
     def exponentials(self, x: TensorType) -> Array:
         """Return exp(-beta * scale * d) for d = 0 … 255, int32 with no integer bits.
 
-        Differences beyond TFLite's CalculateInputRadius give 0.
+        Differences that are too far to count give 0.
+        """
+        exponents = self.exponents(x)
+        e = exp_on_negative_values(exponents, DIFF_BITS)
+        return np.where(exponents == INT32_MIN, 0, e).astype(np.int32)
+
+    def exponents(self, x: TensorType) -> Array:
+        """Return -beta * scale * d for d = 0 … 255, int32 with 5 integer bits.
+
+        It is INT32_MIN for differences beyond TFLite's CalculateInputRadius.
         """
         largest = (1 << 31) - 1.0
         real = min(self.beta * x.scale * (1 << (31 - DIFF_BITS)), largest)
@@ -215,15 +230,14 @@ class Softmax(_Softmax):
         # The largest difference whose product has no more than 5 integer bits.
         range_ = ((1 << DIFF_BITS) - 1) * (1 << (31 - DIFF_BITS))
         radius = int(range_ / (1 << left_shift))
+
+        # Each row looks up the differences from its maximum.
         difference = -np.arange(256, dtype=np.int64)
         is_near = difference >= -radius
         shifted = np.where(is_near, difference << left_shift, 0)
         scaled = saturating_rounding_doubling_high_mul(shifted, multiplier)
 
-        # Each row looks up the differences from its maximum.
-        e = exp_on_negative_values(scaled, DIFF_BITS)
-
-        return np.where(is_near, e, 0).astype(np.int32)
+        return np.where(is_near, scaled, INT32_MIN).astype(np.int32)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
@@ -312,8 +326,7 @@ class RoundedSoftmax(OpDef):
 
         The sums are of integers, so that they do not depend on the order.
         """
-        difference = x[0].max(-1, keepdims=True).astype(np.int64) - x[0]
-        e = self._exponentials(xt[0])[difference]
+        e = self._exponentials(xt[0])[_below_maximum(x[0])]
         reciprocal = 1.0 / e.sum(-1, keepdims=True, dtype=np.int64)
         quotient = (e * reciprocal).astype(np.float32)
         steps = quotient / np.float32(yt[0].scale)
@@ -356,13 +369,16 @@ class RoundedSoftmax(OpDef):
 
 @dataclass(frozen=True)
 class LogSoftmax(_Softmax):
-    """y = x - log Σ exp(x), over the last axis."""
+    """y = x - log Σ exp(x), over the last axis.
+
+    int8 is as in TFLite's reference kernel, but that a sum of exponentials ends at 4096
+    and does not wrap around.
+    """
 
     kind = "log_softmax"
     onnx = ("LogSoftmax",)
     tflite = ("LOG_SOFTMAX",)
     prescribed: ClassVar[Quant] = LOG_SOFTMAX_QUANT
-    int8: ClassVar[bool] = False
 
     def ref(
         self,
@@ -372,36 +388,72 @@ class LogSoftmax(_Softmax):
     ) -> list[Array]:
         """Compute the function shifted by the maximum, which keeps exp from overflow.
 
-        The largest exponent is then 0.
+        The largest exponent is then 0. int8 results are steps of 1/16.
         """
-        shifted = x[0] - x[0].max(-1, keepdims=True)
-        total = np.exp(shifted).sum(-1, keepdims=True)
+        if xt[0].dtype == "float32":
+            shifted = x[0] - x[0].max(-1, keepdims=True)
+            total = np.exp(shifted).sum(-1, keepdims=True)
+            return [(shifted - np.log(total)).astype(np.float32)]
 
-        return [(shifted - np.log(total)).astype(np.float32)]
+        # Both functions have the same exponentials in fixed point.
+        softmax = Softmax()
+        _, sums = softmax._terms(x[0], xt[0])
+        exponents = softmax.exponents(xt[0])[_below_maximum(x[0])].astype(np.int64)
+        log = exponents - log_of_at_least_one(sums)
+        y = rounding_divide_by_pot(log, _LOG_SHIFT) + LOG_SOFTMAX_QUANT.zero_point[0]
+
+        return [np.clip(y, -128, 127).astype(np.int8)]
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read LOG_SOFTMAX."""
+        """Read LOG_SOFTMAX; raises ValueError for an int8 output of another scale."""
+        y = op.outputs[0].type
+        if y.is_quantized and y.quant != cls.prescribed:
+            raise ValueError(f"the output {y}; TFLite has the scale 1/16, up to 0")
         op.build.write(cls(), [op.input(0)], op.outputs)
 
-    def to_tflite(self, op: Op) -> TfliteCode:
-        """Return LOG_SOFTMAX."""
-        return TfliteCode("LOG_SOFTMAX", ("LogSoftmaxOptions", {}))
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """Return LOG_SOFTMAX, whose version 2 introduced int8.
+
+        None for int8 rows whose sums may wrap around in LiteRT.
+        """
+        x = op.inputs[0].type
+        if x.dtype == "float32":
+            return TfliteCode("LOG_SOFTMAX", ("LogSoftmaxOptions", {}))
+        # Each exponential may be 1, and the sum has 12 integer bits.
+        if x.shape[-1] >= 1 << SUM_BITS:
+            return None
+        return TfliteCode("LOG_SOFTMAX", ("LogSoftmaxOptions", {}), 2)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_log_softmax_f32.
+        """Return ek_log_softmax_<type>.
 
-        Operands: x, output, rows and their length.
+        Operands: x, output, rows, their length, and two tables of the int8 kernel.
         """
         x = op.inputs[0]
         y = op.output
         row = x.type.shape[-1]
+        operands = (x, y, x.type.size // row, row)
         kernel = _LOG_SOFTMAX.of(suffix(y.type))
+        if x.type.dtype == "float32":
+            return KernelCall.of(kernel, *operands)
 
-        return KernelCall.of(kernel, x, y, x.type.size // row, row)
+        exponents = Table(Softmax().exponents(x.type), "exponents")
+        exponentials = Table(Softmax().exponentials(x.type), "exps")
+
+        return KernelCall.of(kernel, *operands, exponents, exponentials)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield one row, and several."""
+        """Yield one row, and several, and in int8 wide and narrow scales."""
         yield Sample(cls(), (Arg(TensorType((1, 10))),))
         yield Sample(cls(), (Arg(TensorType((2, 3, 21))),), label="rows")
+        for shape, scale in (((1, 10), 0.1), ((2, 3, 21), 0.9), ((8, 64), 0.001)):
+            x = Arg(TensorType(shape, "int8", Quant.per_tensor(scale, 3)))
+            yield Sample(cls(), (x,), LOG_SOFTMAX_QUANT, f"{scale}_s8")
+
+
+def _below_maximum(x: Array) -> Array:
+    """Return how far int8 elements are below the largest one of their row."""
+    difference: Array = x.max(-1, keepdims=True).astype(np.int64) - x
+    return difference

@@ -73,6 +73,50 @@ EK_KERNEL void ek_softmax_s8(const int8_t *x, int8_t *y, int rows, int n, const 
     }
 }
 
+EK_KERNEL int ek_leading_zeros(int32_t x) {
+    int n = 32;
+    for (; x > 0; x >>= 1) n--;
+    return n;
+}
+
+/* ln(a) with 5 integer bits, for a >= 1 with 12: see gemmlowp.py. */
+EK_KERNEL int32_t ek_log_of_at_least_one(int32_t a) {
+    const int32_t root_half = 1518500250, fourth_root_half = 1805811301;
+    const int zeros = ek_leading_zeros(a);
+    const int lower_zeros = ek_leading_zeros(ek_high_mul(a, root_half)) - 1;
+    const int32_t scaled = ek_shift_left(ek_high_mul(ek_shift_left(a, zeros - 1), root_half), 1);
+    const int32_t shifted = ek_shift_left(a, lower_zeros), r = EK_MIN(scaled, shifted);
+    const int32_t upper = (12 - zeros) * (1 << 25) + (1 << 23);
+    const int32_t lower = (12 - lower_zeros) * (1 << 25) - (1 << 23);
+    const int32_t n = EK_MAX(upper, lower);
+    const int32_t middle = (int32_t)(((int64_t)r + fourth_root_half + 1) / 2);
+    const int32_t q = 2 * (r - fourth_root_half), square = ek_high_mul(q, q);
+    const int32_t numerator = ek_high_mul(q, r) + ek_high_mul(ek_high_mul(q, square), 117049297);
+    const int32_t factor = 1057819769 + q + ek_high_mul(square, 127690142);
+    const int32_t denominator = ek_high_mul(middle, factor) + ek_high_mul(q, 638450708);
+    const int32_t log_r =
+        ek_high_mul(ek_divide_by_pot(numerator, 6), ek_reciprocal_of_one_plus(denominator));
+    return ek_shift_left(ek_high_mul(n, 1488522236) + log_r, 1);
+}
+
+/* exponents[d] = -scale * d with 5 integer bits, exps[d] = exp(-scale * d) with none; sums have 12.
+ * A step of the output is 1/16, and 127 stands for 0. */
+EK_KERNEL void ek_log_softmax_s8(const int8_t *x, int8_t *y, int rows, int n,
+                                 const int32_t *exponents, const int32_t *exps) {
+    for (int r = 0; r < rows; r++, x += n, y += n) {
+        int max = x[0];
+        int64_t total = 0;
+        for (int i = 1; i < n; i++) max = EK_MAX(max, x[i]);
+        for (int i = 0; i < n; i++) total += ek_divide_by_pot(exps[max - x[i]], 12);
+        const int32_t log_sum = ek_log_of_at_least_one((int32_t)EK_MIN(total, (int64_t)INT32_MAX));
+        for (int i = 0; i < n; i++) {
+            const int64_t log = (int64_t)exponents[max - x[i]] - log_sum;
+            const int32_t v = ek_divide_by_pot((int32_t)EK_MAX(log, (int64_t)INT32_MIN), 22) + 127;
+            y[i] = (int8_t)EK_CLAMP(v, -128, 127);
+        }
+    }
+}
+
 /* exps[d] = exp(-scale * d) with 30 fractional bits; the quotient is rounded to any scale. */
 EK_KERNEL void ek_softmax_even_s8(const int8_t *x, int8_t *y, int rows, int n, const int32_t *exps,
                                   const ek_affine_t *q) {
