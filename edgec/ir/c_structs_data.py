@@ -33,6 +33,20 @@ class GatherParams(CStruct):
 
 # ---- csrc/ek_compare.h
 @dataclass(frozen=True, kw_only=True)
+class CompareParams(CStruct):
+    """Zero points of both operands, and the fixed-point multipliers of their scales."""
+
+    ctype = "ek_compare_t"
+
+    a_zero: Int32
+    b_zero: Int32
+    a_mul: Int32
+    a_shift: Int32
+    b_mul: Int32
+    b_shift: Int32
+
+
+@dataclass(frozen=True, kw_only=True)
 class WhereParams(CStruct):
     """Loops over a result, and strides of the condition and both choices."""
 

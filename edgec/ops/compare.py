@@ -1,6 +1,7 @@
 """Comparisons, logic, and the choice between two values, with numpy broadcasting.
 
-Semantics: the ONNX and TFLite operators of the same names; Where is TFLite's SELECT.
+Semantics: the ONNX and TFLite operators of the same names (TFLite's
+reference/comparisons.h); Where is TFLite's SELECT.
 """
 
 from __future__ import annotations
@@ -27,40 +28,139 @@ from edgec.ir import (
     TfliteOp,
     Value,
 )
-from edgec.ir.c_structs_data import WhereParams
+from edgec.ir.c_structs_data import CompareParams, WhereParams
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Binary
 from edgec.ops.broadcast import aligned
-from edgec.ops.broadcast_dims import broadcast_strides
+from edgec.ops.broadcast_dims import broadcast, broadcast_strides
 from edgec.ops.common import INTEGERS, NUMBER_KERNELS, suffix
 from edgec.ops.elementwise_kernels import binary_kernels, unary_kernels
+from edgec.ops.fixed_point import (
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+)
+from edgec.ops.shape import Reshape
 from edgec.ops.unary import Unary
+
+_STEP_BITS = 8
+"""Bits by which TFLite shifts elements to the left before it scales them."""
+MAX_COMPARED_SCALE = 1 << 15
+"""Elements of larger scales do not fit in int32 with their steps."""
 
 _WHERE = KernelFamily(Kernel("where", "ek_compare.h"), (*NUMBER_KERNELS, "s8"))
 
 
 @dataclass(frozen=True)
 class Compare(Binary):
-    """A bool for each pair of elements."""
+    """A bool for each pair of elements.
+
+    int8 elements with scales are brought to fixed point, 256 steps to 1, as TFLite
+    does: what rounds to the same steps is equal.
+    """
 
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
-    kernel_types: ClassVar[tuple[str, ...]] = NUMBER_KERNELS
+    kernel_types: ClassVar[tuple[str, ...]] = (*NUMBER_KERNELS, "s8")
     """Suffixes of the types with a kernel."""
     sampled: ClassVar[tuple[str, ...]] = ("float32", *INTEGERS)
-    tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int32", "int64", "bool")
+    tflite_types: ClassVar[tuple[str, ...]] = (
+        "float32",
+        "int8",
+        "int32",
+        "int64",
+        "bool",
+    )
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return bool of the broadcast shape.
 
-        Raises ValueError for quantized operands, whose scales may differ.
+        Raises ValueError when one operand alone has a scale.
         """
-        if x[0].is_quantized:
-            raise ValueError(f"comparison of quantized {x[0]} is not supported")
-
         # The operands must broadcast.
         (y,) = super().infer(*x)
+        if x[0].is_quantized != x[1].is_quantized:
+            raise ValueError(f"cannot compare {x[0]} with {x[1]}")
 
         return (TensorType(y.shape, "bool"),)
+
+    def ref(
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
+    ) -> list[Array]:
+        """Compute the numpy function, of quantized tensors in fixed point."""
+        if not xt[0].is_quantized:
+            return super().ref(x, xt, yt)
+
+        operands: list[Array] = []
+        for array, t in zip(x, xt, strict=True):
+            steps = (array.astype(np.int64) - t.zero_point) << _STEP_BITS
+            multiplier = quantize_multiplier(float(t.scale))
+            operands.append(multiply_by_quantized_multiplier(steps, *multiplier))
+
+        return super().ref(operands, xt, yt)
+
+    @classmethod
+    def from_tflite(cls, op: TfliteOp) -> None:
+        """Read the operator; raises ValueError for scales beyond its fixed point."""
+        for t in (op.input(0).type, op.input(1).type):
+            if t.is_quantized and t.scale >= MAX_COMPARED_SCALE:
+                raise ValueError(
+                    f"the scale of {t}; it must be below {MAX_COMPARED_SCALE}"
+                )
+
+        super().from_tflite(op)
+
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """Return the operator.
+
+        None for scales from 1 on, with which LiteRT ends its process or shifts by
+        negative numbers.
+        """
+        types = [v.type for v in op.inputs]
+        if types[0].is_quantized and max(t.scale for t in types) >= 1:
+            return None
+        return super().to_tflite(op)
+
+    def c(self, op: Op) -> KernelCall:
+        """Return ek_<kind>_<type>, whose int8 kernel has the scales as a struct."""
+        types = [v.type for v in op.inputs]
+        if not types[0].is_quantized:
+            return super().c(op)
+
+        # One scale may be above 1 and the other below: each has a multiplier.
+        a, b = types
+        a_multiplier, a_shift = quantize_multiplier(float(a.scale))
+        b_multiplier, b_shift = quantize_multiplier(float(b.scale))
+        spec = CompareParams(
+            a_zero=a.zero_point,
+            b_zero=b.zero_point,
+            a_mul=a_multiplier,
+            a_shift=a_shift,
+            b_mul=b_multiplier,
+            b_shift=b_shift,
+        )
+        dims = broadcast(op.output.type, a, b)
+
+        return KernelCall.of(self.kernels.of("s8"), *op.inputs, op.output, dims, spec)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Yield the samples of binary ops, and int8 of equal, unlike and large scales.
+
+        The last are those with which LiteRT has no result.
+        """
+        yield from super().samples()
+        if "s8" not in cls.kernel_types:
+            return
+
+        shape = (1, 3, 4, 5)
+        scales = (("equal", 0.1, 0.1), ("unlike", 0.11, 0.07), ("large", 1.0, 300.0))
+        for label, a_scale, b_scale in scales:
+            a = TensorType(shape, "int8", Quant.per_tensor(a_scale, 4))
+            for other in (shape, (5,)):
+                b = TensorType(other, "int8", Quant.per_tensor(b_scale, -9))
+                yield Sample(cls(), (Arg(a), Arg(b)), label=f"{label}{len(other)}_s8")
 
 
 class _CompareRow(TypedDict, total=False):
@@ -247,16 +347,21 @@ class Where(OpDef):
     def from_tflite(cls, op: TfliteOp) -> None:
         """Read SELECT_V2, which broadcasts, and SELECT of equal shapes.
 
-        SELECT may also have one condition for each row, which is refused.
+        SELECT may also have one condition for all, or one for each row: for each index
+        of the first dimension.
         """
-        condition = op.input(0).type
-        a = op.input(1).type
-        if op.name == "SELECT" and condition.shape != a.shape and condition.rank:
-            raise ValueError(
-                f"one condition for each row ({condition}) is not supported"
-            )
+        condition, a, b = (op.input(i) for i in range(3))
+        shape = a.type.shape
+        if op.name == "SELECT" and condition.type.shape not in (shape, ()):
+            if condition.type.shape != shape[:1] or b.type.shape != shape:
+                raise ValueError(
+                    f"cannot choose by {condition.type} between {a.type} and {b.type}"
+                )
+            # Broadcasting counts dimensions from the last one.
+            rows = Reshape((shape[0], *(1 for _ in shape[1:])))
+            condition = op.build.add(rows, [condition], f"{condition.name}_rows")
 
-        op.build.write(cls(), op.present(), op.outputs)
+        op.build.write(cls(), [condition, a, b], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return SELECT_V2; None for types that LiteRT's kernel does not take.

@@ -16,6 +16,29 @@ EK_BINARY(ek_greater_f32, float, uint8_t, u > v)
 EK_OF_INTEGERS(ek_greater, EK_BINARY_BOOL, u > v)
 EK_BINARY(ek_greater_equal_f32, float, uint8_t, u >= v)
 EK_OF_INTEGERS(ek_greater_equal, EK_BINARY_BOOL, u >= v)
+
+/* int8 with scales: in fixed point with 256 steps to 1. */
+typedef struct {
+    int32_t a_zero, b_zero, a_mul, a_shift, b_mul, b_shift;
+} ek_compare_t;
+
+EK_KERNEL int32_t ek_compare_steps(int8_t x, int32_t zero, int32_t mul, int32_t shift) {
+    return ek_multiply((x - zero) * (1 << 8), mul, shift);
+}
+#define EK_COMPARE_S8(NAME, OPERATOR)                                                     \
+    EK_KERNEL void NAME(const int8_t *a, const int8_t *b, uint8_t *y, const ek_nd_t *nd,  \
+                        const ek_compare_t *q) {                                          \
+        EK_BINARY_BODY(int8_t, uint8_t,                                                   \
+                       ek_compare_steps(u, q->a_zero, q->a_mul, q->a_shift)               \
+                           OPERATOR ek_compare_steps(v, q->b_zero, q->b_mul, q->b_shift)) \
+    }
+EK_COMPARE_S8(ek_equal_s8, ==)
+EK_COMPARE_S8(ek_not_equal_s8, !=)
+EK_COMPARE_S8(ek_less_s8, <)
+EK_COMPARE_S8(ek_less_equal_s8, <=)
+EK_COMPARE_S8(ek_greater_s8, >)
+EK_COMPARE_S8(ek_greater_equal_s8, >=)
+
 EK_BINARY(ek_logical_and_u8, uint8_t, uint8_t, u &&v)
 EK_BINARY(ek_logical_or_u8, uint8_t, uint8_t, u || v)
 EK_BINARY(ek_logical_xor_u8, uint8_t, uint8_t, !u != !v)
