@@ -31,7 +31,7 @@ between PAD and DEPTHWISE_CONV_2D. Larger models often fail to compile, but not 
 class QuantRule(Enum):
     """The source of the output scale in the int8 form of an op."""
 
-    FLOAT = "no int8 form: stays float32"
+    FLOAT = "stays float32; int8 only where a .tflite file has it"
     SAME = "the output and all activations share one scale"
     FIXED = "the output scale is prescribed by the op"
     FREE = "the output scale comes from calibration"

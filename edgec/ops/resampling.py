@@ -1,7 +1,7 @@
 """Coordinates of resizes: the place in the input of each output position along one
 axis, its neighbours and their weights.
 
-TFLite has three modes (`TFLITE_MODES`), which multiply by a float32 ratio of sizes;
+TFLite has four modes (`TFLITE_FLAGS`), which multiply by a float32 ratio of sizes;
 ONNX has more, which divide by a scale that a model may give. Both are kept as their
 runtimes compute them, because a nearest neighbour can flip on the last bit. Sources:
 TFLite's reference resize kernels; the ONNX operator Resize as onnxruntime computes it.
@@ -19,6 +19,8 @@ from edgec.ir import Array
 from edgec.ops.fixed_point import round_half_away
 
 _F = np.float32
+ALIGNED_HALF_PIXEL = "align_corners_half_pixel"
+"""The mode that only TFLite's nearest neighbours have: both of its flags."""
 FIXED_ONE = 1 << 10
 """1.0 in the fixed point of TFLite's int8 bilinear kernel."""
 
@@ -55,7 +57,8 @@ def _ratio(a: Axis) -> Any:
 
     With aligned corners it is the ratio of the distances between corner pixels.
     """
-    if a.mode == "align_corners" and a.out > 1:
+    aligns_corners, _ = TFLITE_FLAGS[a.mode]
+    if aligns_corners and a.out > 1:
         return _F(a.size - 1) / _F(a.out - 1)
 
     # The ratio is a quotient of float32 numbers.
@@ -66,6 +69,12 @@ def _half_pixel(a: Axis) -> Array:
     """Return (i + 0.5) * ratio - 0.5, TFLite's half_pixel_centers."""
     positions = np.arange(a.out, dtype=_F)
     return np.asarray((positions + _F(0.5)) * _ratio(a) - _F(0.5))
+
+
+def _half_pixel_unmoved(a: Axis) -> Array:
+    """Return (i + 0.5) * ratio, TFLite's half_pixel_centers with align_corners."""
+    positions = np.arange(a.out, dtype=_F)
+    return np.asarray((positions + _F(0.5)) * _ratio(a))
 
 
 def _unshifted(a: Axis) -> Array:
@@ -119,6 +128,7 @@ _COORDINATES: dict[str, Callable[[Axis], Array]] = {
     "asymmetric": _unshifted,
     "align_corners": _unshifted,
     "half_pixel": _half_pixel,
+    ALIGNED_HALF_PIXEL: _half_pixel_unmoved,
     "onnx_asymmetric": _onnx_asymmetric,
     "onnx_align_corners": _onnx_align_corners,
     "onnx_half_pixel": _onnx_half_pixel,
@@ -127,8 +137,15 @@ _COORDINATES: dict[str, Callable[[Axis], Array]] = {
     "onnx_tf_half_pixel_for_nn": _onnx_tf_half_pixel_for_nn,
 }
 """The coordinates of each mode: TFLite's, and ONNX's coordinate_transformation_mode."""
-TFLITE_MODES = ("asymmetric", "align_corners", "half_pixel")
-"""The modes that TFLite has."""
+TFLITE_FLAGS = {
+    "asymmetric": (False, False),
+    "align_corners": (True, False),
+    "half_pixel": (False, True),
+    ALIGNED_HALF_PIXEL: (True, True),
+}
+"""TFLite's (align_corners, half_pixel_centers) of each mode that it has."""
+TFLITE_MODES = tuple(mode for mode in TFLITE_FLAGS if mode != ALIGNED_HALF_PIXEL)
+"""The modes that all of TFLite's resizes have; nearest neighbours have them all."""
 MODES = tuple(_COORDINATES)
 """All modes."""
 
@@ -163,19 +180,22 @@ def coordinates(a: Axis) -> Array:
 def nearest(a: Axis, nearest_mode: str) -> Array:
     """Return the int32 index of each output position's nearest neighbour.
 
-    nearest_mode: as in ONNX. TFLite's modes have a rounding of their own:
-    align_corners to the nearest, the others down, where half_pixel does not subtract
+    nearest_mode: as in ONNX. TFLite's modes have a rounding of their own: those that
+    align corners to the nearest, the others down, where half_pixel does not subtract
     the half pixel again.
     """
-    # A resize to the same size is the identity in every mode.
-    if a.size == a.out and a.scale in (0.0, 1.0):
+    aligns_corners, has_half_pixels = TFLITE_FLAGS.get(a.mode, (False, False))
+    is_same_size = a.size == a.out and a.scale in (0.0, 1.0)
+
+    # A resize to the same size is the identity in every mode but one.
+    if is_same_size and a.mode != ALIGNED_HALF_PIXEL:
         index = np.arange(a.out)
-    elif a.mode not in TFLITE_MODES:
+    elif a.mode not in TFLITE_FLAGS:
         index = ROUNDINGS[nearest_mode](coordinates(a))
-    elif a.mode == "align_corners":
+    elif aligns_corners:
         index = round_half_away(coordinates(a))
     else:
-        half = _F(0.5) if a.mode == "half_pixel" else _F(0)
+        half = _F(0.5) if has_half_pixels else _F(0)
         positions = np.arange(a.out, dtype=_F) + half
         index = np.floor(positions * _ratio(a))
 

@@ -47,9 +47,11 @@ from edgec.ir.types import dequantize
 from edgec.ops.common import REAL_KERNELS, real_types, rounded_even, suffix
 from edgec.ops.limits import size_evidence
 from edgec.ops.resampling import (
+    ALIGNED_HALF_PIXEL,
     FIXED_ONE,
     MODES,
     ROUNDINGS,
+    TFLITE_FLAGS,
     TFLITE_MODES,
     Axis,
     Neighbours,
@@ -133,13 +135,12 @@ class Resize(OpDef):
 
     def tflite_options(self) -> dict[str, bool] | None:
         """Return the flags of TFLite's options; None for modes that it lacks."""
-        if self.mode not in TFLITE_MODES:
+        if self.mode not in TFLITE_FLAGS:
             return None
 
-        return {
-            "alignCorners": self.mode == "align_corners",
-            "halfPixelCenters": self.mode == "half_pixel",
-        }
+        aligns_corners, has_half_pixels = TFLITE_FLAGS[self.mode]
+
+        return {"alignCorners": aligns_corners, "halfPixelCenters": has_half_pixels}
 
 
 @dataclass(frozen=True)
@@ -262,13 +263,21 @@ class ResizeNearest(_TfliteResize):
 
         Each in float and int8, though the kernel copies bytes.
         """
-        for mode, size in product(TFLITE_MODES, _SAMPLE_SIZES):
+        for mode, size in product(TFLITE_FLAGS, (*_SAMPLE_SIZES, (4, 5))):
             label = f"{mode}_{size[0]}x{size[1]}"
             yield from _samples(cls(size, mode), label)
 
         for rounding in ROUNDINGS:
             spec = cls((7, 9), "onnx_half_pixel", nearest_mode=rounding)
             yield from _samples(spec, rounding)
+
+    @edgetpu_rule(fix="export the model with one of the two")
+    def _nearest_corners(self, op: Op) -> str | None:
+        """RESIZE_NEAREST_NEIGHBOR: corners are not aligned between half pixels (no such
+        resize was seen).
+        """
+        is_both = self.mode == ALIGNED_HALF_PIXEL
+        return Uncertain(f"mode {self.mode}") if is_both else None
 
     @edgetpu_rule(
         fix="enlarge a smaller image on the Edge TPU, or leave the last enlargement to "
@@ -305,8 +314,14 @@ class ResizeBilinear(_TfliteResize):
     options = "ResizeBilinearOptions"
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the image type with the new size; raises ValueError but for reals."""
+        """Return the image type with the new size.
+
+        Raises ValueError but for reals, and for corners aligned between half pixels,
+        which neither TFLite nor ONNX has.
+        """
         real_types(self, x[0])
+        if self.mode == ALIGNED_HALF_PIXEL:
+            raise ValueError("align_corners together with half_pixel_centers")
         return super().infer(*x)
 
     @classmethod
@@ -557,14 +572,10 @@ def _tflite_size_mode(op: TfliteOp) -> tuple[Pair, str]:
     shape = op.outputs[0].type.shape
     size = (shape[1], shape[2])
 
-    # TFLite refuses both flags together.
-    if op.options.alignCorners:
-        return size, "align_corners"
+    flags = (bool(op.options.alignCorners), bool(op.options.halfPixelCenters))
+    mode = next(mode for mode in TFLITE_FLAGS if TFLITE_FLAGS[mode] == flags)
 
-    if op.options.halfPixelCenters:
-        return size, "half_pixel"
-
-    return size, "asymmetric"
+    return size, mode
 
 
 def _samples(spec: Resize, label: str) -> Iterator[Sample]:

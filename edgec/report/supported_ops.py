@@ -11,8 +11,9 @@ from edgec.ir import OpDef, QuantRule
 _HEAD = """# Supported operations
 
 Derived from the definitions in `edgec/ops/`; `tests/house/test_docs.py` keeps it fresh. int8
-"same", "fixed" and "free" say where the output's scale comes from; "-" means that the op stays
-float32. Edge TPU "rules" means that the op maps when the rules below hold.
+"same", "fixed" and "free" say where the output's scale comes from; "file" means that the op is
+int8 where a .tflite file has it so, and else stays float32, as "-" always does. Edge TPU "rules"
+means that the op maps when the rules below hold.
 
 Every float type of ONNX (float16, bfloat16, double) is computed in float32; inputs and outputs of
 float16 and double stay as they are. What has no C kernel for its element types is refused by its
@@ -61,7 +62,11 @@ def _row(cls: type[OpDef]) -> str:
     """Return the row of an op."""
     onnx = ", ".join(cls.onnx)
     tflite = ", ".join(cls.tflite)
-    int8 = "-" if cls.quant is QuantRule.FLOAT else cls.quant.name.lower()
+    int8 = cls.quant.name.lower()
+    if cls.quant is QuantRule.FLOAT:
+        arguments = [arg for sample in cls.samples() for arg in sample.args]
+        is_read = any(arg.type.is_quantized for arg in arguments)
+        int8 = "file" if is_read else "-"
     place = "rules" if cls.edgetpu else "-"
     return f"| {cls.kind} | {onnx} | {tflite} | {int8} | {place} |"
 
