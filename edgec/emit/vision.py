@@ -255,9 +255,11 @@ def _boxes_function(
         "scales": f"{{{', '.join(_float(n) for n in task.scales)}}}",
         "width": f"{width}",
         "height": f"{height}",
+        "ends": f"{{{image[0]}, {image[1]}}}" if task.clipped else "{0}",
         "threshold": _float(task.threshold),
         "iou": _float(task.iou),
         "suppression": SUPPRESSIONS.index(task.suppression),
+        "candidates": task.candidates,
         "limit": task.limit,
     }
     parameters = (

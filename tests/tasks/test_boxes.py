@@ -68,6 +68,21 @@ ROWS: list[tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = [
     ),
     (
         {
+            "several": True,
+            "activation": "softmax",
+            "background": True,
+            "threshold": 0.05,
+            "candidates": 9,
+            "clipped": True,
+        },
+        {"b": (1, 90, 4), "s": (1, 90, 5)},
+    ),
+    (
+        {"candidates": 20, "units": "pixels", "order": "xyxy", "clipped": True},
+        {"b": (1, 300, 4), "s": (1, 300, 3)},
+    ),
+    (
+        {
             "class_column": -1,
             "score_column": 4,
             "suppression": "none",
@@ -164,6 +179,39 @@ def test_nothing_and_nan_are_found_nowhere(tmp_path: Path) -> None:
             == len(find_boxes(task, nothing, nothing, anchors, IMAGE))
             == 0
         )
+
+
+def _spread(task: Detection, boxes: Array) -> Array:
+    """The same boxes, many of them beyond the borders of the input."""
+    middle = 24 if task.units == "pixels" else 0.5
+    return np.asarray(3 * (boxes - middle) + middle, np.float32)
+
+
+@pytest.mark.cc
+def test_c_cuts_boxes_off_where_numpy_does(tmp_path: Path) -> None:
+    bound = [_bound(how, shapes) for how, shapes in ROWS if "clipped" in how]
+    calls = found_boxes([(task, outputs, IMAGE) for task, outputs in bound], tmp_path)
+    for (task, outputs), call in zip(bound, calls, strict=True):
+        for seed in range(20):
+            boxes, scores, anchors = _arrays(task, outputs, seed)
+            boxes = _spread(task, boxes)
+            expected = find_boxes(task, boxes, scores, anchors, IMAGE)
+            got = call(boxes, scores, anchors)
+            np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5)
+            corners = got[:, :4]
+            assert (corners.min(axis=0) == 0).any()
+            assert (corners >= 0).all() and (corners[:, 2:] <= IMAGE).all()
+
+
+def test_only_the_best_of_a_class_are_compared() -> None:
+    """Nine of each class go into a suppression that leaves all of them."""
+    how = {"several": True, "threshold": 0.1, "candidates": 9, "suppression": "none"}
+    task, outputs = _bound(how, {"b": (1, 80, 4), "s": (1, 80, 3)})
+    boxes, scores, anchors = _arrays(task, outputs, 0)
+    rows = find_boxes(task, boxes, scores, anchors, IMAGE)
+    for label in range(3):
+        best = np.sort(scores[0, :, label])[::-1][:9]
+        np.testing.assert_array_equal(rows[rows[:, 5] == label, 4], best)
 
 
 def _iou(a: Array, b: Array) -> float:

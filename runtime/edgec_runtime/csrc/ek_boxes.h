@@ -11,7 +11,8 @@ enum { EK_AS_IS, EK_SIGMOID, EK_SOFTMAX };
 /* Element (row, column) of the boxes is at row * box_row + column * box_next, of the scores
  * likewise.  anchored: boxes count from anchors; objectness, class_column, angle_column: a column
  * or -1; first: the first class that is one; several: a row is a box of each class that is sure
- * enough. */
+ * enough; candidates: how many boxes of a class are compared, 0 for all; ends: x and y at which
+ * boxes are cut off, 0 for nowhere. */
 typedef struct {
     int rows, box_row, box_next, score_row, score_next;
     int order, anchored, exponential, box_column, score_column, classes, first, objectness,
@@ -19,8 +20,9 @@ typedef struct {
     int class_column, several;
     int points, point_column, point_numbers, angle_column;
     float scales[4], width, height; /* pixels of the input in one unit of x and of y */
+    float ends[2];
     float threshold, iou;
-    int suppression, limit;
+    int suppression, candidates, limit;
 } ek_boxes_t;
 
 typedef struct {
@@ -32,27 +34,37 @@ EK_KERNEL float ek_boxes_sure(ek_boxes_t b, float x) {
     return b.activation == EK_SIGMOID ? 1 / (1 + expf(-x)) : x;
 }
 
+/* What softmax needs of all scores of a row: the largest, and the sum of the exponentials. */
+typedef struct {
+    float most, sum;
+} ek_exponentials_t;
+
+EK_KERNEL ek_exponentials_t ek_boxes_exponentials(ek_boxes_t b, const float *row) {
+    ek_exponentials_t e = {-INFINITY, 0};
+    if (b.activation != EK_SOFTMAX) return e;
+    for (int c = 0; c < b.classes; c++)
+        e.most = EK_MAX(e.most, row[(b.score_column + c) * b.score_next]);
+    for (int c = 0; c < b.classes; c++)
+        e.sum += expf(row[(b.score_column + c) * b.score_next] - e.most);
+    return e;
+}
+
 /* The probability of a class of a row. */
-EK_KERNEL float ek_boxes_score(ek_boxes_t b, const float *row, int class_) {
+EK_KERNEL float ek_boxes_score(ek_boxes_t b, ek_exponentials_t e, const float *row, int class_) {
     const float x = row[(b.score_column + class_) * b.score_next];
-    if (b.activation != EK_SOFTMAX) return ek_boxes_sure(b, x);
-    float most = -INFINITY, sum = 0;
-    for (int c = 0; c < b.classes; c++)
-        most = EK_MAX(most, row[(b.score_column + c) * b.score_next]);
-    for (int c = 0; c < b.classes; c++)
-        sum += expf(row[(b.score_column + c) * b.score_next] - most);
-    return expf(x - most) / sum;
+    return b.activation == EK_SOFTMAX ? expf(x - e.most) / e.sum : ek_boxes_sure(b, x);
 }
 
 /* The best class of a row, and its probability. */
-EK_KERNEL ek_candidate_t ek_boxes_best(ek_boxes_t b, const float *row, int i) {
+EK_KERNEL ek_candidate_t ek_boxes_best(ek_boxes_t b, ek_exponentials_t e, const float *row,
+                                       int i) {
     float most = -INFINITY;
     int best = b.first;
     for (int c = b.first; c < b.classes; c++) {
         const float x = row[(b.score_column + c) * b.score_next];
         if (x > most) most = x, best = c;
     }
-    return (ek_candidate_t){ek_boxes_score(b, row, best), i, best - b.first};
+    return (ek_candidate_t){ek_boxes_score(b, e, row, best), i, best - b.first};
 }
 
 /* A class that the network says itself. */
@@ -67,7 +79,8 @@ EK_KERNEL int ek_boxes_candidates(ek_boxes_t b, const float *scores, int i,
     const float *row = scores + (size_t)i * b.score_row;
     const float sure = b.objectness < 0 ? 1 : ek_boxes_sure(b, row[b.objectness * b.score_next]);
     if (!(sure >= b.threshold)) return n; /* a probability makes it no larger */
-    ek_candidate_t best = ek_boxes_best(b, row, i);
+    const ek_exponentials_t e = ek_boxes_exponentials(b, row);
+    ek_candidate_t best = ek_boxes_best(b, e, row, i);
     if (!b.several) {
         if (b.class_column >= 0) best.class_ = ek_boxes_given(b, row);
         best.score *= sure;
@@ -76,20 +89,21 @@ EK_KERNEL int ek_boxes_candidates(ek_boxes_t b, const float *scores, int i,
     }
     if (!(best.score * sure >= b.threshold)) return n;
     for (int c = b.first; c < b.classes; c++) {
-        const float score = ek_boxes_score(b, row, c) * sure;
+        const float score = ek_boxes_score(b, e, row, c) * sure;
         candidates[n] = (ek_candidate_t){score, i, c - b.first};
         n += score >= b.threshold;
     }
     return n;
 }
 
-EK_KERNEL int ek_boxes_after(ek_candidate_t a, ek_candidate_t b) {
+EK_KERNEL int ek_boxes_after(ek_candidate_t a, ek_candidate_t b, int by_class) {
+    if (by_class && a.class_ != b.class_) return a.class_ > b.class_;
     if (a.score != b.score) return a.score < b.score;
     return a.row > b.row || (a.row == b.row && a.class_ > b.class_);
 }
 
-/* Heap sort, the best first. */
-EK_SHARED void ek_boxes_sort(ek_candidate_t *c, int n) {
+/* Heap sort, the best first; class by class if by_class. */
+EK_SHARED void ek_boxes_sort(ek_candidate_t *c, int n, int by_class) {
     for (int start = n / 2, end = n; end > 1;) {
         ek_candidate_t one;
         if (start > 0) {
@@ -100,12 +114,24 @@ EK_SHARED void ek_boxes_sort(ek_candidate_t *c, int n) {
         }
         int at = start;
         for (int child; (child = 2 * at + 1) < end; at = child) {
-            if (child + 1 < end && ek_boxes_after(c[child + 1], c[child])) child++;
-            if (!ek_boxes_after(c[child], one)) break;
+            if (child + 1 < end && ek_boxes_after(c[child + 1], c[child], by_class)) child++;
+            if (!ek_boxes_after(c[child], one, by_class)) break;
             c[at] = c[child];
         }
         c[at] = one;
     }
+}
+
+/* The best candidates of each class, to the front; returns their number. */
+EK_KERNEL int ek_boxes_best_of_each_class(ek_boxes_t b, ek_candidate_t *c, int n) {
+    int left = 0, class_ = -1, rank = 0;
+    ek_boxes_sort(c, n, 1);
+    for (int i = 0; i < n; i++) {
+        rank = c[i].class_ == class_ ? rank + 1 : 0;
+        class_ = c[i].class_;
+        if (rank < b.candidates) c[left++] = c[i];
+    }
+    return left;
 }
 
 /* x1, y1, x2, y2, score, class, row and points of a candidate. */
@@ -129,7 +155,10 @@ EK_KERNEL void ek_boxes_decode(ek_boxes_t b, const float *boxes, const float *an
             v[i] = middle - half, v[2 + i] = middle + half;
         }
     }
-    for (int i = 0; i < 4; i++) out[i] = v[i] * (i & 1 ? b.height : b.width);
+    for (int i = 0; i < 4; i++) {
+        const float end = b.ends[i & 1], x = v[i] * (i & 1 ? b.height : b.width);
+        out[i] = end > 0 ? EK_MIN(EK_MAX(x, 0), end) : x;
+    }
     out[4] = c.score, out[5] = (float)c.class_, out[6] = (float)c.row;
     for (int p = 0; p < 2 * b.points; p++) {
         const float x = row[(b.point_column + p / 2 * b.point_numbers + (p & 1)) * b.box_next];
@@ -221,7 +250,8 @@ EK_KERNEL int ek_boxes_f32(ek_boxes_t b, const float *boxes, const float *scores
                            float *found) {
     int n = 0;
     for (int i = 0; i < b.rows; i++) n = ek_boxes_candidates(b, scores, i, candidates, n);
-    ek_boxes_sort(candidates, n);
+    if (b.candidates) n = ek_boxes_best_of_each_class(b, candidates, n);
+    ek_boxes_sort(candidates, n, 0);
     for (int i = 0; i < n; i++)
         ek_boxes_decode(b, boxes, anchors, candidates[i], found + (size_t)i * ek_boxes_width(b));
     return ek_boxes_suppress(b, boxes, found, gone, n);

@@ -123,6 +123,15 @@ class DetectionParameters:
         None,
     )
     threshold: float = parameter("the least score of a box", 0.5, low=0, high=1)
+    clipped: bool = parameter(
+        "boxes are cut off at the borders of the input before they are compared", False
+    )
+    candidates: int = parameter(
+        "how many boxes of a class are compared at most, the best; 0: all",
+        0,
+        low=0,
+        high=MAX_BOXES,
+    )
     iou: float = parameter("boxes that overlap more are one", 0.5, low=0, high=1)
     suppression: str = parameter(
         "of such boxes the best is left: of its class, of all, "

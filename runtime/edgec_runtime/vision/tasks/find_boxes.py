@@ -52,11 +52,15 @@ def find_boxes(
     box_rows = table_rows(task, boxes)
 
     best = _by_score(_candidates(task, table_rows(task, scores)))
+    if task.candidates:
+        best = _best_of_each_class(best, task.candidates)
 
     own_anchors = anchors[best.row] if len(anchors) else anchors
     own_rows = box_rows[best.row]
     numbers = own_rows[:, task.box_column : task.box_column + 4]
     corners = box_corners(task, numbers, own_anchors, image)
+    if task.clipped:
+        corners = np.clip(corners, 0, np.array(image * 2, np.float32))
     points = _points(task, own_rows, own_anchors, image)
 
     columns = np.stack([*corners.T, best.score, best.label, best.row], axis=1)
@@ -78,6 +82,17 @@ def _by_score(found: _Candidates) -> _Candidates:
     order = np.argsort(-found.score, kind="stable")
 
     return _Candidates(found.score[order], found.label[order], found.row[order])
+
+
+def _best_of_each_class(found: _Candidates, most: int) -> _Candidates:
+    """Return the first `most` of each class among candidates sorted by score."""
+    # Stable, so that the order by score remains within a class.
+    by_class = np.argsort(found.label, kind="stable")
+    label = found.label[by_class]
+    rank = np.arange(len(label)) - np.searchsorted(label, label)
+
+    kept = np.sort(by_class[rank < most])
+    return _Candidates(found.score[kept], found.label[kept], found.row[kept])
 
 
 def _candidates(task: DetectionParameters, scores: Array) -> _Candidates:
