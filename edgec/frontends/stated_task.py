@@ -1,7 +1,7 @@
 """The task that a model file states.
 
 The sources are TFLite's metadata with its labels, the properties of Ultralytics'
-exporter, and an ONNX file's output of images. A doubtful or unreadable statement is no
+exporter, the nodes of torchvision's detectors, and an ONNX file's output of images. A doubtful or unreadable statement is no
 task: the file compiles all the same.
 """
 
@@ -18,7 +18,7 @@ from edgec_runtime.vision.tasks.text_recognition import TextRecognition
 
 from edgec.frontends import MAX_MODEL_BYTES
 from edgec.frontends.stated import pixels, properties
-from edgec.frontends.task_file import TaskFile
+from edgec.frontends.task_file import ANCHORS_FILE, TaskFile
 from edgec.frontends.task_formats import FORMATS
 from edgec.frontends.tflite_metadata import read_outputs
 
@@ -87,9 +87,9 @@ def _packed(path: Path, name: str) -> tuple[str, ...] | None:
 
 
 def _of_onnx(path: Path) -> TaskFile:
-    """Return the task of a file of Ultralytics' exporter, or with an output of images.
+    """Return the task that an ONNX file's properties, nodes or outputs state.
 
-    The type denotation of such an output is IMAGE.
+    The type denotation of an output of images is IMAGE.
     """
     import onnx
 
@@ -98,7 +98,7 @@ def _of_onnx(path: Path) -> TaskFile:
     model = onnx.load(str(path), format="protobuf", load_external_data=False)
     export = exported(model)
     if export is None:
-        return _of_characters(model) or _of_images(model)
+        return _of_characters(model) or _of_ssd(path, model) or _of_images(model)
     task = _of_keys(export.task(), export.labels)
     head = head_of(model, export)
     if head is None:
@@ -119,6 +119,21 @@ def _of_characters(model: ModelProto) -> TaskFile | None:
     # `splitlines` would also split at characters that are separators of lines.
     labels = tuple(texts[0].removesuffix("\n").split("\n"))
     return _of_keys({"task": TextRecognition.kind}, labels)
+
+
+def _of_ssd(path: Path, model: ModelProto) -> TaskFile | None:
+    """Return the task of a single-shot detector of torchvision; None for another model.
+
+    Its graph can only be read up to the head.
+    """
+    from edgec.frontends.torchvision_ssd import ssd_of
+
+    ssd = ssd_of(model)
+    if ssd is None:
+        return None
+    task = parse_task({**ssd.keys, "anchors": {"file": ANCHORS_FILE}})
+    files = {ANCHORS_FILE: ssd.anchor_file(path, model)}
+    return TaskFile(task, files=files, stated=True, head=ssd.head, headless=task)
 
 
 def _of_images(model: ModelProto) -> TaskFile:

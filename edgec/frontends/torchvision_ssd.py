@@ -1,0 +1,373 @@
+"""The end of torchvision's single-shot detectors as torch.onnx writes it.
+
+Source: torchvision/models/detection/ssd.py (`postprocess_detections`) and _utils.py
+(`BoxCoder.decode_single`): boxes are decoded from anchors and cut off at the borders of
+the image; of each class those above a score are sorted, and the best of them go into
+non-maximum suppression. The number of boxes there hangs on the picture, so no graph of
+fixed shapes can have these nodes. All numbers are read from them. The graph before them
+is what it is: it may normalize and resize pictures.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
+
+from edgec.frontends.onnx import read_onnx
+from edgec.frontends.onnx_file import subgraphs
+from edgec.frontends.ultralytics import Head
+from edgec.ir import Array
+
+_LARGEST_LOG = np.log(np.float32(1000 / 16))
+"""The limit of a box's log size over its anchor's. Boxes of that size, 62 times the
+anchor's, reach beyond the image on all sides, so that it has no effect after they are
+cut off.
+"""
+
+
+class _OtherGraphError(Exception):
+    """The nodes are not those of such a detector."""
+
+
+@dataclass(frozen=True)
+class Ssd:
+    """Such a detector.
+
+    Attributes:
+        head: where its graph can end: at boxes [1, N, 4] and scores [1, N, classes], as
+            the convolutions compute them.
+        keys: of the task's file, without the file of the anchors.
+        anchors: the tensor with x1, y1, x2, y2 of the anchors [N, 4], in pixels of
+            `image`.
+        image: width and height of the picture that the graph resizes its input to.
+    """
+
+    head: Head
+    keys: dict[str, Any]
+    anchors: str
+    image: tuple[float, float]
+
+    def anchor_file(self, path: Path, model: ModelProto) -> bytes:
+        """Return the anchors as the .npy file of a bundle: float32 [N, 4].
+
+        A row has x and y of the centre, width and height, each 0…1 of the image. path:
+        the file of the model. Raises EdgecError if it cannot be read, ValueError if the
+        anchors hang on the picture.
+        """
+        # They are the same for each size of the input: the graph resizes it.
+        width, height = (int(n) for n in self.image)
+        shapes = {i.name: (1, 3, height, width) for i in _open_inputs(model.graph)}
+        graph = read_onnx(path, shapes, outputs=(self.anchors,))
+        corners = graph.outputs[0].const
+        if corners is None:
+            raise ValueError("the anchors are computed from the picture")
+        low, high = np.split(corners.astype(np.float64), 2, axis=1)
+        rows = np.concatenate([(low + high) / 2, high - low], axis=1)
+        rows /= np.array(self.image * 2)
+        out = io.BytesIO()
+        np.save(out, rows.astype(np.float32), allow_pickle=False)
+        return out.getvalue()
+
+
+def ssd_of(model: ModelProto) -> Ssd | None:
+    """Return the detector that a model is; None for other models.
+
+    Only a model with one input of one picture is one.
+    """
+    inputs = _inputs(model.graph)
+    if len(inputs) != 1 or len(inputs[0].type.tensor_type.shape.dim) != 4:
+        return None
+    try:
+        return _Nodes.of(model.graph).ssd([o.name for o in model.graph.output])
+    except _OtherGraphError:
+        return None
+
+
+def _inputs(graph: GraphProto) -> list[Any]:
+    """Return the inputs of a graph; old files list initializers among them."""
+    initializers = {t.name for t in graph.initializer}
+    return [i for i in graph.input if i.name not in initializers]
+
+
+def _open_inputs(graph: GraphProto) -> list[Any]:
+    """Return the inputs with dynamic dimensions."""
+    found: list[Any] = []
+    for info in _inputs(graph):
+        if any(not d.HasField("dim_value") for d in info.type.tensor_type.shape.dim):
+            found.append(info)
+    return found
+
+
+_SAME_ELEMENTS = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+"""Operators that leave the elements in their order."""
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """The nodes of a graph by what they write, in all its branches.
+
+    The methods follow them backwards, and raise _OtherGraphError where they are not as
+    torchvision's.
+    """
+
+    producers: dict[str, NodeProto] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, graph: GraphProto) -> _Nodes:
+        """Return the nodes of a graph and of the branches in it."""
+        nodes = cls()
+        nodes._add(graph)
+        return nodes
+
+    def _add(self, graph: GraphProto) -> None:
+        for tensor in graph.initializer:
+            # Large tensors are weights, and may lie in another file.
+            if np.prod(tensor.dims) <= 1:
+                self.constants[tensor.name] = numpy_helper.to_array(tensor)
+        for node in graph.node:
+            self.producers.update((name, node) for name in node.output)
+            for branch in subgraphs(node).values():
+                self._add(branch)
+            for a in node.attribute:
+                if node.op_type == "Constant" and a.name == "value":
+                    self.constants[node.output[0]] = numpy_helper.to_array(a.t)
+
+    # ---- steps
+    # ----------------------------------------------------------------------------------
+    def number(self, name: str) -> float:
+        """Return a constant of one element."""
+        array = self.constants.get(name)
+        _require(array is not None and array.size == 1)
+        assert array is not None
+        return float(array.item())
+
+    def node(self, name: str, kind: str) -> NodeProto:
+        """Return the node of an operator that writes a tensor."""
+        node = self.producers.get(name)
+        _require(node is not None and node.op_type == kind)
+        assert node is not None
+        return node
+
+    def inputs(self, name: str, kind: str) -> Sequence[str]:
+        """Return what the node of an operator that writes a tensor reads."""
+        return list(self.node(name, kind).input)
+
+    def source(self, name: str) -> str:
+        """Return the tensor with the same elements that nodes began with.
+
+        A part of a batch of one is the whole.
+        """
+        while (node := self.producers.get(name)) is not None:
+            is_whole = node.op_type == "Split" and len(node.output) == 1
+            if node.op_type not in _SAME_ELEMENTS and not is_whole:
+                break
+            name = node.input[0]
+        return name
+
+    def with_number(self, name: str, kind: str) -> tuple[str, float]:
+        """Return the two operands of a node, one of which is a constant number."""
+        one, two = self.inputs(name, kind)
+        if one in self.constants:
+            one, two = two, one
+        return one, self.number(two)
+
+    def column(self, name: str) -> tuple[str, int]:
+        """Return the tensor that a column was gathered from, and its number."""
+        node = self.node(name, "Gather")
+        _require(_attribute(node, "axis", 0) == 1)
+        return node.input[0], int(self.number(node.input[1]))
+
+    def columns(self, name: str, step: int) -> tuple[str, int]:
+        """Return the tensor of which each `step`th column was taken, and the first."""
+        data, start, end, axis, by = self.inputs(name, "Slice")
+        _require(self.number(axis) == 1 and self.number(by) == step)
+        _require(self.number(end) > np.iinfo(np.int32).max)
+        return data, int(self.number(start))
+
+    # ---- the detector
+    # ----------------------------------------------------------------------------------
+    def ssd(self, outputs: Sequence[str]) -> Ssd:
+        """Return the detector with these outputs: boxes, scores and classes."""
+        _require(len(outputs) == 3)
+        scores = next((o for o in outputs if self._are_scores(o)), None)
+        _require(scores is not None)
+        assert scores is not None
+        best, picked = self.inputs(scores, "Gather")
+        probabilities, threshold, candidates = self._selection(best)
+        boxes = self._boxes(best)
+        clipped, image = self._clipped(boxes)
+        regression, anchors, scales = self._decoded(clipped)
+        softmax = self.node(self.source(probabilities), "Softmax")
+        _require(_attribute(softmax, "axis", -1) in (-1, 2))
+
+        head = Head(regression, (regression, softmax.input[0]), transposed=False)
+        keys: dict[str, Any] = {
+            "task": "detection",
+            "boxes": regression,
+            "scores": softmax.input[0],
+            "scales": scales,
+            "several": True,
+            "background": True,
+            "activation": "softmax",
+            "threshold": threshold,
+            "clipped": True,
+            "candidates": candidates,
+            "iou": self._overlap(),
+            "limit": self._limit(picked),
+        }
+        return Ssd(head, keys, anchors, image)
+
+    def _are_scores(self, name: str) -> bool:
+        """Return whether an output is picked from the best scores of the classes."""
+        node = self.producers.get(name)
+        if node is None or node.op_type != "Gather":
+            return False
+        every = self.producers.get(node.input[0])
+        if every is None or every.op_type != "Concat":
+            return False
+        kinds = [self.producers[i].op_type for i in every.input if i in self.producers]
+        return kinds == ["TopK"] * len(every.input)
+
+    def _selection(self, best: str) -> tuple[str, float, int]:
+        """Return the probabilities, the least score, and the candidates of a class.
+
+        best: the scores of the candidates of all classes but the background.
+        """
+        found: set[tuple[str, float, float]] = set()
+        for label, scores in enumerate(self.inputs(best, "Concat"), start=1):
+            every, count = self.inputs(scores, "TopK")
+            column, places = self.inputs(every, "GatherND")
+            compared, threshold = self._greater(places)
+            table, number = self.column(column)
+            _require(compared == column and number == label)
+            least = self.inputs(self.source(count), "ReduceMin")[0]
+            limits = self.inputs(least, "Concat")
+            numbers = [self.number(n) for n in limits if n in self.constants]
+            _require(len(numbers) == 1 and len(limits) == 2)
+            found.add((table, threshold, numbers[0]))
+        _require(len(found) == 1)
+        table, threshold, most = found.pop()
+        return table, _short(threshold), int(most)
+
+    def _greater(self, places: str) -> tuple[str, float]:
+        """Return the tensor whose elements above a number are at these places."""
+        nonzero = self.inputs(places, "Transpose")[0]
+        greater = self.inputs(nonzero, "NonZero")[0]
+        return self.with_number(greater, "Greater")
+
+    def _boxes(self, best: str) -> str:
+        """Return the boxes [N, 4] of which those of the best scores are taken."""
+        columns: set[str] = set()
+        for scores in self.inputs(best, "Concat"):
+            every = self.inputs(scores, "TopK")[0]
+            columns.add(self.inputs(every, "GatherND")[0])
+        tables: set[str] = set()
+        for node in self.producers.values():
+            if node.op_type == "GatherND" and node.input[0] not in columns:
+                _require(self._greater(node.input[1])[0] in columns)
+                tables.add(node.input[0])
+        _require(len(tables) == 1)
+        return tables.pop()
+
+    def _clipped(self, boxes: str) -> tuple[str, tuple[float, float]]:
+        """Return the boxes before they are cut off, and width and height of the image."""
+        parts = self.inputs(self.source(boxes), "Concat")
+        found: list[tuple[str, int]] = []
+        image: list[float] = []
+        for part in parts:
+            least, end = self.with_number(self.source(part), "Min")
+            numbers, zero = self.with_number(least, "Max")
+            _require(zero == 0 and end > 0)
+            found.append(self.columns(numbers, 2))
+            image.append(end)
+        _require(found == [(found[0][0], axis) for axis in (0, 1)])
+        return found[0][0], (image[0], image[1])
+
+    def _decoded(self, boxes: str) -> tuple[str, str, list[float]]:
+        """Return the convolutions' numbers, the anchors, and the four divisors.
+
+        boxes: the corners that are decoded from them.
+        """
+        corners = self.inputs(self.source(boxes), "Concat")
+        _require(len(corners) == 4)
+        tables: set[tuple[str, str]] = set()
+        scales = [0.0] * 4
+        for axis in (0, 1):
+            low = self.inputs(self.source(corners[axis]), "Sub")
+            high = self.inputs(self.source(corners[axis + 2]), "Add")
+            _require(low == high)
+            middle, half = low
+            size, factor = self.with_number(half, "Mul")
+            _require(factor == 0.5)
+            grown, extent = self.inputs(size, "Mul")
+            shifted, centre = self.inputs(middle, "Add")
+            offset, other_extent = self.inputs(shifted, "Mul")
+            _require(extent == other_extent)
+
+            clip = self.inputs(self.inputs(grown, "Exp")[0], "Clip")
+            _require(len(clip) == 3 and not clip[1])
+            _require(bool(np.isclose(self.number(clip[2]), _LARGEST_LOG)))
+            for column, divided in ((axis, offset), (axis + 2, clip[0])):
+                part, scales[column] = self.with_number(divided, "Div")
+                table, first = self.columns(part, 4)
+                _require(first == column)
+                anchors = self._anchors(self.source(extent), self.source(centre), axis)
+                tables.add((self.source(table), anchors))
+        _require(len(tables) == 1)
+        regression, anchors = tables.pop()
+        return regression, anchors, scales
+
+    def _anchors(self, extent: str, centre: str, axis: int) -> str:
+        """Return the anchors of which these are a size and a centre."""
+        end, start = self.inputs(extent, "Sub")
+        table, last = self.column(end)
+        other_start, half = self.inputs(centre, "Add")
+        _require(self.with_number(half, "Mul") == (extent, 0.5))
+        _require(self.column(start) == self.column(other_start) == (table, axis))
+        _require(last == axis + 2)
+        return table
+
+    def _overlap(self) -> float:
+        """Return the overlap at which the only suppression drops a box."""
+        found = {id(n): n for n in self._of("NonMaxSuppression")}
+        _require(len(found) == 1)
+        (node,) = found.values()
+        # Without a score it drops nothing but what overlaps.
+        _require(len(node.input) == 4)
+        return _short(self.number(node.input[3]))
+
+    def _of(self, kind: str) -> Iterator[NodeProto]:
+        """Yield the nodes of an operator."""
+        yield from (n for n in self.producers.values() if n.op_type == kind)
+
+    def _limit(self, picked: str) -> int:
+        """Return how many boxes are picked at most."""
+        _, start, end, axis, step = self.inputs(picked, "Slice")
+        _require([self.number(n) for n in (start, axis, step)] == [0, 0, 1])
+        return int(self.number(end))
+
+
+def _require(is_so: bool) -> None:
+    """Raise _OtherGraphError unless something is so."""
+    if not is_so:
+        raise _OtherGraphError
+
+
+def _attribute(node: NodeProto, name: str, default: Any) -> Any:
+    """Return an attribute of a node."""
+    for a in node.attribute:
+        if a.name == name:
+            return helper.get_attribute_value(a)
+    return default
+
+
+def _short(number: float) -> float:
+    """Return the shortest number that is the same in float32."""
+    return float(str(np.float32(number)))
