@@ -43,6 +43,7 @@ from edgec.frontends.onnx_file import (
     opset,
     reads,
     reason,
+    stated_sides,
     subgraphs,
 )
 from edgec.frontends.onnx_functions import (
@@ -119,7 +120,8 @@ def graph_of(
     graph = expanded(model.graph)
     functions = local_functions(model)
     check_operators(graph, path, functions)
-    reader = _OnnxReader(graph, path, opset(model.opset_import), functions)
+    sides = stated_sides(model)
+    reader = _OnnxReader(graph, path, opset(model.opset_import), functions, sides)
     return reader.read(input_shapes)
 
 
@@ -131,6 +133,7 @@ class _OnnxReader:
         graph, path: the main graph and its file.
         opset: of the nodes that are read now.
         functions: the functions of the model.
+        sides: the likely height and width of pictures.
         build: the graph under construction.
         values: the values by the names that the present nodes know.
         omitted: outputs that the op's reader does not compute, with a description.
@@ -144,6 +147,7 @@ class _OnnxReader:
     path: Path
     opset: int
     functions: Functions
+    sides: tuple[int, int]
     build: Builder = field(init=False)
     values: dict[str, Value] = field(default_factory=dict)
     omitted: dict[str, str] = field(default_factory=dict)
@@ -157,8 +161,7 @@ class _OnnxReader:
 
     def read(self, input_shapes: Mapping[str, tuple[int, ...]]) -> Graph:
         """Return the graph: inputs and constants, then nodes, then outputs."""
-        names = [info.name for info in self.graph.input]
-        check_names(input_shapes, names, self.path)
+        check_names(input_shapes, [i.name for i in self.graph.input], self.path)
 
         # Old files list initializers among the inputs.
         initializers = {t.name for t in self.graph.initializer}
@@ -185,7 +188,7 @@ class _OnnxReader:
         A float of another width is cast to float32. given: a shape for it.
         """
         name = info.name
-        type_ = input_type(info, given, f"input {name}, {self.path}")
+        type_ = input_type(info, given, f"input {name}, {self.path}", self.sides)
         # The caller gives the width of the file.
         value = self.build.input(name, type_)
         self.four_bit |= four_bit(value, info.type.tensor_type.elem_type)

@@ -5,6 +5,7 @@ Nodes are selected and ordered by the outputs that need them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from pathlib import Path
@@ -25,6 +26,10 @@ from edgec.errors import InputError, UnsupportedError, did_you_mean
 MIN_OPSET = 7
 DOMAINS = ("", "ai.onnx")
 """Names of the default operator set."""
+USUAL_SIDES = (224, 224)
+"""Height and width of pictures for an example."""
+_IMGSZ = re.compile(r"\[([1-9]\d{0,4}), ?([1-9]\d{0,4})\]")
+"""A list of height and width."""
 _DAMAGED = (
     "the file is damaged or cut short, or it is no ONNX model: copy or export it again"
 )
@@ -207,18 +212,33 @@ def check_names(
         raise InputError(what, str(path), f"its inputs: {', '.join(names)}")
 
 
+def stated_sides(model: ModelProto) -> tuple[int, int]:
+    """Return height and width of the pictures that a model was trained with.
+
+    Ultralytics' exporter states them as `imgsz`; without that, the usual ones.
+    """
+    for p in model.metadata_props:
+        if p.key == "imgsz" and (match := _IMGSZ.fullmatch(p.value)):
+            return int(match[1]), int(match[2])
+    return USUAL_SIDES
+
+
 def static_shape(
-    name: str, dims: list[Any] | None, given: tuple[int, ...] | None, at: str
+    name: str,
+    dims: list[Any] | None,
+    given: tuple[int, ...] | None,
+    at: str,
+    sides: tuple[int, int] = USUAL_SIDES,
 ) -> tuple[int, ...]:
     """Return the declared shape, with its dynamic dimensions from `given`.
 
     A dynamic leading dimension is 1 without `given`. A declared 0 is 0 (no elements),
     as in onnxruntime; `given` may overrule it, since some exporters write dynamic
-    dimensions so. Raises InputError.
+    dimensions so. sides: height and width for an example. Raises InputError.
     """
     if dims is None:
         if given is None:
-            raise _not_static(name, "unknown", (1, 3, 224, 224), at)
+            raise _not_static(name, "unknown", (1, 3, *sides), at)
         return given
     shape = [_size(d) for d in dims]
     text = f"[{', '.join(_dims_text(dims))}]"
@@ -236,7 +256,11 @@ def static_shape(
     if len(shape) > 1 and shape[0] is None:
         shape[0] = 1
     if None in shape:
-        example = tuple(224 if d is None else d for d in shape)
+        # The last two dimensions of a picture are its sides.
+        usual = [sides[0]] * (len(shape) - 2) + [*sides][-len(shape) :]
+        example = tuple(
+            u if d is None else d for d, u in zip(shape, usual, strict=True)
+        )
         raise _not_static(name, text, example, at)
     return tuple(d for d in shape if d is not None)
 

@@ -22,12 +22,16 @@ def _is_read(element_type: int) -> bool:
 
 
 def input_type(
-    info: onnx.ValueInfoProto, given: tuple[int, ...] | None, at: str
+    info: onnx.ValueInfoProto,
+    given: tuple[int, ...] | None,
+    at: str,
+    sides: tuple[int, int],
 ) -> TensorType:
     """Return the static type of an input.
 
-    given: a shape for it. at: its place, for messages. Raises UnsupportedError for an
-    input that is no tensor of a readable type, InputError for a wrong shape.
+    given: a shape for it. at: its place, for messages. sides: the likely height and
+    width of a picture. Raises UnsupportedError for an input that is no tensor of a
+    readable type, InputError for a wrong shape.
     """
     if info.type.WhichOneof("value") != "tensor_type":
         what = f"input {info.name} is no tensor"
@@ -41,7 +45,7 @@ def input_type(
     # A missing shape is unknown, an empty one a scalar's.
     dims = list(tensor.shape.dim) if tensor.HasField("shape") else None
     dtype = WIDTHS.get(element_type, _TYPES[element_type])
-    return TensorType(static_shape(info.name, dims, given, at), dtype)
+    return TensorType(static_shape(info.name, dims, given, at, sides), dtype)
 
 
 def check_output_type(info: onnx.ValueInfoProto, at: str) -> None:

@@ -254,6 +254,28 @@ def test_a_dynamic_input(tmp_path: Path) -> None:
     assert read_onnx(path, {"x": (2, 3, 5, 7)}).inputs[0].type.shape == (2, 3, 5, 7)
 
 
+@pytest.mark.parametrize(
+    ("imgsz", "example"),
+    [
+        ("[480, 640]", "x=1x3x480x640"),
+        ("[320,320]", "x=1x3x320x320"),
+        ("[0, 640]", "x=1x3x224x224"),
+        ("a picture's", "x=1x3x224x224"),
+    ],
+)
+def test_a_dynamic_input_of_a_stated_size(
+    imgsz: str, example: str, tmp_path: Path
+) -> None:
+    """Height and width in the hint are those of Ultralytics' exporter."""
+    path = write(
+        tmp_path / "m.onnx", RELU, {"x": ["batch", 3, "height", "width"]}, ["y"]
+    )
+    model = onnx.load(str(path))
+    model.metadata_props.add(key="imgsz", value=imgsz)
+    onnx.save(model, str(path))
+    assert f"--input-shape {example}\n" in f"{message(path, InputError)}\n"
+
+
 @pytest.mark.parametrize("batch", ["batch", None])
 def test_a_dynamic_batch_is_one(tmp_path: Path, batch: int | str | None) -> None:
     path = write(tmp_path / "m.onnx", RELU, {"x": [batch, 3, 4]}, ["y"])
