@@ -1,8 +1,8 @@
 """The task that a model file states.
 
 The sources are TFLite's metadata with its labels, the properties of Ultralytics'
-exporter, the nodes of torchvision's detectors, and an ONNX file's output of images. A doubtful or unreadable statement is no
-task: the file compiles all the same.
+exporter, the nodes of torchvision's detectors, and an ONNX file's output of images. A
+doubtful or unreadable statement is no task: the file compiles all the same.
 """
 
 from __future__ import annotations

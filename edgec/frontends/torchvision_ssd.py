@@ -31,6 +31,10 @@ cut off.
 """
 
 
+_SIDE = 347
+"""Pixels in place of an open side of the input: no detector resizes pictures to it."""
+
+
 class _OtherGraphError(Exception):
     """The nodes are not those of such a detector."""
 
@@ -43,33 +47,39 @@ class Ssd:
         head: where its graph can end: at boxes [1, N, 4] and scores [1, N, classes], as
             the convolutions compute them.
         keys: of the task's file, without the file of the anchors.
-        anchors: the tensor with x1, y1, x2, y2 of the anchors [N, 4], in pixels of
-            `image`.
-        image: width and height of the picture that the graph resizes its input to.
+        anchors: the tensor with x1, y1, x2, y2 of the anchors [N, 4], in pixels of the
+            picture that the graph resizes its input to.
+        size: the tensors with width and height of that picture.
     """
 
     head: Head
     keys: dict[str, Any]
     anchors: str
-    image: tuple[float, float]
+    size: tuple[str, str]
 
     def anchor_file(self, path: Path, model: ModelProto) -> bytes:
         """Return the anchors as the .npy file of a bundle: float32 [N, 4].
 
-        A row has x and y of the centre, width and height, each 0…1 of the image. path:
+        A row has x and y of the centre, width and height, each 0…1 of the picture. path:
         the file of the model. Raises EdgecError if it cannot be read, ValueError if the
-        anchors hang on the picture.
+        anchors hang on the input.
         """
-        # They are the same for each size of the input: the graph resizes it.
-        width, height = (int(n) for n in self.image)
-        shapes = {i.name: (1, 3, height, width) for i in _open_inputs(model.graph)}
-        graph = read_onnx(path, shapes, outputs=(self.anchors,))
-        corners = graph.outputs[0].const
-        if corners is None:
+        (info,) = _inputs(model.graph)
+        shape = [d.dim_value for d in info.type.tensor_type.shape.dim]
+        given: dict[str, tuple[int, ...]] = {}
+        if 0 in shape:
+            given[info.name] = (1, shape[1] or 3, shape[2] or _SIDE, shape[3] or _SIDE)
+        graph = read_onnx(path, given, outputs=(self.anchors, *self.size))
+        corners, width, height = (v.const for v in graph.outputs)
+        if corners is None or width is None or height is None:
             raise ValueError("the anchors are computed from the picture")
+        image = (float(width.item()), float(height.item()))
+        if given and _SIDE in image:
+            raise ValueError("the anchors are for an input of one size")
+
         low, high = np.split(corners.astype(np.float64), 2, axis=1)
         rows = np.concatenate([(low + high) / 2, high - low], axis=1)
-        rows /= np.array(self.image * 2)
+        rows /= np.array(image * 2)
         out = io.BytesIO()
         np.save(out, rows.astype(np.float32), allow_pickle=False)
         return out.getvalue()
@@ -93,15 +103,6 @@ def _inputs(graph: GraphProto) -> list[Any]:
     """Return the inputs of a graph; old files list initializers among them."""
     initializers = {t.name for t in graph.initializer}
     return [i for i in graph.input if i.name not in initializers]
-
-
-def _open_inputs(graph: GraphProto) -> list[Any]:
-    """Return the inputs with dynamic dimensions."""
-    found: list[Any] = []
-    for info in _inputs(graph):
-        if any(not d.HasField("dim_value") for d in info.type.tensor_type.shape.dim):
-            found.append(info)
-    return found
 
 
 _SAME_ELEMENTS = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
@@ -202,7 +203,7 @@ class _Nodes:
         best, picked = self.inputs(scores, "Gather")
         probabilities, threshold, candidates = self._selection(best)
         boxes = self._boxes(best)
-        clipped, image = self._clipped(boxes)
+        clipped, size = self._clipped(boxes)
         regression, anchors, scales = self._decoded(clipped)
         softmax = self.node(self.source(probabilities), "Softmax")
         _require(_attribute(softmax, "axis", -1) in (-1, 2))
@@ -222,7 +223,7 @@ class _Nodes:
             "iou": self._overlap(),
             "limit": self._limit(picked),
         }
-        return Ssd(head, keys, anchors, image)
+        return Ssd(head, keys, anchors, size)
 
     def _are_scores(self, name: str) -> bool:
         """Return whether an output is picked from the best scores of the classes."""
@@ -276,19 +277,21 @@ class _Nodes:
         _require(len(tables) == 1)
         return tables.pop()
 
-    def _clipped(self, boxes: str) -> tuple[str, tuple[float, float]]:
+    def _clipped(self, boxes: str) -> tuple[str, tuple[str, str]]:
         """Return the boxes before they are cut off, and width and height of the image."""
-        parts = self.inputs(self.source(boxes), "Concat")
-        found: list[tuple[str, int]] = []
-        image: list[float] = []
-        for part in parts:
-            least, end = self.with_number(self.source(part), "Min")
-            numbers, zero = self.with_number(least, "Max")
-            _require(zero == 0 and end > 0)
-            found.append(self.columns(numbers, 2))
-            image.append(end)
-        _require(found == [(found[0][0], axis) for axis in (0, 1)])
-        return found[0][0], (image[0], image[1])
+        across, down = self.inputs(self.source(boxes), "Concat")
+        table, right = self._least(across, 0)
+        other_table, bottom = self._least(down, 1)
+        _require(table == other_table)
+        return table, (right, bottom)
+
+    def _least(self, part: str, axis: int) -> tuple[str, str]:
+        """Return the boxes of which these are x or y, and where they are cut off."""
+        positive, end = self.inputs(self.source(part), "Min")
+        numbers, zero = self.with_number(positive, "Max")
+        table, first = self.columns(numbers, 2)
+        _require(zero == 0 and first == axis)
+        return table, end
 
     def _decoded(self, boxes: str) -> tuple[str, str, list[float]]:
         """Return the convolutions' numbers, the anchors, and the four divisors.

@@ -200,7 +200,8 @@ def test_c_cuts_boxes_off_where_numpy_does(tmp_path: Path) -> None:
             np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5)
             corners = got[:, :4]
             assert (corners.min(axis=0) == 0).any()
-            assert (corners >= 0).all() and (corners[:, 2:] <= IMAGE).all()
+            assert (corners >= 0).all()
+            assert (corners[:, 2:] <= IMAGE).all()
 
 
 def test_only_the_best_of_a_class_are_compared() -> None:
