@@ -261,7 +261,7 @@ onnx-sweep: setup
 # (some 200 MB to 3 GB, as the platform has it)
 test-torch: setup
 	$(PYTHON) -m venv --system-site-packages build/venv-torch
-	build/venv-torch/bin/python -m pip install --quiet -e '.[dev,torch]'
+	build/venv-torch/bin/python -m pip install --quiet -e '.[dev,torch]' torchvision
 	build/venv-torch/bin/python -m pytest -rs tests/torch
 
 # Networks that Python packages bring along (140 MB, without what these depend on), as what runs them there computes them

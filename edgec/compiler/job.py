@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from edgec_runtime.vision.tasks.detection import Detection
+
 from edgec.compiler.options import COMPILE_RECIPE, CompileOptions, path_of
 from edgec.compiler.tuned import NONE, TuningDatabases
 from edgec.declared import declared
@@ -16,6 +18,8 @@ from edgec.frontends.task_file import TaskFile, read_labels, task_file
 from edgec.quantize.change.recipe import Recipe, recipe_file
 from edgec.toolchain.edgetpu.handoff import sha256
 
+_BACKGROUND = "__background__"
+"""The label of no object."""
 _NEW_FOLDER = "compile again"
 """The hint for a hand-off folder of other files or another version."""
 
@@ -119,9 +123,9 @@ class Job:
                 wanted = replace(wanted, labels=stated.labels)
 
         labels = path_of(self.options.labels)
-        if labels is None:
-            return wanted
-        return replace(wanted, labels=tuple(read_labels(labels)))
+        if labels is not None:
+            wanted = replace(wanted, labels=tuple(read_labels(labels)))
+        return _of_objects(wanted)
 
     def _files(self) -> dict[str, Path]:
         """Return the files and folders among the options, by the option."""
@@ -152,6 +156,18 @@ class Job:
         beside = task_file(self.model, self.options.task, path_of(self.options.anchors))
         paths = [self.model, *files.values(), *beside.read]
         yield from dict.fromkeys(paths)
+
+
+def _of_objects(wanted: TaskFile) -> TaskFile:
+    """Return a task without a label of the background, where it counts no such class.
+
+    torchvision's lists of classes begin with one.
+    """
+    labels = wanted.labels or ()
+    has_background = isinstance(wanted.task, Detection) and wanted.task.background
+    if has_background and labels[:1] == (_BACKGROUND,):
+        return replace(wanted, labels=labels[1:])
+    return wanted
 
 
 def _text(file: str | Path | None) -> str | None:

@@ -11,7 +11,7 @@ is what it is: it may normalize and resize pictures.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,6 @@ cut off.
 
 _SIDE = 347
 """Pixels in place of an open side of the input: no detector resizes pictures to it."""
-
-
-class _OtherGraphError(Exception):
-    """The nodes are not those of such a detector."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,8 @@ def ssd_of(model: ModelProto) -> Ssd | None:
         return None
     try:
         return _Nodes.of(model.graph).ssd([o.name for o in model.graph.output])
-    except _OtherGraphError:
+    # Other nodes, also where there are more or fewer inputs than are unpacked.
+    except (ValueError, LookupError):
         return None
 
 
@@ -110,11 +107,28 @@ _SAME_ELEMENTS = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueez
 
 
 @dataclass(frozen=True)
+class _Selection:
+    """The candidates of a class, the same way for all classes.
+
+    Attributes:
+        probabilities: of all boxes and classes.
+        boxes: all boxes, as corners.
+        threshold: a candidate's probability is above it.
+        candidates: the largest number of them.
+    """
+
+    probabilities: str
+    boxes: str
+    threshold: float
+    candidates: float
+
+
+@dataclass(frozen=True)
 class _Nodes:
     """The nodes of a graph by what they write, in all its branches.
 
-    The methods follow them backwards, and raise _OtherGraphError where they are not as
-    torchvision's.
+    The methods follow them backwards, and raise ValueError or LookupError where they are
+    not as torchvision's.
     """
 
     producers: dict[str, NodeProto] = field(default_factory=dict)
@@ -173,9 +187,12 @@ class _Nodes:
         return name
 
     def with_number(self, name: str, kind: str) -> tuple[str, float]:
-        """Return the two operands of a node, one of which is a constant number."""
+        """Return the two operands of a node, the second one a constant number.
+
+        Factors, and what a maximum is of, may come in any order.
+        """
         one, two = self.inputs(name, kind)
-        if one in self.constants:
+        if one in self.constants and kind in ("Max", "Mul"):
             one, two = two, one
         return one, self.number(two)
 
@@ -201,11 +218,12 @@ class _Nodes:
         _require(scores is not None)
         assert scores is not None
         best, picked = self.inputs(scores, "Gather")
-        probabilities, threshold, candidates = self._selection(best)
-        boxes = self._boxes(best)
-        clipped, size = self._clipped(boxes)
+        kept, limit = self._first(picked)
+        every, overlap = self._suppression(kept, best)
+        selection = self._selection(every, best)
+        clipped, size = self._clipped(selection.boxes)
         regression, anchors, scales = self._decoded(clipped)
-        softmax = self.node(self.source(probabilities), "Softmax")
+        softmax = self.node(self.source(selection.probabilities), "Softmax")
         _require(_attribute(softmax, "axis", -1) in (-1, 2))
 
         head = Head(regression, (regression, softmax.input[0]), transposed=False)
@@ -217,11 +235,11 @@ class _Nodes:
             "several": True,
             "background": True,
             "activation": "softmax",
-            "threshold": threshold,
+            "threshold": _short(selection.threshold),
             "clipped": True,
-            "candidates": candidates,
-            "iou": self._overlap(),
-            "limit": self._limit(picked),
+            "candidates": int(selection.candidates),
+            "iou": _short(overlap),
+            "limit": limit,
         }
         return Ssd(head, keys, anchors, size)
 
@@ -236,46 +254,67 @@ class _Nodes:
         kinds = [self.producers[i].op_type for i in every.input if i in self.producers]
         return kinds == ["TopK"] * len(every.input)
 
-    def _selection(self, best: str) -> tuple[str, float, int]:
-        """Return the probabilities, the least score, and the candidates of a class.
+    def _first(self, picked: str) -> tuple[str, int]:
+        """Return the places of all boxes that are left, and how many are told."""
+        kept, start, end, axis, step = self.inputs(picked, "Slice")
+        _require([self.number(n) for n in (start, axis, step)] == [0, 0, 1])
+        return kept, int(self.number(end))
 
-        best: the scores of the candidates of all classes but the background.
+    def _suppression(self, kept: str, best: str) -> tuple[str, float]:
+        """Return the boxes of all candidates, and the overlap at which one is dropped.
+
+        kept: places of those that are left, best: the scores of all.
         """
-        found: set[tuple[str, float, float]] = set()
-        for label, scores in enumerate(self.inputs(best, "Concat"), start=1):
-            every, count = self.inputs(scores, "TopK")
-            column, places = self.inputs(every, "GatherND")
-            compared, threshold = self._greater(places)
+        node = self.producers.get(kept)
+        if node is not None and node.op_type == "If":
+            # Without a box there is nothing to suppress.
+            kept = subgraphs(node)["else_branch"].output[0].name
+        table, column = self.column(self.source(kept))
+        # A fifth input would be a least score.
+        boxes, scores, _, overlap = self.inputs(table, "NonMaxSuppression")
+        _require(column == 2 and self.source(scores) == best)
+
+        # Boxes of one class lie far from those of the others.
+        every, offsets = self.inputs(self.source(boxes), "Add")
+        offsets = self.source(offsets)
+        if self.producers[offsets].op_type == "Slice":
+            offsets = self.producers[offsets].input[0]
+        self.node(offsets, "Mul")
+        return every, self.number(overlap)
+
+    def _selection(self, every: str, best: str) -> _Selection:
+        """Return how the candidates of all classes but the background are selected.
+
+        every: their boxes, best: their scores.
+        """
+        boxes = self.inputs(every, "Concat")
+        scores = self.inputs(best, "Concat")
+        _require(len(boxes) == len(scores))
+        found: set[_Selection] = set()
+        for label, (own, score) in enumerate(zip(boxes, scores, strict=True), start=1):
+            sorted_ = self.node(score, "TopK")
+            column, places = self.inputs(sorted_.input[0], "GatherND")
             table, number = self.column(column)
+            compared, threshold = self._greater(places)
             _require(compared == column and number == label)
-            least = self.inputs(self.source(count), "ReduceMin")[0]
-            limits = self.inputs(least, "Concat")
-            numbers = [self.number(n) for n in limits if n in self.constants]
-            _require(len(numbers) == 1 and len(limits) == 2)
-            found.add((table, threshold, numbers[0]))
+
+            sure, order = self.inputs(own, "Gather")
+            all_boxes, places = self.inputs(sure, "GatherND")
+            _require(order == sorted_.output[1])
+            _require(self._greater(places) == (column, threshold))
+
+            least = self.inputs(self.source(sorted_.input[1]), "ReduceMin")[0]
+            limit, _ = self.inputs(least, "Concat")
+            candidates = self.number(limit)
+            found.add(_Selection(table, all_boxes, threshold, candidates))
         _require(len(found) == 1)
-        table, threshold, most = found.pop()
-        return table, _short(threshold), int(most)
+        return found.pop()
 
     def _greater(self, places: str) -> tuple[str, float]:
         """Return the tensor whose elements above a number are at these places."""
         nonzero = self.inputs(places, "Transpose")[0]
         greater = self.inputs(nonzero, "NonZero")[0]
         return self.with_number(greater, "Greater")
-
-    def _boxes(self, best: str) -> str:
-        """Return the boxes [N, 4] of which those of the best scores are taken."""
-        columns: set[str] = set()
-        for scores in self.inputs(best, "Concat"):
-            every = self.inputs(scores, "TopK")[0]
-            columns.add(self.inputs(every, "GatherND")[0])
-        tables: set[str] = set()
-        for node in self.producers.values():
-            if node.op_type == "GatherND" and node.input[0] not in columns:
-                _require(self._greater(node.input[1])[0] in columns)
-                tables.add(node.input[0])
-        _require(len(tables) == 1)
-        return tables.pop()
 
     def _clipped(self, boxes: str) -> tuple[str, tuple[str, str]]:
         """Return the boxes before they are cut off, and width and height of the image."""
@@ -337,30 +376,11 @@ class _Nodes:
         _require(last == axis + 2)
         return table
 
-    def _overlap(self) -> float:
-        """Return the overlap at which the only suppression drops a box."""
-        found = {id(n): n for n in self._of("NonMaxSuppression")}
-        _require(len(found) == 1)
-        (node,) = found.values()
-        # Without a score it drops nothing but what overlaps.
-        _require(len(node.input) == 4)
-        return _short(self.number(node.input[3]))
-
-    def _of(self, kind: str) -> Iterator[NodeProto]:
-        """Yield the nodes of an operator."""
-        yield from (n for n in self.producers.values() if n.op_type == kind)
-
-    def _limit(self, picked: str) -> int:
-        """Return how many boxes are picked at most."""
-        _, start, end, axis, step = self.inputs(picked, "Slice")
-        _require([self.number(n) for n in (start, axis, step)] == [0, 0, 1])
-        return int(self.number(end))
-
 
 def _require(is_so: bool) -> None:
-    """Raise _OtherGraphError unless something is so."""
+    """Raise ValueError unless something is so."""
     if not is_so:
-        raise _OtherGraphError
+        raise ValueError("these are other nodes than torchvision's")
 
 
 def _attribute(node: NodeProto, name: str, default: Any) -> Any:
