@@ -193,7 +193,7 @@ def test_classes_are_written_beside_their_object() -> None:
 
 def test_what_is_no_frame_is_refused() -> None:
     session = CascadeSession(bundle())
-    with session, pytest.raises(InputError, match="the frame is empty"):
+    with session, pytest.raises(InputError, match="the frame has no pixels"):
         session.run(np.zeros((0, 10, 3), np.uint8))
     with pytest.raises(InputError, match="closed"):
         session.run(scene())

@@ -5,6 +5,7 @@ and close to Pillow.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,3 +164,74 @@ def test_a_jpeg_is_decoded(tmp_path: Path) -> None:
     assert np.abs(decoded[..., 1].astype(int) - smooth - 40).mean() < 3
     with pytest.raises(InputError, match="no JPEG"):
         decode_jpeg(b"\xff\xd8 cut off")
+
+
+def _shaped(*shapes: tuple[int, ...], dtype: str = "uint8") -> tuple[Array, ...]:
+    return tuple(np.zeros(shape, dtype) for shape in shapes)
+
+
+NO_FRAMES = {
+    "nv12 of one plane": ("nv12", _shaped((4, 4))),
+    "nv12 with few colours": ("nv12", _shaped((4, 4), (1, 2))),
+    "nv12 of three planes": ("nv12", _shaped((4, 4), (2, 4), (2, 4))),
+    "odd nv12": ("nv12", _shaped((5, 4), (2, 4))),
+    "odd yuyv": ("yuyv", _shaped((4, 5, 2))),
+    "yuyv of three bytes": ("yuyv", _shaped((4, 4, 3))),
+    "rgba of three channels": ("rgba", _shaped((4, 4, 3))),
+    "rgb of two": ("rgb", _shaped((4, 4, 2))),
+    "gray of three": ("gray", _shaped((4, 4, 3))),
+    "floats": ("rgb", _shaped((4, 4, 3), dtype="float32")),
+    "no rows": ("rgb", _shaped((0, 4, 3))),
+    "one axis": ("gray", _shaped((16,))),
+    "no planes": ("rgb", ()),
+    "an array for planes": ("gray", np.zeros((1, 4, 4), np.uint8)),
+    "a list for a plane": ("gray", ([[1, 2], [3, 4]],)),
+    "rows without end": ("gray", (np.broadcast_to(np.uint8(0), (1 << 32, 4)),)),
+    "another format": ("yuv", _shaped((4, 4))),
+}
+
+
+@pytest.mark.parametrize("case", NO_FRAMES)
+def test_what_is_no_frame_is_refused_before_c_reads_it(case: str) -> None:
+    with pytest.raises(InputError) as e:
+        CameraFrame(*NO_FRAMES[case])  # type: ignore[arg-type]
+    assert e.value.hint
+
+
+@pytest.mark.parametrize("photo", [[], None, np.zeros((4, 4, 5), np.uint8)])
+def test_what_is_no_photo_is_refused(photo: Any) -> None:
+    with pytest.raises(InputError):
+        CameraFrame.of(photo)
+
+
+@pytest.mark.cc
+def test_an_array_that_was_changed_since_is_refused(
+    made: dict[str, FrameInput],
+) -> None:
+    """Its shape is changed where it is: the C would read other memory."""
+    info = WAYS["0_1"]
+    pixels = np.zeros((64, 64), np.uint8)
+    given = CameraFrame("gray", (pixels,))
+    pixels.shape = (16, 256)
+    assert made["0_1"](given, np.empty(info.shape, np.float32))
+    pixels.shape = (4096,)
+    with pytest.raises(InputError, match="has no pixels"):
+        made["0_1"](given, np.empty(info.shape, np.float32))
+
+
+@pytest.mark.cc
+def test_an_array_that_c_could_not_fill_is_refused(
+    made: dict[str, FrameInput],
+) -> None:
+    info = WAYS["0_1"]
+    given = frame("rgb", 64, 48)
+    fixed = np.zeros(info.shape, np.float32)
+    fixed.flags.writeable = False
+    for out in (
+        np.empty((1, 36, 64), np.float32),
+        np.empty(info.shape, np.float16),
+        np.empty((*info.shape[:3], 6), np.float32)[..., ::2],
+        fixed,
+    ):
+        with pytest.raises(InputError, match="an array is"):
+            made["0_1"](given, out)

@@ -62,6 +62,6 @@ def found_boxes(
         )
     lib = library(text, folder)
     return [
-        FoundBoxes(function(lib, f"edgec_boxes_{i}"), task.most(outputs), task.width)
+        FoundBoxes(function(lib, f"edgec_boxes_{i}"), task, outputs)
         for i, (task, outputs, _) in enumerate(rows)
     ]

@@ -382,3 +382,48 @@ def test_the_bundles_c_makes_frames_rgb(bundles: list[Path], format: str) -> Non
         painting = Vision(opened).painting
     assert painting is not None
     np.testing.assert_array_equal(Painter(painting).rgb(frame), frame.rgb())
+
+
+def test_a_source_of_broken_frames_ends_the_show(bundles: list[Path]) -> None:
+    """A driver that gives one plane of NV12, and one whose array was changed since."""
+
+    def one_plane(_: object) -> Iterator[CameraFrame]:
+        yield CameraFrame("nv12", (np.zeros((4, 4), np.uint8),))
+
+    def changed(_: object) -> Iterator[CameraFrame]:
+        colours = np.zeros((24, 64), np.uint8)
+        frame = CameraFrame("nv12", (np.zeros((48, 64), np.uint8), colours))
+        colours.shape = (12, 128)
+        yield frame
+
+    for frames in (one_plane, changed):
+        with pytest.raises(InputError, match="no nv12 frame of"):
+            list(_show(bundles[:1], Source("broken", False, 25.0, frames)))
+
+
+@pytest.mark.cc
+def test_arrays_that_are_not_the_bundles_are_refused(bundles: list[Path]) -> None:
+    with Bundle.open(bundles[0]) as opened:
+        vision = Vision(opened)
+        (name,) = opened.manifest.inputs
+        given = np.zeros((48, 64, 3), np.uint8)
+        with pytest.raises(InputError, match=f'the array for "{name}" is uint8'):
+            vision.prepare(given, {name: np.zeros(3, np.uint8)})
+        outputs = {
+            i.name: np.zeros(3, np.uint8) for i in opened.manifest.output_infos()
+        }
+        for wrong in ({}, outputs):
+            with pytest.raises(InputError, match=r"is missing|is uint8"):
+                vision.result(wrong, (64, 48))
+        assert vision.painting is not None
+        for shape in ((4, 4), (4, 4, 4)):
+            with pytest.raises(InputError):
+                vision.painting.resized(np.zeros(shape, np.uint8), (2, 2), "area")
+        with pytest.raises(InputError, match="an array is float32"):
+            vision.painting.matte(
+                np.zeros((8, 8)),
+                np.zeros((2, 2)),
+                1,
+                0.1,
+                np.zeros((8, 8, 3), np.uint8),
+            )

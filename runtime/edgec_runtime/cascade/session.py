@@ -23,7 +23,6 @@ from typing import (
 from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle, PathLike
-from ..errors import InputError
 from ..model.inference import Inference
 from ..model.interpreters import InterpreterFactory, load_edgetpu
 from ..model.native import Painting
@@ -100,12 +99,10 @@ class CascadeSession:
             frame: a CameraFrame, or a photo: uint8 [H, W, 3], [H, W, 4] or [H, W]
 
         Raises:
-            InputError: the frame has no pixels
+            InputError: it is no frame
             DeviceError: a network failed
         """
         given = frame if isinstance(frame, CameraFrame) else CameraFrame.of(frame)
-        if 0 in given.size:
-            raise InputError("the frame is empty", hint="give one with pixels")
         with self._turn:
             return self._runner.run(given)
 

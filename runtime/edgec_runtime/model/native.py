@@ -11,11 +11,11 @@ import json
 from typing import Any, List, Mapping, Optional, Tuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ..bundle.archive import Bundle
 from ..device_end.bundles import machine_target
-from ..errors import BundleError, DeviceError
+from ..errors import BundleError, DeviceError, InputError
 from ..face.warping import Warp, warp_into
 from ..tensors import TensorInfo
 from ..vision.camera import FORMATS, CameraFrame
@@ -25,6 +25,7 @@ from ..vision.preprocess import Fit, Preprocess
 from ..vision.resample import padded, whole
 from ..vision.tasks import task_json
 from ..vision.tasks.base import Task
+from ..vision.tasks.detection import Detection
 from .library import load_library
 
 Array = NDArray[Any]
@@ -178,23 +179,24 @@ class FrameInput:
         self._how = how
 
     def __call__(self, frame: CameraFrame, out: Array) -> bool:
-        """Whether it could be done.  out: C-contiguous, of the input's type and shape."""
+        """Whether it could be done.  out: C-contiguous, of the input's type and shape.
 
-        # Kept here until the call is over: the C has only their addresses.
-        planes = [_rows(p) for p in frame.planes]
+        Raises InputError for what is no frame, or no such input.
+        """
+        given = _FrameRows(frame)
         plan = _plan(frame.size, self._image, self._fit, self._how)
         if plan.most > MAX_TAPS:
             return False
-        given = _frame_of(frame, planes)
+        target = _address(out, self._info.numpy_dtype, self._info.shape, written=True)
         scratch, at = plan.room()
         code = self._function(
-            ctypes.byref(given),
+            ctypes.byref(given.struct),
             ctypes.byref(plan.down),
             ctypes.byref(plan.across),
             plan.left,
             plan.top,
             ctypes.c_void_p(at),
-            _at(out),
+            target,
         )
         # The C used its address, which keeps nothing alive.
         del scratch
@@ -219,15 +221,17 @@ class CropInput:
     crop.cropped.
     """
 
-    def __init__(self, function: Any, image: Tuple[int, int]) -> None:
+    def __init__(self, function: Any, info: TensorInfo, image: Tuple[int, int]) -> None:
         self._function = function
+        self._info = info
         self._image = image
 
     def __call__(self, frame: CameraFrame, crop: Crop, out: Array) -> bool:
-        """Whether it could be done.  out: C-contiguous, of the input's type and shape."""
-        # Kept here until the call is over: the C has only their addresses.
-        planes = [_rows(p) for p in frame.planes]
-        given = _frame_of(frame, planes)
+        """Whether it could be done.  out: C-contiguous, of the input's type and shape.
+
+        Raises InputError for what is no frame, or no such input.
+        """
+        given = _FrameRows(frame)
         grid = CropGrid.of(crop, frame.size, self._image)
         what = _Crop(grid.level, *grid.region)
         for axis in (0, 1):
@@ -236,7 +240,10 @@ class CropInput:
             what.down[axis] = grid.down[axis]
         scratch = np.empty(_crop_scratch(grid, self._image), np.uint8)
         code = self._function(
-            ctypes.byref(given), ctypes.byref(what), _at(scratch), _at(out)
+            ctypes.byref(given.struct),
+            ctypes.byref(what),
+            _address(scratch, np.uint8, scratch.shape, written=True),
+            _address(out, self._info.numpy_dtype, self._info.shape, written=True),
         )
         return bool(code == 0)
 
@@ -274,24 +281,23 @@ class Painting:
 
     def resized(self, frame: Array, size: Tuple[int, int], how: str) -> Array:
         """uint8 [H,W,3] of uint8 [h,w,3]."""
-        plan = _plan((frame.shape[1], frame.shape[0]), size, Fit(), how)
+        given = CameraFrame("rgb", (frame,))
+        plan = _plan(given.size, size, Fit(), how)
         if plan.most > MAX_TAPS:
             return whole(frame, size, how)
-        return self._sampled(CameraFrame("rgb", (frame,)), plan)
+        return self._sampled(given, plan)
 
     def _sampled(self, frame: CameraFrame, plan: _Plan) -> Array:
         """Return a frame as a plan samples it, uint8 [H, W, 3], red first."""
         out = np.empty((plan.down.count, plan.across.count, 3), np.uint8)
-        # Kept here until the call is over: the C has only their addresses.
-        planes = [_rows(plane) for plane in frame.planes]
-        given = _frame_of(frame, planes)
+        given = _FrameRows(frame)
         scratch, at = plan.room()
         self._resize(
-            ctypes.byref(given),
+            ctypes.byref(given.struct),
             ctypes.byref(plan.down),
             ctypes.byref(plan.across),
             ctypes.c_void_p(at),
-            _at(out),
+            _address(out, np.uint8, out.shape, written=True),
         )
         del scratch
         return out
@@ -300,38 +306,44 @@ class Painting:
         self, guide: Array, mask: Array, radius: int, smooth: float, frame: Array
     ) -> Array:
         """Return the mask refined along the edges of a frame, uint8 [H, W]."""
-        (height, width), plane = guide.shape, _rows(frame)
-        n = frame.shape[1]
-        m = frame.shape[0]
+        # The rows live as long as `frame` does, or this.
+        rows = _FrameRows(CameraFrame("rgb", (frame,)))
+        given = rows.struct
+        n, m = given.width, given.height
+        height, width = guide.shape
 
         scratch = np.empty(7 * guide.size + width + 4 * n, np.float32)
         guide, mask = (np.ascontiguousarray(a, np.float32) for a in (guide, mask))
         out = np.empty((m, n), np.uint8)
         self._matte(
-            _at(guide),
-            _at(mask),
+            _address(guide, np.float32, (height, width)),
+            _address(mask, np.float32, (height, width)),
             width,
             height,
             radius,
             ctypes.c_float(smooth),
-            _at(plane),
-            ctypes.c_int64(plane.strides[0]),
+            ctypes.c_void_p(given.planes[0]),
+            ctypes.c_int64(given.strides[0]),
             n,
             m,
-            _at(scratch),
-            _at(out),
+            _address(scratch, np.float32, scratch.shape, written=True),
+            _address(out, np.uint8, out.shape, written=True),
         )
         return out
 
     def blend(self, front: Array, back: Array, alpha: Array) -> Array:
         """Return front over back by alpha, uint8 [H, W, 3]."""
-        arrays = [np.ascontiguousarray(a) for a in (front, back, alpha)]
-
-        # The C reads as many pixels as it is told.
-        if not arrays[0].shape == arrays[1].shape == (*arrays[2].shape, 3):
-            raise ValueError(f"{[a.shape for a in arrays]} do not blend")
-        out = np.empty_like(arrays[0])
-        self._blend(*map(_at, arrays), arrays[2].size, _at(out))
+        front, back, alpha = (np.ascontiguousarray(a) for a in (front, back, alpha))
+        # The C reads as many pixels of all three as alpha has.
+        pixels = (*alpha.shape, 3)
+        out = np.empty(pixels, np.uint8)
+        self._blend(
+            _address(front, np.uint8, pixels),
+            _address(back, np.uint8, pixels),
+            _address(alpha, np.uint8, alpha.shape),
+            alpha.size,
+            _address(out, np.uint8, pixels, written=True),
+        )
         return out
 
     def warp_into(self, warp: Warp, out: Array) -> None:
@@ -349,18 +361,21 @@ class Painting:
         gain = None
         if warp.gain is not None:
             gain = np.ascontiguousarray(warp.gain, np.float32)
+        # The C itself looks whether the triangles' corners are there.
+        corners = len(end)
+        count = len(triangles)
         arguments = _WarpArguments(
-            source=_at(source),
+            source=_address(source, np.uint8, (*source.shape[:2], 4)),
             source_width=source.shape[1],
             source_height=source.shape[0],
-            begin=_at(begin),
-            end=_at(end),
-            gain=None if gain is None else _at(gain),
-            triangles=_at(triangles),
-            corners=len(end),
-            count=len(triangles),
+            begin=_address(begin, np.float32, (corners, 2)),
+            end=_address(end, np.float32, (corners, 2)),
+            gain=None if gain is None else _address(gain, np.float32, (corners,)),
+            triangles=_address(triangles, np.int32, (count, 3)),
+            corners=corners,
+            count=count,
             blend=int(warp.blended),
-            out=_at(out),
+            out=_address(out, np.uint8, (*out.shape[:2], 3), written=True),
             width=out.shape[1],
             height=out.shape[0],
         )
@@ -369,15 +384,51 @@ class Painting:
             raise ValueError("the mesh does not fit its pictures")
 
 
-def _at(array: Any) -> ctypes.c_void_p:
+def _address(
+    array: Array, dtype: DTypeLike, shape: Tuple[int, ...], written: bool = False
+) -> ctypes.c_void_p:
+    """Return the address of an array for C, which reads and writes what it is told.
+
+    Every array reaches the C of frames and results through here, but for the planes of
+    a frame (_FrameRows).
+
+    Args:
+        array: the array
+        dtype: what the C takes it for
+        shape: of so many elements
+        written: whether the C writes to it
+
+    Raises:
+        InputError: it is of another type or shape, has gaps, or may not be written
+    """
+    # A shape that fits by chance has the wrong elements all the same.
+    flags = array.flags
+    is_dense = flags.c_contiguous and flags.aligned
+    is_usable = is_dense and (flags.writeable or not written)
+    if array.dtype != dtype or array.shape != shape or not is_usable:
+        raise InputError(
+            f"an array is {array.dtype} {list(array.shape)}, not {np.dtype(dtype)} "
+            f"{list(shape)} without gaps{' that may be written' if written else ''}",
+            hint=f'give one like np.empty({shape}, "{np.dtype(dtype)}")',
+        )
     return ctypes.c_void_p(array.ctypes.data)
 
 
-def _frame_of(frame: CameraFrame, planes: List[Array]) -> _Frame:
-    given = _Frame(FORMATS.index(frame.format), *frame.size)
-    for i, p in enumerate(planes):
-        given.planes[i], given.strides[i] = p.ctypes.data, p.strides[0]
-    return given
+class _FrameRows:
+    """A frame as the C reads it, for as long as this lives: the C has only addresses.
+
+    Raises InputError for what is no frame.
+    """
+
+    def __init__(self, frame: CameraFrame) -> None:
+        # An array may have been reshaped where it is since the frame was made.
+        frame.check()
+        self._planes = [_rows(plane) for plane in frame.planes]
+        # A plane with gaps between its pixels was copied, and the copy lives here.
+        self.struct = _Frame(FORMATS.index(frame.format), *frame.size)
+        for i, plane in enumerate(self._planes):
+            self.struct.planes[i] = plane.ctypes.data
+            self.struct.strides[i] = plane.strides[0]
 
 
 def _rows(plane: Array) -> Array:
@@ -392,19 +443,39 @@ def _rows(plane: Array) -> Array:
 class FoundBoxes:
     """Finds boxes with the bundle's C: the same as tasks.find_boxes."""
 
-    def __init__(self, function: Any, most: int, width: int) -> None:
+    def __init__(
+        self, function: Any, task: Detection, outputs: Mapping[str, TensorInfo]
+    ) -> None:
+        """Bind the C to the outputs that it was made for.
+
+        Args:
+            function: of the bundle's library
+            task: the task, bound
+            outputs: the model's outputs by name
+        """
         self._function = function
-        self._most = most
-        self._width = width
+        self._shapes = [outputs[str(n)].shape for n in (task.boxes, task.scores)]
+        self._most = task.most(outputs)
+        self._width = task.width
 
     def __call__(self, boxes: Array, scores: Array, anchors: Array) -> Array:
-        """Return the boxes that are left after suppression, float32 [K, width]."""
+        """Return the boxes that are left after suppression, float32 [K, width].
+
+        Raises InputError for outputs of other shapes. anchors: the task's own.
+        """
         arrays = [np.ascontiguousarray(a, np.float32) for a in (boxes, scores, anchors)]
 
         # Room for the worst case, that every row is a box.
         candidates = np.empty((self._most, 3), np.int32)
         gone = np.empty(self._most, np.uint8)
         found = np.empty((self._most, self._width), np.float32)
-        count = self._function(*map(_at, (*arrays, candidates, gone, found)))
+        count = self._function(
+            _address(arrays[0], np.float32, self._shapes[0]),
+            _address(arrays[1], np.float32, self._shapes[1]),
+            _address(arrays[2], np.float32, anchors.shape),
+            _address(candidates, np.int32, candidates.shape, written=True),
+            _address(gone, np.uint8, gone.shape, written=True),
+            _address(found, np.float32, found.shape, written=True),
+        )
         # A copy, so that the room for the worst case is freed.
         return found[:count].copy()

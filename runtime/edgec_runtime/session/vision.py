@@ -22,6 +22,7 @@ from ..model.native import (
     function,
     library_of,
 )
+from ..tensors import TensorInfo
 from ..vision.camera import CameraFrame
 from ..vision.crop import Crop, CropView, cropped
 from ..vision.preprocess import ImageLayout
@@ -60,7 +61,7 @@ class Vision:
                 )
             call = function(library, f"edgec_crop_{i}")
             if call is not None:
-                self._crops[info.name] = CropInput(call, size)
+                self._crops[info.name] = CropInput(call, info, size)
         self.painting = Painting.of(library)
         """The bundle's C for effects (effects.Painter), where it has some."""
         self._decode = self._decoder(bundle, library)
@@ -76,7 +77,7 @@ class Vision:
         # Only boxes have C of their own; numpy decodes the rest fast enough.
         detect = None
         if call is not None and isinstance(task, Detection):
-            detect = FoundBoxes(call, task.most(outputs), task.width)
+            detect = FoundBoxes(call, task, outputs)
         return task.decoder(
             DecoderSetting(self.image, outputs, self.manifest.labels, files, detect)
         )
@@ -107,18 +108,15 @@ class Vision:
 
         Args:
             out: arrays of their types to write to
+
+        Raises:
+            InputError: it is no frame, or an array is of another type or shape
         """
-        if isinstance(frame, CameraFrame):
-            given = frame
-        else:
-            given = CameraFrame.of(np.asarray(frame))
+        given = _frame_of(frame)
         found: Dict[str, Array] = {}
         for name in self.manifest.preprocess:
             info = self.manifest.tensors[name]
-            if out is None:
-                target = np.empty(info.shape, info.numpy_dtype)
-            else:
-                target = out[name]
+            target = _room(info, out)
             made = self._inputs.get(name)
             if made is None or not target.flags.c_contiguous or not made(given, target):
                 np.copyto(target, prepared(self.manifest, name, given.rgb()))
@@ -152,11 +150,7 @@ class Vision:
         """Return a stage for results of outputs."""
 
         def stage(shot: Any) -> Result:
-            if isinstance(shot.source, CameraFrame):
-                source = shot.source
-            else:
-                source = CameraFrame.of(np.asarray(shot.source))
-            return self.result(shot.value, source.size)
+            return self.result(shot.value, _frame_of(shot.source).size)
 
         return "decode", stage
 
@@ -203,6 +197,38 @@ class Vision:
         return self._decode
 
     def _reals(self, outputs: Mapping[str, Array]) -> Dict[str, Array]:
-        """Return outputs as real numbers."""
-        tensors = self.manifest.tensors
-        return {name: reals(array, tensors[name]) for name, array in outputs.items()}
+        """Return outputs as real numbers; raises InputError for what are none."""
+        found: Dict[str, Array] = {}
+        for info in self.manifest.output_infos():
+            array = outputs.get(info.name)
+            if array is None:
+                raise InputError(
+                    f'the output "{info.name}" is missing',
+                    hint="give all that Session.run returns",
+                )
+            _check(info, array)
+            found[info.name] = reals(array, info)
+        return found
+
+
+def _frame_of(frame: Any) -> CameraFrame:
+    """Return a CameraFrame as it is, and the frame of a photo."""
+    return frame if isinstance(frame, CameraFrame) else CameraFrame.of(frame)
+
+
+def _room(info: TensorInfo, out: Optional[Mapping[str, Array]]) -> Array:
+    """Return memory for an input: new memory, or the caller's own."""
+    if out is None:
+        return np.empty(info.shape, info.numpy_dtype)
+    _check(info, out[info.name])
+    return out[info.name]
+
+
+def _check(info: TensorInfo, array: Array) -> None:
+    """Raise InputError for an array of another type or shape than a tensor."""
+    if array.dtype != info.numpy_dtype or array.shape != info.shape:
+        raise InputError(
+            f'the array for "{info.name}" is {array.dtype} {array.shape}, not '
+            f"{info.numpy_dtype} {info.shape}",
+            hint="give one of the tensor's type and shape",
+        )

@@ -22,6 +22,9 @@ QUALITY = 85
 FORMATS = ("rgb", "bgr", "gray", "rgba", "yuyv", "nv12")
 """Formats of frames, in the order of csrc/ek_frame.h."""
 
+MAX_SIDE = 65_535
+"""The largest width and height of a frame, which are those of JPEG."""
+
 _EVEN_SIDES = {"yuyv": (2, 1), "nv12": (2, 2)}
 """Of formats with shared colours, the divisors of width and height."""
 
@@ -38,10 +41,48 @@ class CameraFrame:
     Attributes:
         format: one of `FORMATS`
         planes: the planes
+
+    Raises:
+        InputError: the planes are no frame of the format
     """
 
     format: str
     planes: Tuple[Array, ...]
+
+    def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Raise InputError for planes that are no frame of the format.
+
+        Who gives their addresses to C looks again: an array's shape can be changed
+        where it is.
+        """
+        _check_format(self.format)
+        planes = self.planes
+        # Of an array the items are its rows.
+        is_tuple = isinstance(planes, (tuple, list)) and len(planes) > 0
+        if not is_tuple or not all(isinstance(p, np.ndarray) for p in planes):
+            raise InputError(
+                f"the planes of a {self.format} frame are no tuple of arrays",
+                hint='give a tuple: CameraFrame("rgb", (array,))',
+            )
+        told = ", ".join(f"{p.dtype} {list(p.shape)}" for p in planes)
+        if planes[0].ndim < 2 or planes[0].size == 0:
+            raise InputError(
+                f"the frame has no pixels: {told}",
+                hint="give one of [height, width] or [height, width, channels]",
+            )
+        height, width = planes[0].shape[:2]
+        _check_sides(self.format, width, height, told)
+        shapes = _plane_shapes(self.format, width, height)
+        is_levels = all(p.dtype == np.uint8 for p in planes)
+        if not is_levels or [p.shape for p in planes] != shapes:
+            wanted = ", ".join(f"uint8 {list(shape)}" for shape in shapes)
+            raise InputError(
+                f"planes {told} are no {self.format} frame of {width} x {height}",
+                hint=f"it has {wanted}",
+            )
 
     @classmethod
     def of(cls, array: Array) -> CameraFrame:
@@ -49,11 +90,16 @@ class CameraFrame:
 
         Args:
             array: [H, W, 3] or [H, W, 4], red first, or [H, W] or [H, W, 1], gray
-        """
-        if array.ndim == 2 or array.shape[2] == 1:
-            return cls("gray", (array.reshape(array.shape[:2]),))
 
-        return cls("rgb" if array.shape[2] == 3 else "rgba", (array,))
+        Raises:
+            InputError: it is no photo
+        """
+        pixels = np.asarray(array)
+        if pixels.ndim == 3 and pixels.shape[2] == 1:
+            pixels = pixels[..., 0]
+        channels = pixels.shape[2] if pixels.ndim == 3 else 1
+        name = {1: "gray", 4: "rgba"}.get(channels, "rgb")
+        return cls(name, (pixels,))
 
     @classmethod
     def packed(cls, format: str, data: Array, width: int, height: int) -> CameraFrame:
@@ -68,23 +114,18 @@ class CameraFrame:
         Raises:
             InputError: they are too many or too few
         """
-        if format not in FORMATS:
-            raise InputError(
-                f'there is no frame format "{format}"', hint="use " + ", ".join(FORMATS)
-            )
+        _check_format(format)
         flat = np.ascontiguousarray(data, np.uint8).reshape(-1)
+        _check_sides(format, width, height, f"{flat.size} bytes")
         shapes = _plane_shapes(format, width, height)
 
         sizes = [math.prod(shape) for shape in shapes]
         wanted = sum(sizes)
-
-        across, down = _EVEN_SIDES.get(format, (1, 1))
-
-        is_odd = width % across != 0 or height % down != 0
-        if flat.size != wanted or is_odd or min(width, height) < 1:
-            what = f"{flat.size} bytes are no {format} frame of {width} x {height}"
-            hint = "its sides are even" if is_odd else f"it has {wanted}"
-            raise InputError(what, hint=hint)
+        if flat.size != wanted:
+            raise InputError(
+                f"{flat.size} bytes are no {format} frame of {width} x {height}",
+                hint=f"it has {wanted}",
+            )
 
         planes: List[Array] = []
         start = 0
@@ -122,6 +163,26 @@ class CameraFrame:
         pairs = second.reshape(second.shape[0], -1, 2)
         by_row = np.repeat(pairs, 2, axis=0)
         return _from_yuv(first, np.repeat(by_row, 2, axis=1))
+
+
+def _check_format(format: str) -> None:
+    if format not in FORMATS:
+        raise InputError(
+            f'there is no frame format "{format}"', hint="use " + ", ".join(FORMATS)
+        )
+
+
+def _check_sides(format: str, width: int, height: int, told: str) -> None:
+    """Raise InputError for sides that no frame of a format has; told: what has them."""
+    across, down = _EVEN_SIDES.get(format, (1, 1))
+    hint = None
+    if not 1 <= width <= MAX_SIDE or not 1 <= height <= MAX_SIDE:
+        hint = f"its sides are 1 to {MAX_SIDE}"
+    elif width % across != 0 or height % down != 0:
+        hint = "its sides are even"
+    if hint is not None:
+        what = f"{told} are no {format} frame of {width} x {height}"
+        raise InputError(what, hint=hint)
 
 
 def _plane_shapes(format: str, width: int, height: int) -> List[Tuple[int, ...]]:
