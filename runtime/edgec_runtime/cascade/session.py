@@ -28,6 +28,7 @@ from ..model.interpreters import InterpreterFactory, load_edgetpu
 from ..model.native import Painting
 from ..session.edgetpu import EdgeTpuOptions, open_stick
 from ..session.lanes import closed
+from ..session.locked import finish
 from ..session.meters import Meter, StageFigures
 from ..session.program import Program, shared_scratch
 from ..session.session import OnceWarned
@@ -89,7 +90,9 @@ class CascadeSession:
             self._opened = opened.pop_all()
         self._runner = CascadeRunner(self.cascade, self._networks)
         # A forgotten session ends its threads and processes, too.
-        self._end = weakref.finalize(self, _free, self._streams, self._opened)
+        self._end = weakref.finalize(
+            self, _free, self._streams, self._running, self._opened
+        )
         _SESSIONS.add(self)
 
     def run(self, frame: Any) -> CascadeResult:
@@ -151,7 +154,7 @@ class CascadeSession:
 
         May be called twice. Ends its streams.
         """
-        self._end()
+        finish(self._end)
 
     def __enter__(self) -> CascadeSession:
         return self
@@ -244,7 +247,8 @@ class _Running:
         if self._closed:
             raise closed()
         program = self._programs[name]
-        frame = self._frames[name]
+        # Half bound where an exception ends this: the next run makes another one then.
+        frame = self._frames.pop(name, None) or program.frame()
         # The Edge TPU may have been lost, or have come back, since the last run.
         program.begin(frame)
         frame.renew(keep=True)
@@ -253,7 +257,9 @@ class _Running:
         for segment in program.manifest.segments:
             # A lost Edge TPU is not an error: the segment then runs as C.
             meter.ran_on(program.run(segment, frame, self._scratch))
-        return frame.take(copy=True)
+        results = frame.take(copy=True)
+        self._frames[name] = frame
+        return results
 
 
 class _Stages:
@@ -285,10 +291,14 @@ class _Stages:
         """Free nothing: the session goes on."""
 
 
-def _free(streams: Iterable[StreamPipeline], opened: ExitStack) -> None:
+def _free(
+    streams: Iterable[StreamPipeline], running: _Running, opened: ExitStack
+) -> None:
     # Streams first, since their threads use all the rest.
     for work in list(streams):
         work.stop()
+    # A stack forgets what it has begun to close, and this may be called again.
+    running.close()
     opened.close()
 
 

@@ -195,8 +195,11 @@ class Interpreter:
         """
         if self._arrays:
             return
-        for info in (*self._session.inputs, *self._session.outputs):
-            self._arrays[info.name] = np.zeros(info.shape, info.numpy_dtype)
+        # All at once: some alone would look like all, after a Ctrl-C.
+        self._arrays = {
+            info.name: np.zeros(info.shape, info.numpy_dtype)
+            for info in (*self._session.inputs, *self._session.outputs)
+        }
 
     def set_tensor(self, tensor_index: int, value: Any) -> None:
         """Copy an array into an input, or into the memory of an output.

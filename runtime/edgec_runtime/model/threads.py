@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from typing import Any
+from typing import Any, List, Optional
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,15 +48,18 @@ class ThreadPool:
         start.argtypes = [ctypes.c_void_p, ctypes.c_int]
         stop.restype = None
         stop.argtypes = [ctypes.c_void_p]
-        found = start(memory.ctypes.data, threads)
-        if not found:
+        # Before they start: a forked child is to forget them.
+        _POOLS.add(self)
+        started: List[Optional[int]] = []
+        self.stop = weakref.finalize(self, _stop, stop, started, memory)
+        # One step for a Ctrl-C: threads that nobody knows would go on in freed memory.
+        started.extend(map(start, (memory.ctypes.data,), (threads,)))
+        if not started[0]:
             raise DeviceError(
                 f"the system gives no {threads} threads",
                 hint="run it on one: threads=1",
             )
-        self.address = ctypes.c_void_p(found)
-        self.stop = weakref.finalize(self, _stop, stop, found, memory)
-        _POOLS.add(self)
+        self.address = ctypes.c_void_p(started[0])
 
 
 _POOLS: "weakref.WeakSet[ThreadPool]" = weakref.WeakSet()
@@ -73,6 +76,7 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def _stop(stop: Any, pool: int, memory: NDArray[Any]) -> None:
-    """memory: the threads' until they have ended."""
-    stop(pool)
+def _stop(stop: Any, started: List[Optional[int]], memory: NDArray[Any]) -> None:
+    """Stop the pools that were started; memory: the threads' until they have ended."""
+    for pool in filter(None, started):
+        stop(pool)

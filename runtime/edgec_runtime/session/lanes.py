@@ -2,104 +2,107 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from typing import List
+import threading
+from typing import List, Optional
 
 from ..errors import InputError
 from ..model.inference import ExecutionContext, Inference
-from .locked import locked
 from .program import Program
 
 
 class Lane:
-    """The memory of one run at a time."""
+    """The memory of one run at a time, which is who holds `turn`.
+
+    Attributes:
+        turn: taken with `with`: nothing can come between its taking and the block that
+            gives it back, as a Ctrl-C would between two calls
+    """
 
     def __init__(self, program: Program) -> None:
-        self.frame: Inference = program.frame()
-        self.scratch: ExecutionContext = program.scratch(program.manifest.segments)
+        self.turn = threading.Lock()
+        self._program = program
+        self._frame: Optional[Inference] = None
+        self._scratch: Optional[ExecutionContext] = None
+
+    @property
+    def scratch(self) -> ExecutionContext:
+        """The arena and its threads."""
+        if self._scratch is None:
+            segments = self._program.manifest.segments
+            self._scratch = self._program.scratch(segments)
+        return self._scratch
+
+    def begin(self) -> Inference:
+        """Return the tensors of a run, which the lane has again after `end`.
+
+        Those of a run that an exception ended may be half bound: the next run has
+        others.
+        """
+        frame = self._frame
+        self._frame = None
+        return self._program.frame() if frame is None else frame
+
+    def end(self, frame: Inference) -> None:
+        """Take the tensors of a run that has ended well."""
+        self._frame = frame
 
 
 class Lanes:
     """The memory of inferences in flight: as many as the cores can run; others wait.
 
     The first is made at once.
+
+    Attributes:
+        last: the tensors of the last run
     """
 
     def __init__(self, program: Program, threads: int) -> None:
         self._program = program
         self._most = max(2, (os.cpu_count() or 1) // threads)
-        self.closed = False
-        self.last = Lane(program)
-        self._begin([self.last])
+        self._closed = False
+        self._begin()
+        first = self._lanes[0]
+        self.last = first.begin()
+        first.end(self.last)
+        assert first.scratch is not None, "it is made here, where an error is expected"
 
-    def _begin(self, free: List[Lane]) -> None:
-        self._lock, self._changed = locked()
-        self._waiting = 0
-        self._made = len(free)
-        # A stack: the last lane used is in the cache, and used next.
-        self._free = free
+    def _begin(self) -> None:
+        self._lanes: List[Lane] = [Lane(self._program) for _ in range(self._most)]
+        self._next = itertools.count()
 
-    def take(self) -> Lane:
-        """Return a lane that nobody else has until it is given back.
+    def lane(self) -> Lane:
+        """Return a lane to run in: a free one, or else one to wait for.
 
         Raises:
             InputError: the session is closed
         """
-        try:
-            # Without the lock: `pop` is one step of Python's.
-            return self._free.pop()
-        except IndexError:
-            pass
-        with self._lock:
-            # First, so that a thread that gives one back after the next look sees it.
-            self._waiting += 1
-            try:
-                while not self.closed:
-                    if not self._free and self._made < self._most:
-                        # Under the lock, so that there are never more than the cores.
-                        made = Lane(self._program)
-                        self._made += 1
-                        return made
-                    try:
-                        return self._free.pop()
-                    except IndexError:
-                        self._changed.wait()
-            finally:
-                self._waiting -= 1
-        raise closed()
+        lanes = self._lanes
+        if self._closed:
+            raise closed()
+        # The first free one: what it used last is in the cache.
+        for lane in lanes:
+            if not lane.turn.locked():
+                return lane
+        return lanes[next(self._next) % len(lanes)]
 
-    def give(self, lane: Lane) -> None:
-        """Give a lane back."""
-
-        # `Session.tensor` reads it after the run.
-        self.last = lane
-        self._free.append(lane)
-        if self.closed:
-            self._clear()
-        elif self._waiting:
-            with self._lock:
-                self._changed.notify()
+    def check(self) -> None:
+        """Raise InputError where the session was closed while a run waited."""
+        if self._closed:
+            raise closed()
 
     def close(self) -> None:
         """End the threads of free lanes now, and those of the others when their runs
-        end.
+        end: a lane's threads end with it.
         """
-        with self._lock:
-            self.closed = True
-            self._changed.notify_all()
-        self._clear()
-
-    def _clear(self) -> None:
-        while self._free:
-            try:
-                self._free.pop().scratch.stop()
-            except IndexError:
-                # Another thread took it.
-                return
+        self._closed = True
+        self._lanes = []
 
     def forked(self) -> None:
         """Forget lanes in the child of a fork: their threads do not exist there."""
-        self._begin([])
+        if not self._closed:
+            self._begin()
 
 
 def closed() -> InputError:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import asdict, dataclass
-from typing import Any, Deque, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
 from ..model.stats import Summary
 from ..stick.stick import StickFacts
-from .locked import locked
+from .locked import Signal
 
 KEPT = 512  # samples of each kind: the last ones
 # of the newest time in the mean that decides how many frames are in flight
@@ -149,37 +149,35 @@ class Gate:
         """waits_outside: those of the meters whose time a frame does not spend in
         flight.
         """
-        self._lock, self._changed = locked()
+        self._changed = Signal()
         self._meters = meters
         self._outside = waits_outside
         self._shut = False
-        self.inside = 0
-        self.limit = 2
 
-    def enter(self) -> bool:
-        """Wait until one more frame may be in flight; return False at the end."""
-        with self._lock:
-            while self.inside >= self.limit and not self._shut:
-                self._changed.wait()
-            if self._shut:
-                return False
-            self.inside += 1
-            return True
-
-    def leave(self) -> None:
-        """Let a frame out that has arrived, and reckon the limit anew."""
+    @property
+    def limit(self) -> int:
+        """The most frames in flight."""
         means: List[float] = [m.mean for m in self._meters]
         work = sum(means) - sum(m.mean for m in self._outside)
-        with self._lock:
-            self.inside -= 1
-            self.limit = int(work / max(means) + 0.75) + 1 if max(means) > 0 else 2
-            self._changed.notify()
+        return int(work / max(means) + 0.75) + 1 if max(means) > 0 else 2
+
+    def enter(self, inside: Callable[[], int]) -> bool:
+        """Wait until one more frame may be in flight; return False at the end.
+
+        inside: returns how many are. They are counted where they are: a number that
+            each frame raises and lowers is wrong for ever once a Ctrl-C takes one away.
+        """
+        self._changed.wait(lambda: self._shut or inside() < self.limit)
+        return not self._shut
+
+    def look(self) -> None:
+        """After a frame has left."""
+        self._changed.send()
 
     def shut(self) -> None:
         """Let no more frames in, and end all waits."""
-        with self._lock:
-            self._shut = True
-            self._changed.notify_all()
+        self._shut = True
+        self._changed.send()
 
 
 def _copied(samples: Deque[float]) -> List[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import Any, Deque, List, Mapping, Optional, Sequence, Tuple
 
 from ..bundle.manifest import SegmentInfo
@@ -52,8 +53,10 @@ class ModelStages:
         if idle:
             for scratch in self._scratches:
                 scratch.stop()
-        while self._free:
-            self._free.pop().let_go()
+        # Another thread may end the stream at the same time.
+        with suppress(IndexError):
+            while True:
+                self._free.pop().let_go()
 
     def _take_inputs(self, shot: Shot) -> Any:
         """Check the result of the stages before, as Session.run does, with photos

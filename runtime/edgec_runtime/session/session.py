@@ -29,6 +29,7 @@ from ..bundle.archive import Bundle, PathLike
 from ..device_end.bundles import machine_target as machine_target
 from ..device_end.printable import printable
 from ..errors import InputError
+from ..model.inference import ExecutionContext, Inference
 from ..model.inputs import check_inputs, noise_inputs
 from ..model.interpreters import InterpreterFactory, load_edgetpu
 from ..model.timing import Times, time_calls
@@ -37,7 +38,8 @@ from ..stick.stick import StickFacts
 from ..tensors import TensorInfo
 from .edgetpu import TPU_MODES as TPU_MODES
 from .edgetpu import EdgeTpuOptions, open_stick
-from .lanes import Lane, Lanes, closed
+from .lanes import Lanes, closed
+from .locked import finish
 from .model_stages import ModelStages
 from .program import Program
 from .state import StateStore
@@ -174,11 +176,20 @@ class Session:
         arrays = check_inputs(self.manifest, inputs, self._photo)
         program, lanes = self._loaded()
         with self._kept.turn():
-            lane = lanes.take()
-            try:
-                return self._run(program, lane, arrays, timings)
-            finally:
-                lanes.give(lane)
+            lane = lanes.lane()
+            with lane.turn:
+                lanes.check()
+                frame = lane.begin()
+                try:
+                    results = self._run(program, frame, lane.scratch, arrays, timings)
+                except BaseException:
+                    # The Edge TPU's process has a part of what is forgotten here.
+                    frame.let_go()
+                    raise
+                # `tensor` reads it.
+                lanes.last = frame
+                lane.end(frame)
+                return results
 
     def reset(self) -> None:
         """Let the next run be the first one, with the model's initial state."""
@@ -247,7 +258,7 @@ class Session:
 
         It serves to verify a bundle and to find a fault.
         """
-        frame = self._loaded()[1].last.frame
+        frame = self._loaded()[1].last
         if name not in self.manifest.tensors:
             raise InputError(
                 f'no tensor "{name}" crosses a segment border',
@@ -291,7 +302,7 @@ class Session:
         Ends its streams.  Does not wait for runs in other threads; they end as they
         would.
         """
-        self._end()
+        finish(self._end)
         self._program = self._lanes = None
 
     def __enter__(self) -> "Session":
@@ -311,11 +322,11 @@ class Session:
     def _run(
         self,
         program: Program,
-        lane: Lane,
+        frame: Inference,
+        scratch: ExecutionContext,
         arrays: Mapping[str, Array],
         timings: Optional[List[SegmentTime]],
     ) -> Dict[str, Array]:
-        frame = lane.frame
         program.begin(frame)
 
         # Memory of the frame's own: the caller gets copies.
@@ -327,7 +338,7 @@ class Session:
             start = time.perf_counter_ns()
 
             # A lost Edge TPU is not an error: the segment then runs as C.
-            backend = program.run(s, frame, lane.scratch)
+            backend = program.run(s, frame, scratch)
             if timings is not None:
                 timings.append(
                     SegmentTime(

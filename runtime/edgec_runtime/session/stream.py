@@ -36,7 +36,7 @@ from ..device_end.printable import printable
 from ..errors import InputError
 from ..model.inference import Inference
 from ..stick.stick import StickFacts
-from .locked import locked
+from .locked import Signal, finish
 from .meters import Deliveries, Gate, Lap, Meter, StageFigures, StreamFigures
 
 Array = NDArray[Any]
@@ -128,7 +128,7 @@ class Stream:
 
         Waits for a stage, or a source, for ENDING_S at most.
         """
-        self._end()
+        finish(self._end)
 
     def __enter__(self) -> "Stream":
         return self
@@ -192,6 +192,12 @@ class StreamPipeline:
         self._newest = _Newest()
         self._deliveries = Deliveries()
         self._delivered: Optional[Lap] = None
+        self._turn = threading.Lock()
+        """Of who takes what comes out."""
+        self._admitted = 0
+        self._arrived = 0
+        self._ended = False
+        """Nothing comes out any more, but for what has come."""
         self._threads = [
             threading.Thread(
                 target=self._work, args=(i,), name=f"edgec-{name}", daemon=True
@@ -269,14 +275,14 @@ class StreamPipeline:
                 self._shared.admit(shot)
         except BaseException as e:
             shot.error = e
+        self._admitted += 1
         self._queues[0].put(shot)
 
     def _admit_all(self) -> None:
         """Read the frames of a file, each when there is room for it."""
-        while self._gate.enter():
+        while self._gate.enter(self._in_flight):
             shot = self._read()
             if shot is None:
-                self._gate.leave()
                 break
             self._admit(shot)
             if shot.error is not None:
@@ -298,10 +304,9 @@ class StreamPipeline:
         self._source_ends()
 
     def _admit_newest(self) -> None:
-        while self._gate.enter():
+        while self._gate.enter(self._in_flight):
             shot = self._newest.take()
             if shot is None:
-                self._gate.leave()
                 break
             self._admit(shot)
             del shot
@@ -324,7 +329,11 @@ class StreamPipeline:
         self._meters[stage].ran_on(backend)
 
     def _work(self, i: int) -> None:
-        name, call = self._stages[i]
+        # A thread whose start a Ctrl-C ended can begin after all has been freed.
+        stage = self._stages[i : i + 1]
+        if not stage:
+            return
+        ((name, call),) = stage
         meter = self._meters[name]
         taken = self._queues[i]
         given = self._queues[i + 1]
@@ -341,7 +350,11 @@ class StreamPipeline:
                     self._gate.shut()
                 shot.ms[name] = meter.add(lap)
             given.put(shot)
+            # After it can be seen there: the gate counts it twice rather than never.
+            self._arrived += given is self._queues[-1]
             del shot
+        # First, so that it is known where a Ctrl-C takes the None away.
+        self._ended = self._ended or given is self._queues[-1]
         given.put(None)
 
     # ---- the end
@@ -349,17 +362,28 @@ class StreamPipeline:
 
     def deliver(self) -> Optional[Shot]:
         """The next shot; None at the end.  The one before has left."""
-        if self._delivered is not None:
-            self._out.add(self._delivered)
-            self._delivered = None
-            self._gate.leave()
-        shot = None if self._stopped else self._queues[-1].get()
+        delivered = self._delivered
+        self._delivered = None
+        if delivered is not None:
+            self._out.add(delivered)
+        # Each time: a Ctrl-C may have come before it, or taken a shot away.
+        self._gate.look()
+        with self._turn:
+            out = self._queues[-1]
+            if self._stopped or (self._ended and out.empty()):
+                return None
+            shot = out.get()
         if shot is None or self._stopped:
             return None
         if shot.error is None:
             self._deliveries.add((time.monotonic() - shot.captured) * 1e3)
             self._delivered = Lap()
         return shot
+
+    def _in_flight(self) -> int:
+        """Return how many frames are in the stages, wait behind them or are in use."""
+        waiting = self._queues[-1].qsize() + (self._delivered is not None)
+        return self._admitted - self._arrived + waiting
 
     def figures(self) -> StreamFigures:
         """Return the figures of this moment."""
@@ -373,7 +397,7 @@ class StreamPipeline:
             delivered=d.count,
             fps=d.fps(),
             latency=d.latency(),
-            in_flight=self._gate.inside,
+            in_flight=0 if self._stopped else self._in_flight(),
             limit=self._gate.limit,
             stages=(
                 self._capture.figures(0),
@@ -388,41 +412,46 @@ class _Newest:
     """Room for one shot of a live source: a newer one takes its place."""
 
     def __init__(self) -> None:
-        self._lock, self._changed = locked()
+        self._lock = threading.Lock()
+        self._changed = Signal()
         self._shot: Optional[Shot] = None
+        self._failed: Optional[Shot] = None
         self._ended = False
         self.dropped = 0
 
     def put(self, shot: Optional[Shot]) -> None:
         """None: there will be no more.
 
-        An error does not replace the last shot but waits for its turn.
+        An error does not replace the last shot but follows it, as the last one.
         """
         with self._lock:
-            if shot is not None and shot.error is not None:
-                self._changed.wait_for(lambda: self._shot is None or self._ended)
             if shot is None:
+                self._ended = True
+            elif shot.error is not None:
+                self._failed = shot
                 self._ended = True
             elif not self._ended:
                 self.dropped += self._shot is not None
                 self._shot = shot
-            self._changed.notify_all()
+        self._changed.send()
 
     def take(self) -> Optional[Shot]:
         """Waits for one; None when there will be none."""
+        self._changed.wait(lambda: self._ended or self._shot is not None)
         with self._lock:
-            self._changed.wait_for(lambda: self._shot is not None or self._ended)
             shot = self._shot
             self._shot = None
-            self._changed.notify_all()
+            if shot is None:
+                shot = self._failed
+                self._failed = None
             return shot
 
     def shut(self) -> None:
         """End all waits; frames are taken no more."""
+        self._ended = True
         with self._lock:
-            self._ended = True
-            self._shot = None
-            self._changed.notify_all()
+            self._shot = self._failed = None
+        self._changed.send()
 
 
 def _check_names(names: List[str]) -> None:

@@ -63,8 +63,8 @@ class SharedStick:
             self._timeout = max(timeout, self._timeout)
             try:
                 self._open({**before, number: model}, warn)
-            except DeviceError:
-                # The new model may be what the Edge TPU does not take.
+            except BaseException:
+                # The new model may be what the Edge TPU does not take, or a Ctrl-C came.
                 if before:
                     self._restore(before, warn)
                 raise

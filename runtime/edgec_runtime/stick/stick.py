@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from numpy.typing import NDArray
@@ -219,9 +219,11 @@ class Channel:
             self._process.wait(ENDING_S)
         with self._lock:
             self._wire.close()
-            if self._life >= 0:
-                os.close(self._life)
+            # Forgotten first: its number may soon be another file's.
+            life = self._life
             self._life = -1
+            if life >= 0:
+                os.close(life)
 
     def disown(self) -> None:
         """In a forked child: the process is the parent's.  Nothing is said to it."""
@@ -289,7 +291,10 @@ class Stick:
         # a forgotten session is closed wherever the collector runs
         self._lock = threading.RLock()
         self._facts = StickFacts(False)
-        self._closing = threading.Event()
+        self._closing = False
+        self._ending: "SimpleQueue[None]" = SimpleQueue()
+        """Ends the pauses of the thread that opens it again."""
+        self._ended: Optional[Channel] = None
         self._pause = 0.0
         self._hop = 0
         self._opening: Optional[Channel] = None
@@ -363,31 +368,34 @@ class Stick:
 
     def close(self) -> None:
         """Returns within seconds, also where the Edge TPU hangs."""
-        self._closing.set()
+        self._closing = True
+        self._ending.put(None)
         with self._lock:
-            channel = self.channel
+            # Known before it is taken away: a close that a Ctrl-C ends is called again.
+            self._ended = self.channel or self._ended
             self.channel = None
             opening = self._opening
             self._facts = replace(self._facts, up=False)
-        for one in (channel, opening):
+        for one in (self._ended, opening):
             if one is not None:
                 one.kill()
-        if channel is not None:
-            channel.bury()
+        if self._ended is not None:
+            self._ended.bury()
         self._lost.put(None)
         if threading.current_thread() is not self._opener:
             self._opener.join(2 * ENDING_S)
-        if self._given >= 0:
-            os.close(self._given)
+        with self._lock:
+            given = self._given
             self._given = -1
+            if given >= 0:
+                os.close(given)
 
     def disown(self) -> None:
         """In a forked child: the Edge TPU is the parent's, segments run as their C
         twins.
         """
         self._lock = threading.RLock()
-        self._closing = threading.Event()
-        self._closing.set()
+        self._closing = True
         for one in (self.channel, self._opening):
             if one is not None:
                 one.disown()
@@ -405,7 +413,7 @@ class Stick:
         with self._lock:
             self._opening = made
         try:
-            if self._closing.is_set():
+            if self._closing:
                 raise Gone("the session is closed")
             made.wait_until_ready(self._work, heard)
         except BaseException:
@@ -446,11 +454,18 @@ class Stick:
                 return
             self._reopen(lost)
 
+    def _closes_within(self, pause: float) -> bool:
+        """Return whether it is closed, at once or after so many seconds."""
+        # An event would take its lock in Python code (see session/locked.py).
+        with contextlib.suppress(Empty):
+            self._ending.get(timeout=pause)
+        return self._closing
+
     def _reopen(self, lost: Channel) -> None:
         """Ends when there is a process again, or the session is closed."""
         lost.bury()
         pause = self._pause
-        while not self._closing.wait(pause):
+        while not self._closes_within(pause):
             try:
                 made = self._open(True, lambda why: None)
             except (Gone, OSError):
@@ -458,7 +473,7 @@ class Stick:
                 pause = min(NEXT_PAUSE_S, max(FIRST_PAUSE_S, 2 * pause))
                 continue
             with self._lock:
-                if not self._closing.is_set():
+                if not self._closing:
                     self.channel = made
                     self._facts = replace(
                         self._facts, up=True, back=self._facts.back + 1

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
-from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Set
+from queue import SimpleQueue
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter import Interpreter
 from ...interpreter.errors import InterpreterError, InvokeError
+from ...session.locked import Signal
 
 Array = NDArray[Any]
 Tensors = Dict[str, Array]
@@ -27,34 +28,44 @@ class TensorQueue:
 
     def __init__(self) -> None:
         """Make an empty queue."""
-        self._items: Deque[Any] = deque()
-        self._changed = threading.Condition()
+        self._items: "SimpleQueue[Any]" = SimpleQueue()
+        self._room = Signal()
+        self._turn = threading.Lock()
+        """Of who takes an item."""
         # None would be the natural word for no limit; pycoral has 0.
         self._limit = 0
+        self._ended = False
 
     def set_limit(self, limit: int) -> None:
         """Let `put` wait while so many items are inside; 0: never."""
-        with self._changed:
-            self._limit = limit
-            self._changed.notify_all()
+        self._limit = limit
+        self._room.send()
 
     def put(self, item: Any) -> None:
         """Append an item, after waiting for room."""
-        with self._changed:
-            self._changed.wait_for(self._has_room)
-            self._items.append(item)
-            self._changed.notify_all()
+        self._room.wait(lambda: self._was_added(item))
 
-    def _has_room(self) -> bool:
-        return self._limit == 0 or len(self._items) < self._limit
+    def _was_added(self, item: Any) -> bool:
+        if 0 < self._limit <= self._items.qsize():
+            return False
+        self._items.put(item)
+        return True
+
+    def end(self) -> None:
+        """Say that no item follows; nobody waits for room for that."""
+        self._ended = True
+        self._items.put(None)
 
     def get(self) -> Any:
-        """Return the first item, after waiting for one."""
-        with self._changed:
-            self._changed.wait_for(lambda: len(self._items) > 0)
-            item = self._items.popleft()
-            self._changed.notify_all()
-            return item
+        """Return the first item, after waiting for one; None from the end on."""
+        # Who waits for room looks again, also where a Ctrl-C ended the get before.
+        self._room.send()
+        with self._turn:
+            if self._ended and self._items.empty():
+                return None
+            item = self._items.get()
+        self._room.send()
+        return item
 
 
 class PipelinedModelRunner:
@@ -83,7 +94,6 @@ class PipelinedModelRunner:
         outputs = self._interpreters[-1].get_output_details()
         self._input_types = {row["name"]: row["dtype"] for row in inputs}
         self._ended = False
-        self._drained = False
 
         # Each thread knows the queues alone, so that a runner nobody has ends them.
         self._queues = [TensorQueue() for _ in range(len(self._interpreters) + 1)]
@@ -132,9 +142,9 @@ class PipelinedModelRunner:
                 "the pipeline was ended by an empty push", hint="make a new runner"
             )
         if not input_tensors:
-            # None goes through all models, so that all frames before it are computed.
+            # The end goes through all models: all frames before it are computed.
+            self._queues[0].end()
             self._ended = True
-            self._queues[0].put(None)
             return
         self._check(input_tensors)
         self._queues[0].put(dict(input_tensors))
@@ -162,13 +172,9 @@ class PipelinedModelRunner:
         Raises:
             InvokeError, InterpreterError: a model failed on this frame
         """
-        if self._drained:
-            return None
         result = self._queues[-1].get()
         if isinstance(result, Exception):
             raise result
-        # Once None came there is no thread left that could put anything.
-        self._drained = result is None
         found: Optional[Tensors] = result
         return found
 
@@ -206,7 +212,7 @@ def _work(
     while True:
         tensors = before.get()
         if tensors is None:
-            after.put(None)
+            after.end()
             return
         # A failure takes the frame's place, and `pop` raises it.
         if not isinstance(tensors, Exception):
@@ -222,7 +228,8 @@ def _computed(interpreter: Interpreter, tensors: Tensors) -> Any:
         for row in interpreter.get_input_details():
             interpreter.set_tensor(row["index"], tensors[row["name"]])
         interpreter.invoke()
-    except (InterpreterError, InvokeError) as e:
+    except Exception as e:
+        # Also one that nobody expects: without it `pop` would wait for ever.
         return e
     # The frame goes on with all its tensors: a later model may read an early one.
     found = dict(tensors)
@@ -236,4 +243,4 @@ def _end(queues: Sequence[TensorQueue]) -> None:
     # A thread that waits for room would never see the end.
     for queue in queues:
         queue.set_limit(0)
-    queues[0].put(None)
+    queues[0].end()
