@@ -23,7 +23,7 @@ BOUNDS = {
     "expm1": (math.expm1, -87.0, 0.0, 2),
     "log_near": (math.log, 1.2e-38, 3e38, 1),
     "log1p": (math.log1p, 0.0, 1.0, 2),
-    "logistic": (lambda v: 1 / (1 + math.exp(-v)), -86.0, 1e30, 4),
+    "logistic": (lambda v: 1 / (1 + math.exp(-v)), -87.3, 1e30, 4),
     "tanh": (math.tanh, -1e30, 1e30, 3),
     "erf": (math.erf, -1e30, 1e30, 8),
     "softplus": (lambda v: math.log1p(math.exp(-abs(v))) + max(v, 0.0), -86.0, 1e30, 4),

@@ -24,7 +24,7 @@ EK_KERNEL ek_vexp_t ek_vf_exp_parts(ek_vf x) {
     return (ek_vexp_t){(ek_vi)n, ek_vf_fma(p, square, r)};
 }
 
-/* e^x for |x| <= 87. */
+/* e^x for -87 <= x <= 88. */
 EK_KERNEL ek_vf ek_vf_exp_near(ek_vf x) {
     const ek_vexp_t e = ek_vf_exp_parts(x);
     return (ek_vf)((ek_vi)(e.rest + 1.0f) + (e.bits << 23));
@@ -46,10 +46,10 @@ EK_KERNEL ek_vf ek_vf_expm1(ek_vf x) {
     return ek_vf_fma(e.rest, scale, scale - 1.0f);
 }
 
-/* 1 / (1 + e^-x) */
+/* 1 / (1 + e^-x); 1 / e^88 is below the least normal number. */
 EK_KERNEL ek_vf ek_vf_logistic(ek_vf x) {
-    const ek_vf bound = ek_vf_set(87);
-    return ek_vf_reciprocal(ek_vf_exp_near(ek_vf_max(ek_vf_min(-x, bound), -bound)) + 1.0f);
+    const ek_vf bounded = ek_vf_max(ek_vf_min(-x, ek_vf_set(88)), ek_vf_set(-87));
+    return ek_vf_reciprocal(ek_vf_exp_near(bounded) + 1.0f);
 }
 
 /* Beyond 9.1 the result is 1 to the last place. */
