@@ -102,8 +102,16 @@ def _inputs(graph: GraphProto) -> list[Any]:
     return [i for i in graph.input if i.name not in initializers]
 
 
-_SAME_ELEMENTS = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
-"""Operators that leave the elements in their order."""
+_SAME_ELEMENTS = (
+    "Cast",
+    "Flatten",
+    "Identity",
+    "Reshape",
+    "Split",
+    "Squeeze",
+    "Unsqueeze",
+)
+"""Operators with one output that leave the elements in their order."""
 
 
 @dataclass(frozen=True)
@@ -158,16 +166,14 @@ class _Nodes:
     # ----------------------------------------------------------------------------------
     def number(self, name: str) -> float:
         """Return a constant of one element."""
-        array = self.constants.get(name)
-        _require(array is not None and array.size == 1)
-        assert array is not None
+        array = self.constants[self.source(name)]
+        _require(array.size == 1)
         return float(array.item())
 
     def node(self, name: str, kind: str) -> NodeProto:
         """Return the node of an operator that writes a tensor."""
-        node = self.producers.get(name)
-        _require(node is not None and node.op_type == kind)
-        assert node is not None
+        node = self.producers[name]
+        _require(node.op_type == kind)
         return node
 
     def inputs(self, name: str, kind: str) -> Sequence[str]:
@@ -179,12 +185,14 @@ class _Nodes:
 
         A part of a batch of one is the whole.
         """
-        while (node := self.producers.get(name)) is not None:
-            is_whole = node.op_type == "Split" and len(node.output) == 1
-            if node.op_type not in _SAME_ELEMENTS and not is_whole:
-                break
+        # In a damaged file nodes may form a circle.
+        for _ in self.producers:
+            node = self.producers.get(name)
+            is_whole = node is not None and len(node.output) == 1
+            if node is None or node.op_type not in _SAME_ELEMENTS or not is_whole:
+                return name
             name = node.input[0]
-        return name
+        raise ValueError("the nodes form a circle")
 
     def with_number(self, name: str, kind: str) -> tuple[str, float]:
         """Return the two operands of a node, the second one a constant number.
@@ -214,9 +222,7 @@ class _Nodes:
     def ssd(self, outputs: Sequence[str]) -> Ssd:
         """Return the detector with these outputs: boxes, scores and classes."""
         _require(len(outputs) == 3)
-        scores = next((o for o in outputs if self._are_scores(o)), None)
-        _require(scores is not None)
-        assert scores is not None
+        (scores,) = [o for o in outputs if self._are_scores(o)]
         best, picked = self.inputs(scores, "Gather")
         kept, limit = self._first(picked)
         every, overlap = self._suppression(kept, best)

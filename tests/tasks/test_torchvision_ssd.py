@@ -238,6 +238,16 @@ def test_other_nodes_are_another_graph(
     assert stated_task(model).task is None
 
 
+def test_a_circle_of_nodes_ends(tmp_path: Path) -> None:
+    model = detector(tmp_path / "ssd.onnx")
+
+    def bite(node: Any) -> None:
+        node.input[0] = node.output[0]
+
+    _with_a_node_changed(model, "Reshape", -1, bite)
+    assert stated_task(model).task is None
+
+
 def test_anchors_of_a_picture_of_any_size_are_not_guessed(tmp_path: Path) -> None:
     """Where nothing resizes the picture, the anchors suit one size only."""
     sides = ("height", "width")

@@ -32,7 +32,7 @@ def small() -> Any:
     )
     backbone.out_channels = [24]
     anchors = models.anchor_utils.DefaultBoxGenerator([[2]], scales=[0.2, 0.4])
-    detector = models.SSD(backbone, anchors, (SIDE, SIDE), 5, topk_candidates=9)
+    detector = models.ssd.SSD(backbone, anchors, (SIDE, SIDE), 5, topk_candidates=9)
     for head in (detector.head.regression_head, detector.head.classification_head):
         for layer in head.module_list:
             torch.nn.init.normal_(layer.weight, 0, 0.2)
