@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
+import onnx
+from onnx import ModelProto
 
 from edgec.frontends.onnx import read_onnx
 from edgec.frontends.onnx_file import subgraphs
+from edgec.frontends.onnx_wiring import Wiring, attribute, require
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Array
 
@@ -60,25 +62,46 @@ class Ssd:
         the file of the model. Raises EdgecError if it cannot be read, ValueError if the
         anchors hang on the input.
         """
-        (info,) = _inputs(model.graph)
-        shape = [d.dim_value for d in info.type.tensor_type.shape.dim]
-        given: dict[str, tuple[int, ...]] = {}
-        if 0 in shape:
-            given[info.name] = (1, shape[1] or 3, shape[2] or _SIDE, shape[3] or _SIDE)
-        graph = read_onnx(path, given, outputs=(self.anchors, *self.size))
+        shapes = _stand_in(model)
+        graph = read_onnx(path, shapes, outputs=(self.anchors, *self.size))
         corners, width, height = (v.const for v in graph.outputs)
         if corners is None or width is None or height is None:
             raise ValueError("the anchors are computed from the picture")
-        image = (float(width.item()), float(height.item()))
-        if given and _SIDE in image:
-            raise ValueError("the anchors are for an input of one size")
 
-        low, high = np.split(corners.astype(np.float64), 2, axis=1)
-        rows = np.concatenate([(low + high) / 2, high - low], axis=1)
-        rows /= np.array(image * 2)
-        out = io.BytesIO()
-        np.save(out, rows.astype(np.float32), allow_pickle=False)
-        return out.getvalue()
+        image = np.array([width.item(), height.item()])
+        if shapes and _SIDE in image:
+            raise ValueError("the anchors are for an input of one size")
+        return _centred(corners, image)
+
+
+def _stand_in(model: ModelProto) -> dict[str, tuple[int, ...]]:
+    """Return a shape of the only input by its name; {} if its shape is static."""
+    (info,) = _inputs(model)
+    sizes = _sizes(info)
+    if 0 not in sizes:
+        return {}
+    usual = (1, 3, _SIDE, _SIDE)
+    pairs = zip(sizes, usual, strict=True)
+    shape = tuple(size or other for size, other in pairs)
+    return {info.name: shape}
+
+
+def _centred(corners: Array, image: Array) -> bytes:
+    """Return anchors as centres and sizes in parts of the image, as an .npy file.
+
+    corners: x1, y1, x2, y2 in pixels. image: width and height.
+    """
+    # Sums of float32 would round.
+    exact = corners.astype(np.float64)
+    low = exact[:, :2] / image
+    high = exact[:, 2:] / image
+    centre = (low + high) / 2
+    rows = np.concatenate([centre, high - low], axis=1)
+
+    # The file is the same as for --anchors.
+    out = io.BytesIO()
+    np.save(out, rows.astype(np.float32), allow_pickle=False)
+    return out.getvalue()
 
 
 def ssd_of(model: ModelProto) -> Ssd | None:
@@ -86,37 +109,111 @@ def ssd_of(model: ModelProto) -> Ssd | None:
 
     Only a model with one input of one picture is one.
     """
-    inputs = _inputs(model.graph)
-    if len(inputs) != 1 or len(inputs[0].type.tensor_type.shape.dim) != 4:
+    inputs = _inputs(model)
+    if len(inputs) != 1 or len(_sizes(inputs[0])) != 4:
         return None
+    outputs = [o.name for o in model.graph.output]
     try:
-        return _Nodes.of(model.graph).ssd([o.name for o in model.graph.output])
+        return _ssd(Wiring.of(model.graph), outputs)
     # Other nodes, also where there are more or fewer inputs than are unpacked.
     except (ValueError, LookupError):
         return None
 
 
-def _inputs(graph: GraphProto) -> list[Any]:
-    """Return the inputs of a graph; old files list initializers among them."""
-    initializers = {t.name for t in graph.initializer}
-    return [i for i in graph.input if i.name not in initializers]
+def _inputs(model: ModelProto) -> Sequence[onnx.ValueInfoProto]:
+    """Return the inputs of a model; old files list initializers among them."""
+    initializers = {t.name for t in model.graph.initializer}
+    return [i for i in model.graph.input if i.name not in initializers]
 
 
-_SAME_ELEMENTS = (
-    "Cast",
-    "Flatten",
-    "Identity",
-    "Reshape",
-    "Split",
-    "Squeeze",
-    "Unsqueeze",
-)
-"""Operators with one output that leave the elements in their order."""
+def _sizes(info: onnx.ValueInfoProto) -> Sequence[int]:
+    """Return the shape of an input, with 0 for open dimensions."""
+    return [d.dim_value for d in info.type.tensor_type.shape.dim]
+
+
+def _ssd(wiring: Wiring, outputs: Sequence[str]) -> Ssd:
+    """Return the detector with these outputs: boxes, scores and classes."""
+    require(len(outputs) == 3)
+    (scores,) = [o for o in outputs if _are_scores(wiring, o)]
+    best, picked = wiring.inputs(scores, "Gather")
+    kept, limit = wiring.first_rows(picked)
+    every, overlap = _suppression(wiring, kept, best)
+    selection = _selection(wiring, every, best)
+    clipped, size = _clipped(wiring, selection.boxes)
+    x, y = _decoded(wiring, clipped)
+    logits = _logits(wiring, selection.probabilities)
+
+    # The keys of docs/tasks.md.
+    keys: dict[str, Any] = {
+        "task": "detection",
+        "boxes": x.numbers,
+        "scores": logits,
+        "scales": [
+            x.centre_scale,
+            y.centre_scale,
+            x.size_scale,
+            y.size_scale,
+        ],
+        "several": True,
+        "background": True,
+        "activation": "softmax",
+        "threshold": _short(selection.threshold),
+        "clipped": True,
+        "candidates": int(selection.candidates),
+        "iou": _short(overlap),
+        "limit": limit,
+    }
+    head = Head(x.numbers, (x.numbers, logits), transposed=False)
+    return Ssd(head, keys, x.anchors, size)
+
+
+def _are_scores(wiring: Wiring, name: str) -> bool:
+    """Return whether an output is picked from the best scores of the classes."""
+    # In torchvision: torch.cat(image_scores)[keep].
+    if wiring.kind(name) != "Gather":
+        return False
+    every, _ = wiring.inputs(name, "Gather")
+    if wiring.kind(every) != "Concat":
+        return False
+
+    # Each class has its own part, sorted.
+    parts = wiring.inputs(every, "Concat")
+    return all(wiring.kind(part) == "TopK" for part in parts)
+
+
+def _suppression(wiring: Wiring, kept: str, best: str) -> tuple[str, float]:
+    """Return the boxes of all candidates, and the overlap at which one is dropped.
+
+    kept: places of those that are left, best: the scores of all.
+    """
+    # The branch for no boxes at all has nothing to suppress.
+    if wiring.kind(kept) == "If":
+        node = wiring.node(kept, "If")
+        branch = subgraphs(node)["else_branch"]
+        kept = branch.output[0].name
+
+    # A row is a batch, a class and a box, each of one batch and class.
+    places = wiring.source(kept)
+    table, column = wiring.column(places)
+    require(column == 2)
+
+    # A fifth input would be a least score.
+    boxes, scores, _, overlap = wiring.inputs(table, "NonMaxSuppression")
+    require(wiring.source(scores) == best)
+
+    # One suppression serves all classes: boxes of each are moved by a multiple of the
+    # largest coordinate, and so lie far from those of the others.
+    every, offsets = wiring.source_inputs(boxes, "Add")
+    offsets = wiring.source(offsets)
+    if wiring.kind(offsets) == "Slice":
+        offsets, *_ = wiring.inputs(offsets, "Slice")
+    require(wiring.kind(offsets) == "Mul")
+    return every, wiring.number(overlap)
 
 
 @dataclass(frozen=True)
-class _Selection:
-    """The candidates of a class, the same way for all classes.
+class _ClassSelection:
+    """The candidates of a class, selected in the same way for all classes.
 
     Attributes:
         probabilities: of all boxes and classes.
@@ -131,270 +228,192 @@ class _Selection:
     candidates: float
 
 
-@dataclass(frozen=True)
-class _Nodes:
-    """The nodes of a graph by what they write, in all its branches.
+def _selection(wiring: Wiring, every: str, best: str) -> _ClassSelection:
+    """Return how the candidates of all classes but the background are selected.
 
-    The methods follow them backwards, and raise ValueError or LookupError where they are
-    not as torchvision's.
+    every: their boxes, best: their scores.
+    """
+    boxes = wiring.inputs(every, "Concat")
+    scores = wiring.inputs(best, "Concat")
+    pairs = zip(boxes, scores, strict=True)
+    selections: set[_ClassSelection] = set()
+    for label, (own, score) in enumerate(pairs, start=1):
+        selection = _class_selection(wiring, own, score, label)
+        selections.add(selection)
+    (selection,) = selections
+    return selection
+
+
+def _class_selection(
+    wiring: Wiring, own: str, score: str, label: int
+) -> _ClassSelection:
+    """Return how the candidates of a class are selected.
+
+    own: their boxes, score: their scores, best first. label: the number of the class,
+    with the background as 0.
+    """
+    # In torchvision: score = scores[:, label]; score = score[score > score_thresh].
+    sort = wiring.node(score, "TopK")
+    sure_scores, count = sort.input
+    column, places = wiring.inputs(sure_scores, "GatherND")
+    table, number = wiring.column(column)
+    compared, threshold = _greater(wiring, places)
+    require(compared == column)
+    # The columns of the classes follow each other.
+    require(number == label)
+
+    # The boxes are those of the same places, in the same order.
+    sure_boxes, order = wiring.inputs(own, "Gather")
+    require(order == sort.output[1])
+    boxes, places = wiring.inputs(sure_boxes, "GatherND")
+    compared, other_threshold = _greater(wiring, places)
+    require(compared == column)
+    require(other_threshold == threshold)
+
+    # There may be fewer than the limit.
+    both, *_ = wiring.source_inputs(count, "ReduceMin")
+    limit, _ = wiring.inputs(both, "Concat")
+    candidates = wiring.number(limit)
+
+    return _ClassSelection(table, boxes, threshold, candidates)
+
+
+def _greater(wiring: Wiring, places: str) -> tuple[str, float]:
+    """Return the tensor whose elements above a number are at these places."""
+    (rows,) = wiring.inputs(places, "Transpose")
+    (greater,) = wiring.inputs(rows, "NonZero")
+    return wiring.with_number(greater, "Greater")
+
+
+def _logits(wiring: Wiring, probabilities: str) -> str:
+    """Return the scores whose softmax over the classes probabilities are."""
+    # They are [1, N, classes], as the scores are.
+    source = wiring.source(probabilities)
+    softmax = wiring.node(source, "Softmax")
+    axis = attribute(softmax, "axis", -1)
+    require(axis in (-1, 2))
+
+    (logits,) = softmax.input
+    return str(logits)
+
+
+def _clipped(wiring: Wiring, boxes: str) -> tuple[str, tuple[str, str]]:
+    """Return the boxes before they are cut off, and width and height of the image."""
+    across, down = wiring.source_inputs(boxes, "Concat")
+    table, right = _clipped_axis(wiring, across, 0)
+    other_table, bottom = _clipped_axis(wiring, down, 1)
+    require(table == other_table)
+    return table, (right, bottom)
+
+
+def _clipped_axis(wiring: Wiring, part: str, axis: int) -> tuple[str, str]:
+    """Return the boxes of which these are x or y, and where they are cut off."""
+    # In torchvision: torch.min(torch.max(x, 0), width).
+    positive, end = wiring.source_inputs(part, "Min")
+    numbers, zero = wiring.with_number(positive, "Max")
+    require(zero == 0)
+    table, first = wiring.columns(numbers, 2)
+    require(first == axis)
+    return table, end
+
+
+@dataclass(frozen=True)
+class _BoxAxis:
+    """How x or y of boxes, and their extent along it, are decoded.
+
+    Attributes:
+        numbers: the convolutions' four numbers of each box.
+        anchors: the corners of the anchors.
+        centre_scale, size_scale: the divisors of the numbers.
     """
 
-    producers: dict[str, NodeProto] = field(default_factory=dict)
-    constants: dict[str, Array] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, graph: GraphProto) -> _Nodes:
-        """Return the nodes of a graph and of the branches in it."""
-        nodes = cls()
-        nodes._add(graph)
-        return nodes
-
-    def _add(self, graph: GraphProto) -> None:
-        for tensor in graph.initializer:
-            # Large tensors are weights, and may lie in another file.
-            if np.prod(tensor.dims) <= 1:
-                self.constants[tensor.name] = numpy_helper.to_array(tensor)
-        for node in graph.node:
-            self.producers.update((name, node) for name in node.output)
-            for branch in subgraphs(node).values():
-                self._add(branch)
-            for a in node.attribute:
-                if node.op_type == "Constant" and a.name == "value":
-                    self.constants[node.output[0]] = numpy_helper.to_array(a.t)
-
-    # ---- steps
-    # ----------------------------------------------------------------------------------
-    def number(self, name: str) -> float:
-        """Return a constant of one element."""
-        array = self.constants[self.source(name)]
-        _require(array.size == 1)
-        return float(array.item())
-
-    def node(self, name: str, kind: str) -> NodeProto:
-        """Return the node of an operator that writes a tensor."""
-        node = self.producers[name]
-        _require(node.op_type == kind)
-        return node
-
-    def inputs(self, name: str, kind: str) -> Sequence[str]:
-        """Return what the node of an operator that writes a tensor reads."""
-        return list(self.node(name, kind).input)
-
-    def source(self, name: str) -> str:
-        """Return the tensor with the same elements that nodes began with.
-
-        A part of a batch of one is the whole.
-        """
-        # In a damaged file nodes may form a circle.
-        for _ in self.producers:
-            node = self.producers.get(name)
-            is_whole = node is not None and len(node.output) == 1
-            if node is None or node.op_type not in _SAME_ELEMENTS or not is_whole:
-                return name
-            name = node.input[0]
-        raise ValueError("the nodes form a circle")
-
-    def with_number(self, name: str, kind: str) -> tuple[str, float]:
-        """Return the two operands of a node, the second one a constant number.
-
-        Factors, and what a maximum is of, may come in any order.
-        """
-        one, two = self.inputs(name, kind)
-        if one in self.constants and kind in ("Max", "Mul"):
-            one, two = two, one
-        return one, self.number(two)
-
-    def column(self, name: str) -> tuple[str, int]:
-        """Return the tensor that a column was gathered from, and its number."""
-        node = self.node(name, "Gather")
-        _require(_attribute(node, "axis", 0) == 1)
-        return node.input[0], int(self.number(node.input[1]))
-
-    def columns(self, name: str, step: int) -> tuple[str, int]:
-        """Return the tensor of which each `step`th column was taken, and the first."""
-        data, start, end, axis, by = self.inputs(name, "Slice")
-        _require(self.number(axis) == 1 and self.number(by) == step)
-        _require(self.number(end) > np.iinfo(np.int32).max)
-        return data, int(self.number(start))
-
-    # ---- the detector
-    # ----------------------------------------------------------------------------------
-    def ssd(self, outputs: Sequence[str]) -> Ssd:
-        """Return the detector with these outputs: boxes, scores and classes."""
-        _require(len(outputs) == 3)
-        (scores,) = [o for o in outputs if self._are_scores(o)]
-        best, picked = self.inputs(scores, "Gather")
-        kept, limit = self._first(picked)
-        every, overlap = self._suppression(kept, best)
-        selection = self._selection(every, best)
-        clipped, size = self._clipped(selection.boxes)
-        regression, anchors, scales = self._decoded(clipped)
-        softmax = self.node(self.source(selection.probabilities), "Softmax")
-        _require(_attribute(softmax, "axis", -1) in (-1, 2))
-
-        head = Head(regression, (regression, softmax.input[0]), transposed=False)
-        keys: dict[str, Any] = {
-            "task": "detection",
-            "boxes": regression,
-            "scores": softmax.input[0],
-            "scales": scales,
-            "several": True,
-            "background": True,
-            "activation": "softmax",
-            "threshold": _short(selection.threshold),
-            "clipped": True,
-            "candidates": int(selection.candidates),
-            "iou": _short(overlap),
-            "limit": limit,
-        }
-        return Ssd(head, keys, anchors, size)
-
-    def _are_scores(self, name: str) -> bool:
-        """Return whether an output is picked from the best scores of the classes."""
-        node = self.producers.get(name)
-        if node is None or node.op_type != "Gather":
-            return False
-        every = self.producers.get(node.input[0])
-        if every is None or every.op_type != "Concat":
-            return False
-        kinds = [self.producers[i].op_type for i in every.input if i in self.producers]
-        return kinds == ["TopK"] * len(every.input)
-
-    def _first(self, picked: str) -> tuple[str, int]:
-        """Return the places of all boxes that are left, and how many are told."""
-        kept, start, end, axis, step = self.inputs(picked, "Slice")
-        _require([self.number(n) for n in (start, axis, step)] == [0, 0, 1])
-        return kept, int(self.number(end))
-
-    def _suppression(self, kept: str, best: str) -> tuple[str, float]:
-        """Return the boxes of all candidates, and the overlap at which one is dropped.
-
-        kept: places of those that are left, best: the scores of all.
-        """
-        node = self.producers.get(kept)
-        if node is not None and node.op_type == "If":
-            # Without a box there is nothing to suppress.
-            kept = subgraphs(node)["else_branch"].output[0].name
-        table, column = self.column(self.source(kept))
-        # A fifth input would be a least score.
-        boxes, scores, _, overlap = self.inputs(table, "NonMaxSuppression")
-        _require(column == 2 and self.source(scores) == best)
-
-        # Boxes of one class lie far from those of the others.
-        every, offsets = self.inputs(self.source(boxes), "Add")
-        offsets = self.source(offsets)
-        if self.producers[offsets].op_type == "Slice":
-            offsets = self.producers[offsets].input[0]
-        self.node(offsets, "Mul")
-        return every, self.number(overlap)
-
-    def _selection(self, every: str, best: str) -> _Selection:
-        """Return how the candidates of all classes but the background are selected.
-
-        every: their boxes, best: their scores.
-        """
-        boxes = self.inputs(every, "Concat")
-        scores = self.inputs(best, "Concat")
-        _require(len(boxes) == len(scores))
-        found: set[_Selection] = set()
-        for label, (own, score) in enumerate(zip(boxes, scores, strict=True), start=1):
-            sorted_ = self.node(score, "TopK")
-            column, places = self.inputs(sorted_.input[0], "GatherND")
-            table, number = self.column(column)
-            compared, threshold = self._greater(places)
-            _require(compared == column and number == label)
-
-            sure, order = self.inputs(own, "Gather")
-            all_boxes, places = self.inputs(sure, "GatherND")
-            _require(order == sorted_.output[1])
-            _require(self._greater(places) == (column, threshold))
-
-            least = self.inputs(self.source(sorted_.input[1]), "ReduceMin")[0]
-            limit, _ = self.inputs(least, "Concat")
-            candidates = self.number(limit)
-            found.add(_Selection(table, all_boxes, threshold, candidates))
-        _require(len(found) == 1)
-        return found.pop()
-
-    def _greater(self, places: str) -> tuple[str, float]:
-        """Return the tensor whose elements above a number are at these places."""
-        nonzero = self.inputs(places, "Transpose")[0]
-        greater = self.inputs(nonzero, "NonZero")[0]
-        return self.with_number(greater, "Greater")
-
-    def _clipped(self, boxes: str) -> tuple[str, tuple[str, str]]:
-        """Return the boxes before they are cut off, and width and height of the image."""
-        across, down = self.inputs(self.source(boxes), "Concat")
-        table, right = self._least(across, 0)
-        other_table, bottom = self._least(down, 1)
-        _require(table == other_table)
-        return table, (right, bottom)
-
-    def _least(self, part: str, axis: int) -> tuple[str, str]:
-        """Return the boxes of which these are x or y, and where they are cut off."""
-        positive, end = self.inputs(self.source(part), "Min")
-        numbers, zero = self.with_number(positive, "Max")
-        table, first = self.columns(numbers, 2)
-        _require(zero == 0 and first == axis)
-        return table, end
-
-    def _decoded(self, boxes: str) -> tuple[str, str, list[float]]:
-        """Return the convolutions' numbers, the anchors, and the four divisors.
-
-        boxes: the corners that are decoded from them.
-        """
-        corners = self.inputs(self.source(boxes), "Concat")
-        _require(len(corners) == 4)
-        tables: set[tuple[str, str]] = set()
-        scales = [0.0] * 4
-        for axis in (0, 1):
-            low = self.inputs(self.source(corners[axis]), "Sub")
-            high = self.inputs(self.source(corners[axis + 2]), "Add")
-            _require(low == high)
-            middle, half = low
-            size, factor = self.with_number(half, "Mul")
-            _require(factor == 0.5)
-            grown, extent = self.inputs(size, "Mul")
-            shifted, centre = self.inputs(middle, "Add")
-            offset, other_extent = self.inputs(shifted, "Mul")
-            _require(extent == other_extent)
-
-            clip = self.inputs(self.inputs(grown, "Exp")[0], "Clip")
-            _require(len(clip) == 3 and not clip[1])
-            _require(bool(np.isclose(self.number(clip[2]), _LARGEST_LOG)))
-            for column, divided in ((axis, offset), (axis + 2, clip[0])):
-                part, scales[column] = self.with_number(divided, "Div")
-                table, first = self.columns(part, 4)
-                _require(first == column)
-                anchors = self._anchors(self.source(extent), self.source(centre), axis)
-                tables.add((self.source(table), anchors))
-        _require(len(tables) == 1)
-        regression, anchors = tables.pop()
-        return regression, anchors, scales
-
-    def _anchors(self, extent: str, centre: str, axis: int) -> str:
-        """Return the anchors of which these are a size and a centre."""
-        end, start = self.inputs(extent, "Sub")
-        table, last = self.column(end)
-        other_start, half = self.inputs(centre, "Add")
-        _require(self.with_number(half, "Mul") == (extent, 0.5))
-        _require(self.column(start) == self.column(other_start) == (table, axis))
-        _require(last == axis + 2)
-        return table
+    numbers: str
+    anchors: str
+    centre_scale: float
+    size_scale: float
 
 
-def _require(is_so: bool) -> None:
-    """Raise ValueError unless something is so."""
-    if not is_so:
-        raise ValueError("these are other nodes than torchvision's")
+def _decoded(wiring: Wiring, boxes: str) -> tuple[_BoxAxis, _BoxAxis]:
+    """Return how x and y of these corners are decoded.
+
+    Both must come from the same numbers and anchors.
+    """
+    x1, y1, x2, y2 = wiring.source_inputs(boxes, "Concat")
+    x = _decoded_axis(wiring, x1, x2, 0)
+    y = _decoded_axis(wiring, y1, y2, 1)
+
+    # Other numbers would be of another head.
+    require(x.numbers == y.numbers)
+    require(x.anchors == y.anchors)
+    return x, y
 
 
-def _attribute(node: NodeProto, name: str, default: Any) -> Any:
-    """Return an attribute of a node."""
-    for a in node.attribute:
-        if a.name == name:
-            return helper.get_attribute_value(a)
-    return default
+def _decoded_axis(wiring: Wiring, low: str, high: str, axis: int) -> _BoxAxis:
+    """Return how both ends of boxes along an axis are decoded."""
+    # The ends are middle - half and middle + half.
+    middle, half = wiring.source_inputs(low, "Sub")
+    other_middle, other_half = wiring.source_inputs(high, "Add")
+    require(middle == other_middle)
+    require(half == other_half)
+
+    # In torchvision: half = 0.5 * (exp(dw) * width), middle = dx * width + centre.
+    size, factor = wiring.with_number(half, "Mul")
+    require(factor == 0.5)
+    grown, extent = wiring.inputs(size, "Mul")
+    shift, centre = wiring.inputs(middle, "Add")
+    offset, other_extent = wiring.inputs(shift, "Mul")
+    require(extent == other_extent)
+
+    numbers, centre_scale = _scaled(wiring, offset, axis)
+    log = _without_limit(wiring, grown)
+    other_numbers, size_scale = _scaled(wiring, log, axis + 2)
+    require(numbers == other_numbers)
+    anchors = _anchors(wiring, extent, centre, axis)
+    return _BoxAxis(numbers, anchors, centre_scale, size_scale)
+
+
+def _without_limit(wiring: Wiring, grown: str) -> str:
+    """Return the logarithms of these factors before their limit.
+
+    In torchvision: torch.clamp(dw, max=log(1000 / 16)).
+    """
+    (clipped,) = wiring.inputs(grown, "Exp")
+    log, least, most = wiring.inputs(clipped, "Clip")
+    require(least == "")
+    largest = wiring.number(most)
+    require(bool(np.isclose(largest, _LARGEST_LOG)))
+    return log
+
+
+def _scaled(wiring: Wiring, divided: str, column: int) -> tuple[str, float]:
+    """Return the convolutions' numbers of which this column is divided, and by what."""
+    # In torchvision: rel_codes[:, column::4] / weight.
+    part, scale = wiring.with_number(divided, "Div")
+    table, first = wiring.columns(part, 4)
+    require(first == column)
+    return wiring.source(table), scale
+
+
+def _anchors(wiring: Wiring, extent: str, centre: str, axis: int) -> str:
+    """Return the anchors of which these are the extent and the centre along an axis.
+
+    In torchvision: width = x2 - x1, centre = x1 + 0.5 * width.
+    """
+    extent = wiring.source(extent)
+    end, start = wiring.inputs(extent, "Sub")
+
+    # The centre is found from the same extent.
+    other_start, half = wiring.source_inputs(centre, "Add")
+    other_extent, factor = wiring.with_number(half, "Mul")
+    require(extent == other_extent)
+    require(factor == 0.5)
+
+    # Its columns are x1, y1, x2 and y2.
+    table, last = wiring.column(end)
+    require(last == axis + 2)
+    require(wiring.column(start) == (table, axis))
+    require(wiring.column(other_start) == (table, axis))
+    return table
 
 
 def _short(number: float) -> float:
