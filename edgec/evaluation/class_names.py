@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from edgec.errors import InputError, did_you_mean
-from edgec.evaluation.label_files import MOST_NAMED
+from edgec.evaluation.label_files import MOST_NAMED, shortened
+
+_MOST_DIGITS = 9
+"""Of the number of a class."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,7 @@ class ClassNames:
         if number is not None:
             return number
         # A class may be called 7: its name goes before its number.
-        text = name.strip()
-        if text.isascii() and text.isdigit() and int(text) < self.count:
-            return int(text)
-        return None
+        return class_number(name, self.count)
 
     def indices(self, names: Iterable[str], at: str) -> dict[str, int]:
         """Return the number of each class by the name that a data set gives it.
@@ -74,7 +74,8 @@ class ClassNames:
         texts = []
         for name in names[:MOST_NAMED]:
             guess = did_you_mean(name, self.labels).lstrip("; ")
-            texts.append(f'"{name}" ({guess})' if guess else f'"{name}"')
+            text = f'"{shortened(name)}"'
+            texts.append(f"{text} ({guess})" if guess else text)
         rest = len(names) - len(texts)
         more = f" and {rest} more" if rest else ""
         one = len(names) == 1
@@ -86,6 +87,16 @@ class ClassNames:
             known = f"{', '.join(self.labels[:MOST_NAMED])}, …, or {known}"
         thing = "it" if one else "them"
         return InputError(what, at, f"call {thing} as the bundle does: {known}")
+
+
+def class_number(text: str, count: int) -> int | None:
+    """Return the number below `count` that a text is; None for any other text."""
+    digits = text.strip()
+    # Python reads no numbers of thousands of digits.
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        return None
+    number = int(digits)
+    return number if number < count else None
 
 
 def _plain(name: str) -> str:

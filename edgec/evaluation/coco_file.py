@@ -17,11 +17,12 @@ from edgec_runtime.device_end.disk import given
 
 from edgec.errors import InputError
 from edgec.evaluation.class_names import ClassNames
-from edgec.evaluation.coco_masks import mask_fault
+from edgec.evaluation.coco_masks import far_corner, mask_fault
 from edgec.evaluation.label_files import (
     check_files,
     check_not_empty,
     check_sizes,
+    is_there,
     listed,
     photo_size,
     pictures_folder,
@@ -209,7 +210,7 @@ def _picture_file(folder: Path, name: str) -> Path:
     """Return the file of a picture, in a folder or in `images` of it."""
     path = folder / name
     beside = folder / _BESIDE / name
-    return beside if beside.is_file() and not path.is_file() else path
+    return beside if is_there(beside) and not is_there(path) else path
 
 
 def _check_ids(file: CocoFile, path: Path) -> None:
@@ -269,9 +270,11 @@ def _object_faults(
     """
     for one in objects:
         x, y, width, height = one["box"]
-        is_finite = all(map(math.isfinite, (x, y, width, height)))
-        if not is_finite or width < 0 or height < 0:
+        is_box = width >= 0 and height >= 0
+        if not is_box or far_corner((x, y, x + width, y + height), size):
             yield f"a box in {name} is {one['box']}"
+        if not 0 <= one["area"] < math.inf:
+            yield f"an area in {name} is {one['area']}"
         if one["mask"] is not None:
             fault = mask_fault(one["mask"], size)
             if fault:
@@ -280,3 +283,7 @@ def _object_faults(
         count = len(one["points"])
         if count not in (0, 3 * points):
             yield f"an object in {name} has {count} numbers for {points} points"
+        places = [n for i, n in enumerate(one["points"]) if i % 3 < 2]
+        corner = far_corner(places, size) if len(places) % 2 == 0 else ""
+        if corner:
+            yield f"an object in {name} has a point at {corner}"

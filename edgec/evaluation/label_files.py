@@ -14,6 +14,8 @@ from edgec_runtime.vision.photo import PHOTO_SUFFIXES
 
 from edgec.errors import InputError
 
+LONGEST_NAME = 200
+"""Characters of a fault in a message: names come from files."""
 MOST_NAMED = 5
 """Faults of one kind that a message names; the others are counted."""
 _ORIENTATION = 0x0112
@@ -32,10 +34,15 @@ class TableRow:
     cells: tuple[str, ...]
 
 
+def shortened(name: str) -> str:
+    """Return a name for a message: of a long one the beginning."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+
+
 def listed(names: Iterable[str]) -> str:
     """Return names with commas; of many the first few, and the number of the others."""
     every = [*names]
-    text = ", ".join(every[:MOST_NAMED])
+    text = ", ".join(shortened(name) for name in every[:MOST_NAMED])
     rest = len(every) - MOST_NAMED
     return f"{text} and {rest} more" if rest > 0 else text
 
@@ -51,6 +58,15 @@ def photos_in(folder: Path) -> list[Path]:
         if suffix in PHOTO_SUFFIXES and path.is_file():
             found.append(path)
     return found
+
+
+def is_there(path: Path) -> bool:
+    """Return whether a file of this name is there, which may be no name of a file."""
+    try:
+        return path.is_file()
+    except OSError:
+        # Such as a name that is too long for the file system.
+        return False
 
 
 def check_there(path: Path) -> None:
@@ -71,7 +87,7 @@ def check_not_empty(pictures: Sequence[object], path: Path, wanted: str) -> None
 
 def check_files(paths: Iterable[Path], at: Path) -> None:
     """Raise InputError that names the pictures that are not there."""
-    missing = [str(path) for path in paths if not path.is_file()]
+    missing = [str(path) for path in paths if not is_there(path)]
     count = len(missing)
     if not count:
         return

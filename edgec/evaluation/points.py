@@ -15,16 +15,19 @@ from pathlib import Path
 
 import numpy as np
 from edgec_devices.decoding import from_json
+from edgec_runtime.vision.camera import MAX_SIDE
 from edgec_runtime.vision.tasks.base import Result
 from edgec_runtime.vision.tasks.points import Points
 
 from edgec.errors import InputError
+from edgec.evaluation.class_names import class_number
 from edgec.evaluation.label_files import (
     check_files,
     check_not_empty,
     listed,
     pictures_folder,
     read_text,
+    shortened,
     table_rows_of,
 )
 from edgec.evaluation.measure import (
@@ -40,6 +43,8 @@ from edgec.ir import Array
 BOX = "box"
 EYES = ("left eye", "right eye")
 """Names of points whose distance is a length, where a network has them."""
+_FARTHEST = 2 * MAX_SIDE
+"""Pixels from the first corner of any picture."""
 _WANTED = "give a .csv: file,x0,y0,x1,y1,… or a .json: [{file, points: [[x, y], …]}, …]"
 
 
@@ -109,6 +114,10 @@ class PointError(Measure):
             if count != self.count:
                 faults.append(f"{label.file} has {count}")
                 continue
+            x, y = np.abs(np.array(label.points)).max(axis=0)
+            if not max(x, y) <= _FARTHEST:
+                faults.append(f"{label.file} has one at {x:g}, {y:g}")
+                continue
             # Errors would be relative to nothing.
             length = self._length(np.array(label.points))
             if not length > 0:
@@ -175,13 +184,13 @@ def between_points(
         if all(eye in names for eye in EYES):
             return names.index(EYES[0]), names.index(EYES[1])
         return None
-    digits = [part.strip() for part in text.split(",")]
-    if len(digits) == 2 and all(n.isascii() and n.isdigit() for n in digits):
-        one, other = map(int, digits)
-        if one != other and max(one, other) < count:
+    numbers = [class_number(part, count) for part in text.split(",")]
+    if len(numbers) == 2 and numbers[0] != numbers[1]:
+        one, other = numbers
+        if one is not None and other is not None:
             return one, other
     raise InputError(
-        f'errors cannot be relative to "{text}"',
+        f'errors cannot be relative to "{shortened(text)}"',
         "--normalise",
         f"give box, or the numbers of two of its {count} points: 36,45",
     )

@@ -158,8 +158,8 @@ def test_a_session_that_is_opened_and_closed(bundle_path: Path, times: int) -> N
     interrupt(open_and_close, open_and_close, times, 2e-2)
 
 
-@counts(500)
-def test_a_cascade_that_is_opened_and_closed(times: int) -> None:
+@pytest.mark.slow
+def test_a_cascade_that_is_opened_and_closed() -> None:
     """With threads of its own, of which none may go on in memory that is freed."""
     frame = scene(Thing(60, 60), Thing(130, 80))
 
@@ -167,7 +167,7 @@ def test_a_cascade_that_is_opened_and_closed(times: int) -> None:
         with CascadeSession(cascade_bundle(), threads=2) as s:
             assert len(s.run(frame).objects) == 2
 
-    interrupt(open_and_close, open_and_close, times, 5e-2)
+    interrupt(open_and_close, open_and_close, 500, 5e-2)
 
 
 @counts(5000)
