@@ -215,6 +215,27 @@ def test_only_the_best_of_a_class_are_compared() -> None:
         np.testing.assert_array_equal(rows[rows[:, 5] == label, 4], best)
 
 
+@pytest.mark.cc
+@pytest.mark.parametrize("candidates", [0, 9])
+def test_equal_scores_come_row_by_row_or_class_by_class(
+    candidates: int, tmp_path: Path
+) -> None:
+    """Where classes have candidates of their own, these come class by class."""
+    how = {"several": True, "suppression": "none", "candidates": candidates}
+    task, outputs = _bound(how, {"b": (1, 12, 4), "s": (1, 12, 3)})
+    (call,) = found_boxes([(task, outputs, IMAGE)], tmp_path)
+    boxes, scores, anchors = _arrays(task, outputs, 0)
+    equal = np.full_like(scores, 0.75)
+    expected = [(row, label) for row in range(12) for label in range(3)]
+    if candidates:
+        expected = [(row, label) for label in range(3) for row in range(candidates)]
+    for rows in (
+        find_boxes(task, boxes, equal, anchors, IMAGE),
+        call(boxes, equal, anchors),
+    ):
+        assert [(row[6], row[5]) for row in rows] == expected
+
+
 def _iou(a: Array, b: Array) -> float:
     w, h = (max(0.0, float(min(a[2 + i], b[2 + i]) - max(a[i], b[i]))) for i in (0, 1))
     areas = [float((c[2] - c[0]) * (c[3] - c[1])) for c in (a, b)]

@@ -96,14 +96,19 @@ EK_KERNEL int ek_boxes_candidates(ek_boxes_t b, const float *scores, int i,
     return n;
 }
 
-EK_KERNEL int ek_boxes_after(ek_candidate_t a, ek_candidate_t b, int by_class) {
-    if (by_class && a.class_ != b.class_) return a.class_ > b.class_;
+/* Orders of candidates: by score, equal scores row by row or class by class; or class by class, and
+ * by score in each. */
+enum { EK_SCORE_ROW, EK_SCORE_CLASS, EK_CLASS_SCORE };
+
+EK_KERNEL int ek_boxes_after(ek_candidate_t a, ek_candidate_t b, int order) {
+    if (order == EK_CLASS_SCORE && a.class_ != b.class_) return a.class_ > b.class_;
     if (a.score != b.score) return a.score < b.score;
+    if (order == EK_SCORE_CLASS && a.class_ != b.class_) return a.class_ > b.class_;
     return a.row > b.row || (a.row == b.row && a.class_ > b.class_);
 }
 
-/* Heap sort, the best first; class by class if by_class. */
-EK_SHARED void ek_boxes_sort(ek_candidate_t *c, int n, int by_class) {
+/* Heap sort, the best first. */
+EK_SHARED void ek_boxes_sort(ek_candidate_t *c, int n, int order) {
     for (int start = n / 2, end = n; end > 1;) {
         ek_candidate_t one;
         if (start > 0) {
@@ -114,8 +119,8 @@ EK_SHARED void ek_boxes_sort(ek_candidate_t *c, int n, int by_class) {
         }
         int at = start;
         for (int child; (child = 2 * at + 1) < end; at = child) {
-            if (child + 1 < end && ek_boxes_after(c[child + 1], c[child], by_class)) child++;
-            if (!ek_boxes_after(c[child], one, by_class)) break;
+            if (child + 1 < end && ek_boxes_after(c[child + 1], c[child], order)) child++;
+            if (!ek_boxes_after(c[child], one, order)) break;
             c[at] = c[child];
         }
         c[at] = one;
@@ -125,7 +130,7 @@ EK_SHARED void ek_boxes_sort(ek_candidate_t *c, int n, int by_class) {
 /* The best candidates of each class, to the front; returns their number. */
 EK_KERNEL int ek_boxes_best_of_each_class(ek_boxes_t b, ek_candidate_t *c, int n) {
     int left = 0, class_ = -1, rank = 0;
-    ek_boxes_sort(c, n, 1);
+    ek_boxes_sort(c, n, EK_CLASS_SCORE);
     for (int i = 0; i < n; i++) {
         rank = c[i].class_ == class_ ? rank + 1 : 0;
         class_ = c[i].class_;
@@ -251,7 +256,7 @@ EK_KERNEL int ek_boxes_f32(ek_boxes_t b, const float *boxes, const float *scores
     int n = 0;
     for (int i = 0; i < b.rows; i++) n = ek_boxes_candidates(b, scores, i, candidates, n);
     if (b.candidates) n = ek_boxes_best_of_each_class(b, candidates, n);
-    ek_boxes_sort(candidates, n, 0);
+    ek_boxes_sort(candidates, n, b.candidates ? EK_SCORE_CLASS : EK_SCORE_ROW);
     for (int i = 0; i < n; i++)
         ek_boxes_decode(b, boxes, anchors, candidates[i], found + (size_t)i * ek_boxes_width(b));
     return ek_boxes_suppress(b, boxes, found, gone, n);

@@ -51,9 +51,10 @@ def find_boxes(
     """
     box_rows = table_rows(task, boxes)
 
-    best = _by_score(_candidates(task, table_rows(task, scores)))
+    found = _candidates(task, table_rows(task, scores))
     if task.candidates:
-        best = _best_of_each_class(best, task.candidates)
+        found = _best_of_each_class(found, task.candidates)
+    best = _by_score(found)
 
     own_anchors = anchors[best.row] if len(anchors) else anchors
     own_rows = box_rows[best.row]
@@ -78,21 +79,20 @@ def table_rows(task: DetectionParameters, array: Array) -> Array:
 
 def _by_score(found: _Candidates) -> _Candidates:
     """Return candidates sorted by score, the best first."""
-    # Stable, so that equal scores keep the order of rows, as in C.
+    # Stable, so that equal scores keep their order, as in C.
     order = np.argsort(-found.score, kind="stable")
 
     return _Candidates(found.score[order], found.label[order], found.row[order])
 
 
 def _best_of_each_class(found: _Candidates, most: int) -> _Candidates:
-    """Return the first `most` of each class among candidates sorted by score."""
-    # Stable, so that the order by score remains within a class.
-    by_class = np.argsort(found.label, kind="stable")
-    label = found.label[by_class]
+    """Return the `most` best candidates of each class, class by class."""
+    order = np.lexsort((-found.score, found.label))
+    label = found.label[order]
     rank = np.arange(len(label)) - np.searchsorted(label, label)
 
-    kept = np.sort(by_class[rank < most])
-    return _Candidates(found.score[kept], found.label[kept], found.row[kept])
+    best = order[rank < most]
+    return _Candidates(found.score[best], found.label[best], found.row[best])
 
 
 def _candidates(task: DetectionParameters, scores: Array) -> _Candidates:
