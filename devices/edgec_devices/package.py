@@ -22,6 +22,7 @@ from edgec_runtime import Bundle, BundleError, InputError, write_bundle
 from edgec_runtime.bundle.whole import whole
 from edgec_runtime.device_end.bundles import WEIGHTS_FILE
 from edgec_runtime.device_end.disk import Refused
+from edgec_runtime.device_end.printable import printable
 from edgec_runtime.device_end.units import RUNS, unit_name, unit_text
 
 from edgec_devices.debian_package import File, deb, tar_gz
@@ -185,7 +186,8 @@ def _content(
     if target in m.weights:
         files[f"{folder}/{WEIGHTS_FILE}"] = File(bundle.read(m.weights[target]))
     summary = f"{m.name} for {m.target}, compiled by edgec"
-    summary = re.sub(r"\s+", " ", summary)[:79]
+    # A field of the control file ends with its line.
+    summary = re.sub(r"\s+", " ", printable(summary))[:79]
     return _Content(name, version, architecture, files, prepares or uses_tpu, summary)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,12 @@ def float_literal(value: float) -> str:
     text = f"{value:.9g}"
     is_float = any(character in text for character in ".en")
     return f"{text}f" if is_float else f"{text}.0f"
+
+
+def commented(text: str) -> str:
+    """Return text from a file for a comment, which it can neither end nor leave."""
+    # A slash neither begins nor ends a comment where a space is before it.
+    return json.dumps(text).replace("*/", "* /").replace("/*", "/ *")
 
 
 def initialiser(array: Array) -> str:

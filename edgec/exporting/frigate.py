@@ -32,9 +32,11 @@ from edgec.errors import InputError
 from edgec.exporting import _ssd
 from edgec.exporting._joined import check_weights, joined_graph
 from edgec.exporting._pictures import with_pixels
+from edgec.exporting._yaml import document
 from edgec.exporting._yolo import BINS, FOUND, SIDES, HeadWriter, anchors, raw_heads
 from edgec.ir import Graph
 from edgec.ops.matmul import BatchMatMul
+from edgec.report.wording import plain
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.runners import LocalRunner
 
@@ -53,7 +55,7 @@ class DetectorInput:
     """The input of a detector.
 
     Attributes:
-        name: of the model
+        name: of the model, on one line
         info: the input's type
         preprocess: what its numbers are
         size: width and height in pixels
@@ -125,7 +127,7 @@ def _picture(bundle: Bundle) -> DetectorInput:
             hint="export a model of three channels",
         )
     return DetectorInput(
-        manifest.name, infos[0], preprocess, (layout.width, layout.height)
+        plain(manifest.name), infos[0], preprocess, (layout.width, layout.height)
     )
 
 
@@ -211,7 +213,8 @@ def _label_map(bundle: Bundle) -> str:
     # Without any Frigate would call all of them unknown.
     if labels is None:
         labels = tuple(f"class{n}" for n in range(max(0, _columns(bundle))))
-    return "".join(f"{number}  {label}\n" for number, label in enumerate(labels))
+    # A label is the rest of its line.
+    return "".join(f"{number}  {plain(label)}\n" for number, label in enumerate(labels))
 
 
 def _configuration(picture: DetectorInput, detector: str, model_type: str) -> str:
@@ -224,22 +227,25 @@ def _configuration(picture: DetectorInput, detector: str, model_type: str) -> st
         "cpu": f"{CPU}.tflite",
         "onnx": f"{picture.name}.onnx",
     }[detector]
-    lines = ["detectors:", f"  {detector}:", f"    type: {detector}"]
+    kind = {"type": detector}
     if detector == "edgetpu":
-        lines.append("    device: usb")
+        kind["device"] = "usb"
     folder = f"{PLACE}/{picture.name}"
-    lines += [
-        "model:",
-        f"  path: {folder}/{file}",
-        f"  labelmap_path: {folder}/{LABELS}",
-        f"  model_type: {model_type}",
-        f"  width: {width}",
-        f"  height: {height}",
-        f"  input_tensor: {'nchw' if is_onnx else 'nhwc'}",
-        f"  input_pixel_format: {picture.preprocess.color}",
-        f"  input_dtype: {_dtype(picture) if is_onnx else 'int'}",
-    ]
-    return "\n".join(lines) + "\n"
+    return document(
+        {
+            "detectors": {detector: kind},
+            "model": {
+                "path": f"{folder}/{file}",
+                "labelmap_path": f"{folder}/{LABELS}",
+                "model_type": model_type,
+                "width": width,
+                "height": height,
+                "input_tensor": "nchw" if is_onnx else "nhwc",
+                "input_pixel_format": picture.preprocess.color,
+                "input_dtype": _dtype(picture) if is_onnx else "int",
+            },
+        }
+    )
 
 
 def _dtype(picture: DetectorInput) -> str:
@@ -300,7 +306,7 @@ def mapping(files: ModelFiles) -> str:
     first = next((op for op in graph.ops if places[op] == "cpu"), None)
     if first is None:
         return f"{text}."
-    where = f"{first.spec.kind}, {first.outputs[0].name}"
+    where = f"{first.spec.kind}, {plain(first.outputs[0].name)}"
     text = f"{text}; the first on the CPU is {where}"
     if any(op.kind == BatchMatMul.kind for op in graph.ops):
         return (
