@@ -26,7 +26,7 @@ from pathlib import Path
 from edgec_runtime import Bundle
 
 from edgec.errors import InputError, did_you_mean
-from edgec.exporting._folders import check_free, whole_folder
+from edgec.exporting._folders import check_free, whole_folders
 from edgec.report.wording import plain
 
 README = "README.md"
@@ -71,10 +71,9 @@ def export(path: Path, folders: Mapping[str, Path]) -> tuple[Path, ...]:
         _check_kind(kind)
         check_free(folder, f"--{kind}")
 
-    with Bundle.open(path) as bundle:
-        for kind, folder in folders.items():
-            with whole_folder(folder) as aside:
-                _write(bundle, kind, aside)
+    with Bundle.open(path) as bundle, whole_folders([*folders.values()]) as asides:
+        for kind, aside in zip(folders, asides, strict=True):
+            _write(bundle, kind, aside)
     return tuple(folders.values())
 
 

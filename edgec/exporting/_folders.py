@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,25 +35,36 @@ def check_free(folder: Path, option: str) -> None:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a folder to write to, which becomes `path` when the block ends.
+def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Yield folders to write to, which become `paths` when the block ends, all or none.
 
-    If the block fails the folder is removed with all that is in it. Raises InputError
-    where the operating system refuses.
+    If the block or one of them fails, all are removed with all that is in them. Raises
+    InputError where the operating system refuses.
     """
-    aside: Path | None = None
+    asides: list[Path] = []
+    placed: list[Path] = []
+    empty = [path for path in paths if path.is_dir()]
+    path = paths[0]
     try:
-        # Beside its place, so that the rename stays within one file system.
-        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        yield aside
-        # mkdtemp makes a private folder; the result shall be as mkdir makes it.
-        aside.chmod(0o777 & ~umask())
-        # An empty folder is replaced; one that was filled meanwhile is not.
-        aside.replace(path)
+        for path in paths:
+            # Beside its place, so that the rename stays within one file system.
+            aside = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
+            asides.append(Path(aside))
+        yield asides
+        for path, made in zip(paths, asides, strict=True):
+            # mkdtemp makes a private folder; the result shall be as mkdir makes it.
+            made.chmod(0o777 & ~umask())
+            # An empty folder is replaced; one that was filled meanwhile is not.
+            made.replace(path)
+            placed.append(path)
+        placed.clear()
     except OSError as e:
         raise InputError(
             f"cannot write {path}: {e.strerror}", at=str(path), hint="check the folder"
         ) from e
     finally:
-        if aside is not None:
-            shutil.rmtree(aside, ignore_errors=True)
+        for folder in (*asides, *placed):
+            shutil.rmtree(folder, ignore_errors=True)
+            # A person's own empty folder is there again.
+            if folder in empty:
+                folder.mkdir(exist_ok=True)

@@ -138,6 +138,29 @@ def test_a_kind_that_fails_leaves_nothing(
     assert list(tmp_path.iterdir()) == [tiny]
 
 
+@pytest.mark.parametrize("late", ["kind", "place"])
+def test_two_folders_are_there_both_or_neither(
+    late: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one fails when it is made, or when it is put into its place."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+
+    def write(bundle: Bundle, folder: Path) -> list[str]:
+        if late == "kind":
+            raise InputError("no", hint="none")
+        second.mkdir()
+        (second / "mine").touch()
+        return []
+
+    monkeypatch.setattr("edgec.exporting.c.write", write)
+    with pytest.raises(InputError):
+        edgec.export(tiny, tflite=first, c=second)
+    left = [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")]
+    theirs = ["second", "second/mine"] if late == "place" else []
+    assert sorted(left) == ["first", *theirs, "tiny.edgec"]
+
+
 def test_an_empty_folder_is_filled_and_has_the_usual_permissions(
     tiny: Path, tmp_path: Path
 ) -> None:
