@@ -19,6 +19,7 @@ from edgec_runtime.cascade.parameters import (
     parse_cascade,
 )
 
+import edgec
 from edgec import cascades
 from edgec.errors import EdgecError
 from edgec.frontends.cascade_file import read_cascade
@@ -248,6 +249,26 @@ def test_a_network_that_is_no_bundle(
         CascadeSession(path)
     assert message in str(raised.value)
     assert "networks/discs.edgec" in str(raised.value)
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("field", ["target", "board"])
+def test_a_network_for_another_board_is_refused(field: str, tmp_path: Path) -> None:
+    with Bundle.open(objects.bundle()) as bundle:
+        files = {name: bundle.read(name) for name in bundle.names}
+        fields = bundle.manifest_fields()
+        with bundle.network("discs") as inner:
+            contents = {name: inner.read(name) for name in inner.names}
+            other = {**inner.manifest_fields(), field: "pi4"}
+    write_bundle(tmp_path / "inner.edgec", other, contents)
+    files["networks/discs.edgec"] = (tmp_path / "inner.edgec").read_bytes()
+    path = tmp_path / "x.edgec"
+    write_bundle(path, fields, files)
+    with pytest.raises(BundleError, match="and its cascade for host") as raised:
+        CascadeSession(path)
+    assert "networks/discs.edgec" in str(raised.value)
+    with pytest.raises(BundleError, match="and its cascade for host"):
+        edgec.inspect(path)
 
 
 @pytest.mark.cc

@@ -273,6 +273,10 @@ class Bundle:
         made = self.of_bytes(self.read(inside), path)
         if made.manifest.cascade is not None:
             _refuse(path, "a network of a cascade cannot be a cascade")
+        target = made.manifest.target
+        own = self.manifest.target
+        if (target, made.manifest.board) != (own, self.manifest.board):
+            _refuse(path, f"the network is for {target}, and its cascade for {own}")
         return made
 
     @classmethod
