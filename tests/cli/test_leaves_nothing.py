@@ -5,14 +5,17 @@ a cache that is only ours.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from edgec_devices import doctor
 from edgec_runtime import EdgecError
 from edgec_runtime.bundle.cache import cache_dir
 
@@ -131,8 +134,26 @@ def test_the_cache_is_ours_alone(
     folder.parent.chmod(0o755)
     assert stat.S_IMODE(cache_dir("files", "x").parent.stat().st_mode) == 0o700
     folder.parent.chmod(0o777)
-    with pytest.raises(EdgecError, match="can be changed by others"):
+    with pytest.raises(EdgecError, match="can be changed by others") as e:
         cache_dir("files", "x")
+    assert str(e.value.hint).startswith("chmod go-w ")
+
+
+def test_no_hint_removes_a_folder_that_the_cache_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "my photos"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    (tmp_path / "cache").symlink_to(theirs)
+    monkeypatch.setenv("EDGEC_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(EdgecError, match="can be changed by others") as e:
+        cache_dir("files")
+    assert e.value.hint == f"chmod go-w '{theirs}'"
+    theirs.chmod(0o700)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
+    (finding,) = doctor._cache()
+    assert finding.fix == f"rm -r {tmp_path / 'cache' / 'files'}"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import stat
 import tempfile
 from pathlib import Path
@@ -91,16 +92,19 @@ def keep(name: str, data: bytes) -> Path:
 
 
 def only_ours(folder: Path) -> None:
-    """Raise EdgecError for a folder in which another user could replace our programs."""
+    """Raise EdgecError for a folder in which another user could replace our programs.
+
+    The hint removes nothing: EDGEC_CACHE may lead to a folder that is not ours.
+    """
     info = folder.lstat()
-    if (
-        not stat.S_ISDIR(info.st_mode)
-        or info.st_uid != os.getuid()
-        or info.st_mode & 0o022
-    ):
+    is_own = stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
+    if not is_own or info.st_mode & 0o022:
+        hint = "set EDGEC_CACHE to a folder of your own"
+        if is_own:
+            # Its files are used only while they have the hash of their bundle.
+            hint = f"chmod go-w {shlex.quote(str(folder))}"
         raise EdgecError(
-            f"the cache folder {folder} can be changed by others",
-            hint=f"remove it, or set EDGEC_CACHE: rm -r {folder}",
+            f"the cache folder {folder} can be changed by others", hint=hint
         )
 
 
