@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tests.interpreters import networks
+from tests.webcam.conftest import compiled
 
 pytestmark = pytest.mark.cc
 Array = NDArray[Any]
@@ -405,6 +406,34 @@ def test_raw_bytes() -> None:
         edgetpu.run_inference(interpreter, flat[:10])
     with pytest.raises(TypeError, match="extract_dup"):
         edgetpu.run_inference(interpreter, 3)
+
+
+@pytest.mark.slow
+def test_pictures_of_a_network_of_pytorch(tmp_path: Path) -> None:
+    """Its input has a plane for each channel."""
+    path = compiled(tmp_path, "net", "Relu", (1, 3, 24, 32), "image")
+    interpreter = make_interpreter(str(path))
+    assert common.input_size(interpreter) == (32, 24)
+    interpreter.allocate_tensors()
+    image = picture(7, 24, 32).astype(np.float32)
+    common.set_input(interpreter, image)
+    planes = interpreter.get_tensor(0)[0]
+    np.testing.assert_array_equal(planes, image.transpose(2, 0, 1))
+    edgetpu.run_inference(interpreter, (image + 1).tobytes())
+    found = common.output_tensor(interpreter, 0)[0]
+    np.testing.assert_array_equal(found, image.transpose(2, 0, 1) + 1)
+
+    small = picture(8, 8, 16)
+    grown, scale = common.set_resized_input(
+        interpreter, (16, 8), lambda size: np.array(Image.fromarray(small).resize(size))
+    )
+    assert scale == (2.0, 2.0)
+    assert grown.shape == (16, 32, 3)
+    planes = interpreter.get_tensor(0)[0]
+    np.testing.assert_array_equal(planes[:, :16], grown.transpose(2, 0, 1))
+    assert not planes[:, 16:].any()
+    with pytest.raises(ValueError, match=r"\(3, 3, 3\), not \(16, 32, 3\)"):
+        common.set_resized_input(interpreter, (16, 8), lambda size: small[:3, :3])
 
 
 def test_content_and_wrong_devices() -> None:

@@ -8,6 +8,9 @@ compared within `LEVELS`. Floats agree within `REAL` of an output's range.
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -431,6 +434,67 @@ def test_tensors_between_segments(bundle_path: Path) -> None:
         np.testing.assert_array_equal(found, array)
     shifted = (image.astype(np.int16) - 128).astype(np.int8)
     np.testing.assert_array_equal(interpreter.get_tensor(rows["q"]["index"]), shifted)
+
+
+def test_what_is_no_number_shape_or_array_is_refused(classifier: Path) -> None:
+    """LiteRT raises TypeError for some of them."""
+    interpreter = ours.Interpreter(classifier)
+    interpreter.allocate_tensors()
+    wrong: list[Callable[[], object]] = [
+        lambda: interpreter.get_tensor(1.5),  # type: ignore[arg-type]
+        lambda: interpreter.get_tensor(None),  # type: ignore[arg-type]
+        lambda: interpreter.set_tensor(0.5, picture()),  # type: ignore[arg-type]
+        lambda: interpreter.tensor("0")(),  # type: ignore[arg-type]
+        lambda: interpreter.set_tensor(0, [[1], [2, 3]]),
+        lambda: interpreter.resize_tensor_input(0, None),
+        lambda: interpreter.resize_tensor_input(0, [1, 16.5, 16, 3]),
+        lambda: interpreter.get_signature_runner([]),  # type: ignore[arg-type]
+        lambda: interpreter.get_signature_runner(5),  # type: ignore[arg-type]
+    ]
+    for call in wrong:
+        with pytest.raises(ours.InterpreterError) as caught:
+            call()
+        assert caught.value.hint
+    number = np.int64(0)
+    assert interpreter.get_tensor(number).shape == (1, 16, 16, 3)  # type: ignore[arg-type]
+
+
+def test_a_view_may_be_reshaped(classifier: Path) -> None:
+    interpreter = ours.Interpreter(classifier)
+    interpreter.allocate_tensors()
+    for row in (*interpreter.get_input_details(), *interpreter.get_output_details()):
+        view = interpreter.tensor(row["index"])()
+        view.shape = (view.size,)
+        assert interpreter.tensor(row["index"])().shape == tuple(row["shape"])
+    interpreter.invoke()
+
+
+def test_a_closed_session_raises_the_interpreters_errors(bundle_path: Path) -> None:
+    interpreter = ours.Interpreter(bundle_path)
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+    interpreter._session.close()
+    with pytest.raises(ours.InvokeError, match="closed"):
+        interpreter.invoke()
+    with pytest.raises(ours.InvokeError, match="closed"):
+        interpreter.reset_all_variables()
+    with pytest.raises(ours.InterpreterError, match="closed"):
+        interpreter.get_tensor(4)
+
+
+@pytest.mark.parametrize("name", ["missing.edgec", "damaged.edgec"])
+def test_the_traceback_of_a_script_ends_in_one_message(
+    name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "damaged.edgec").write_bytes(b"PK" * 50)
+    script = f"from edgec_runtime.interpreter import *; Interpreter({name!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.count("error: ") == 1
+    assert done.stderr.splitlines()[-1].startswith("  hint: ")
 
 
 def test_a_failed_segment_is_a_runtime_error(bundle_path: Path) -> None:

@@ -40,7 +40,7 @@ def load_delegate(
         raise DelegateError(
             f"the Edge TPU's library cannot be loaded: {e}",
             hint="install libedgetpu; `edgec doctor` says from where",
-        ) from e
+        ) from None
     given = options or {}
     pairs = tuple((str(name), str(value)) for name, value in given.items())
     return EdgeTpuDelegate(library, pairs)

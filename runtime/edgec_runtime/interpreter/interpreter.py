@@ -7,6 +7,7 @@ messages describe it; docs/interpreters.md lists the differences.
 from __future__ import annotations
 
 import enum
+import operator
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -101,7 +102,7 @@ class Interpreter:
             self._signatures = read_signatures(bundle)
         except (BundleError, DeviceError, InputError) as e:
             bundle.close()
-            raise as_value_error(e) from e
+            raise as_value_error(e) from None
 
         manifest = bundle.manifest
         # State and tensors between segments come last: scripts seldom read them.
@@ -172,13 +173,13 @@ class Interpreter:
         every = self._signatures
         if key is None and len(every) == 1:
             return next(iter(every.values()))
-        if key in every:
+        if isinstance(key, str) and key in every:
             return every[key]
         known = ", ".join(every)
         if key is None:
             what = f"the model has {len(every)} signatures"
         else:
-            what = f'the model has no signature "{key}"{did_you_mean(key, every)}'
+            what = f'the model has no signature "{key}"{did_you_mean(str(key), every)}'
         if known:
             hint = f"give signature_key=, one of {known}"
         else:
@@ -217,7 +218,14 @@ class Interpreter:
         info = self._info(tensor_index)
         memory = self._memory(info)
         # A list of numbers becomes int64 or float64, and is refused as in LiteRT.
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError as e:
+            raise InterpreterError(
+                f'tensor {tensor_index}, "{info.name}", takes an array: {e}',
+                at=self._path,
+                hint=f"give an array {info.numpy_dtype} {info.shape}",
+            ) from None
         if array.dtype != info.numpy_dtype:
             raise InterpreterError(
                 f'tensor {tensor_index}, "{info.name}", is {info.numpy_dtype}, not '
@@ -250,7 +258,10 @@ class Interpreter:
         info = self._info(tensor_index)
         if info.name in self._arrays or not self._was_invoked:
             return self._memory(info).copy()
-        return self._session.tensor(info.name)
+        try:
+            return self._session.tensor(info.name)
+        except InputError as e:
+            raise as_value_error(e) from None
 
     def tensor(self, tensor_index: int) -> Callable[[], Array]:
         """Return a function for a view of a tensor's memory.
@@ -259,7 +270,8 @@ class Interpreter:
         be kept while `invoke` runs: memory never moves, and a view of an output shows
         the newest result.
         """
-        return lambda: self._memory(self._info(tensor_index))
+        # A new view each time: a script may change the shape of its own.
+        return lambda: self._memory(self._info(tensor_index)).view()
 
     def resize_tensor_input(
         self, input_index: int, tensor_size: Any, strict: bool = False
@@ -275,7 +287,14 @@ class Interpreter:
             InterpreterError: another shape, for which the bundle has no code
         """
         info = self._info(input_index)
-        wanted = tuple(int(n) for n in tensor_size)
+        try:
+            wanted = tuple(operator.index(n) for n in tensor_size)
+        except TypeError:
+            raise InterpreterError(
+                f"{tensor_size!r:.80} is no shape",
+                at=self._path,
+                hint=f"give a list of integers: {list(info.shape)}",
+            ) from None
         if wanted == info.shape:
             return
         text = "x".join(map(str, wanted))
@@ -289,14 +308,19 @@ class Interpreter:
 
     def _info(self, index: int) -> TensorInfo:
         """Return the tensor with a number; raises InterpreterError for another."""
-        count = len(self._infos)
-        if not 0 <= index < count:
+        last = len(self._infos) - 1
+        try:
+            # Integers of numpy are integers, too.
+            number = operator.index(index)
+        except TypeError:
+            number = -1
+        if not 0 <= number <= last:
             raise InterpreterError(
-                f"there is no tensor {index}: the last one is {count - 1}",
+                f"there is no tensor {index!r:.80}: the last one is {last}",
                 at=self._path,
                 hint='take "index" from get_input_details() or get_output_details()',
             )
-        return self._infos[index]
+        return self._infos[number]
 
     def _memory(self, info: TensorInfo) -> Array:
         """Return the memory of an input or output, or raise InterpreterError."""
@@ -324,7 +348,8 @@ class Interpreter:
         State of the model goes on where the last inference left it.
 
         Raises:
-            InvokeError: nothing is allocated, or a segment failed
+            InvokeError: nothing is allocated, a segment failed, or the session was
+                closed
         """
         if not self._arrays:
             raise InvokeError(
@@ -335,16 +360,23 @@ class Interpreter:
         inputs = {info.name: self._arrays[info.name] for info in self._session.inputs}
         try:
             results = self._session.run(inputs)
-        except DeviceError as e:
-            raise InvokeError(e.what, e.at, e.hint) from e
+        except (DeviceError, InputError) as e:
+            raise InvokeError(e.what, e.at, e.hint) from None
         # Into the same memory, which views of the outputs show.
         for name, result in results.items():
             np.copyto(self._arrays[name], result)
         self._was_invoked = True
 
     def reset_all_variables(self) -> None:
-        """Give the model's state its first values."""
-        self._session.reset()
+        """Give the model's state its first values.
+
+        Raises:
+            InvokeError: the session was closed
+        """
+        try:
+            self._session.reset()
+        except InputError as e:
+            raise InvokeError(e.what, e.at, e.hint) from None
 
     @property
     def _path(self) -> str:
@@ -369,7 +401,8 @@ def _open(path: Optional[PathLike], content: Optional[bytes]) -> Bundle:
         assert path is not None
         return Bundle.open(path)
     except BundleError as e:
-        raise as_value_error(e) from e
+        # One message is enough: the traceback of a script would have them all.
+        raise as_value_error(e) from None
 
 
 def _threads(wanted: Any, bundle: Bundle) -> int:

@@ -1,6 +1,7 @@
 """Inputs and outputs of any network with one picture as input.
 
-Pictures are NHWC, and positions and sizes are (x, y) and (width, height).
+Pictures are [height, width, channels], and positions and sizes are (x, y) and (width,
+height). An input of PyTorch, [1, channels, height, width], is seen in that order, too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.errors import InterpreterError
+from ...tensors import TensorInfo
+from ...vision.preprocess import ImageLayout
 
 Array = NDArray[Any]
 Size = Tuple[int, int]
@@ -31,25 +34,41 @@ def input_details(interpreter: Any, key: str) -> Any:
 
 
 def input_size(interpreter: Any) -> Size:
-    """Return the width and height of the first input, [1, height, width, channels].
+    """Return the width and height of the first input.
 
     Raises:
-        InterpreterError: the input has another rank
+        InterpreterError: the input is no picture
     """
     shape = input_details(interpreter, "shape")
-    if len(shape) != 4:
-        raise InterpreterError(
-            f"the input of shape {tuple(map(int, shape))} is no picture",
-            hint="fill it with interpreter.set_tensor()",
-        )
-    _, height, width, _ = shape
+    height, width = shape[2:] if _is_planar(interpreter) else shape[1:3]
     return int(width), int(height)
 
 
+def _is_planar(interpreter: Any) -> bool:
+    """Return whether the first input has its channels before height and width.
+
+    Raises InterpreterError for an input that is no picture.
+    """
+    shape = tuple(int(n) for n in input_details(interpreter, "shape"))
+    if len(shape) != 4:
+        raise InterpreterError(
+            f"the input of shape {shape} is no picture",
+            hint="fill it with interpreter.set_tensor()",
+        )
+    # Of other numbers of channels pycoral's scripts say that they are last.
+    layout = ImageLayout.of(TensorInfo("input", shape, "|u1"))
+    return layout is not None and layout.channels_first
+
+
 def input_tensor(interpreter: Any) -> Array:
-    """Return a view of the first input, [height, width, channels]."""
+    """Return a view of the first input, [height, width, channels].
+
+    Raises:
+        InterpreterError: the input is no picture
+    """
+    is_planar = _is_planar(interpreter)
     view: Array = interpreter.tensor(input_details(interpreter, "index"))()[0]
-    return view
+    return view.transpose(1, 2, 0) if is_planar else view
 
 
 def set_input(interpreter: Any, data: Any) -> None:
@@ -78,6 +97,9 @@ def set_resized_input(
 
     Returns:
         the resized picture, and the scale for x and for y.
+
+    Raises:
+        InterpreterError: the picture has another size than `resize` was given
     """
     input_width, input_height = input_size(interpreter)
     width, height = size
@@ -91,5 +113,11 @@ def set_resized_input(
     tensor.fill(0)
     # A grey picture comes without its axis of one channel.
     shape = (new_height, new_width, tensor.shape[2])
-    tensor[:new_height, :new_width] = np.reshape(resized, shape)
+    try:
+        tensor[:new_height, :new_width] = np.reshape(resized, shape)
+    except ValueError:
+        raise InterpreterError(
+            f"the resized picture is {np.shape(resized)}, not {shape}",
+            hint=f"resize it to {new_width} x {new_height}, in the input's colours",
+        ) from None
     return resized, (scale, scale)

@@ -13,6 +13,7 @@ from ...interpreter import EdgeTpuDelegate, Interpreter, load_delegate
 from ...interpreter.errors import InterpreterError
 from ...model.interpreters import edgetpu_library
 from ...session.edgetpu import EdgeTpuOptions
+from ..adapters.common import input_tensor
 
 _DEVICE = re.compile(r"(usb|pci)?(:\d+)?")
 """A kind of device, a number counted within the kind, or both."""
@@ -120,7 +121,10 @@ def run_inference(interpreter: Interpreter, input_data: Any) -> None:
         )
     # Cameras align rows, so that their buffers may be longer than the picture.
     flat = np.frombuffer(data, memory.dtype, count=memory.size)
-    np.copyto(memory, flat.reshape(memory.shape))
+    # The picture's rows, also where the input has a plane for each channel.
+    is_picture = memory.ndim == 4 and len(memory) == 1
+    picture = input_tensor(interpreter) if is_picture else memory
+    np.copyto(picture, flat.reshape(picture.shape))
     interpreter.invoke()
 
 
