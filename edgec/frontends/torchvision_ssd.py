@@ -45,14 +45,15 @@ class Ssd:
         head: where its graph can end: at boxes [1, N, 4] and scores [1, N, classes], as
             the convolutions compute them.
         keys: of the task's file, without the file of the anchors.
-        anchors: the tensor with x1, y1, x2, y2 of the anchors [N, 4], in pixels of the
-            picture that the graph resizes its input to.
+        anchors: the tensors with x and y of the anchors' centres, and with their widths
+            and heights, each [N, 1] in pixels of the picture that the graph resizes its
+            input to.
         size: the tensors with width and height of that picture.
     """
 
     head: Head
     keys: dict[str, Any]
-    anchors: str
+    anchors: tuple[str, str, str, str]
     size: tuple[str, str]
 
     def anchor_file(self, path: Path, model: ModelProto) -> bytes:
@@ -63,15 +64,18 @@ class Ssd:
         anchors hang on the input.
         """
         shapes = _stand_in(model)
-        graph = read_onnx(path, shapes, outputs=(self.anchors, *self.size))
-        corners, width, height = (v.const for v in graph.outputs)
-        if corners is None or width is None or height is None:
-            raise ValueError("the anchors are computed from the picture")
+        graph = read_onnx(path, shapes, outputs=(*self.anchors, *self.size))
+        arrays: list[Array] = []
+        for v in graph.outputs:
+            if v.const is None:
+                raise ValueError("the anchors are computed from the picture")
+            arrays.append(v.const)
 
-        image = np.array([width.item(), height.item()])
+        *columns, width, height = (array.reshape(-1) for array in arrays)
+        image = np.concatenate([width, height])
         if shapes and _SIDE in image:
             raise ValueError("the anchors are for an input of one size")
-        return _centred(corners, image)
+        return _anchor_file(np.stack(columns, 1), image)
 
 
 def _stand_in(model: ModelProto) -> dict[str, tuple[int, ...]]:
@@ -86,18 +90,12 @@ def _stand_in(model: ModelProto) -> dict[str, tuple[int, ...]]:
     return {info.name: shape}
 
 
-def _centred(corners: Array, image: Array) -> bytes:
-    """Return anchors as centres and sizes in parts of the image, as an .npy file.
+def _anchor_file(pixels: Array, image: Array) -> bytes:
+    """Return anchors in pixels as the .npy file of anchors in parts of the image.
 
-    corners: x1, y1, x2, y2 in pixels. image: width and height.
+    pixels: a row for each anchor. image: width and height.
     """
-    # Sums of float32 would round.
-    exact = corners.astype(np.float64)
-    low = exact[:, :2] / image
-    high = exact[:, 2:] / image
-    centre = (low + high) / 2
-    rows = np.concatenate([centre, high - low], axis=1)
-
+    rows = pixels / np.tile(image, 2)
     # The file is the same as for --anchors.
     out = io.BytesIO()
     np.save(out, rows.astype(np.float32), allow_pickle=False)
@@ -164,7 +162,8 @@ def _ssd(wiring: Wiring, outputs: Sequence[str]) -> Ssd:
         "limit": limit,
     }
     head = Head(x.numbers, (x.numbers, logits), transposed=False)
-    return Ssd(head, keys, x.anchors, size)
+    anchors = (x.centre, y.centre, x.extent, y.extent)
+    return Ssd(head, keys, anchors, size)
 
 
 def _are_scores(wiring: Wiring, name: str) -> bool:
@@ -323,12 +322,13 @@ class _BoxAxis:
 
     Attributes:
         numbers: the convolutions' four numbers of each box.
-        anchors: the corners of the anchors.
+        centre, extent: of the anchors.
         centre_scale, size_scale: the divisors of the numbers.
     """
 
     numbers: str
-    anchors: str
+    centre: str
+    extent: str
     centre_scale: float
     size_scale: float
 
@@ -336,7 +336,7 @@ class _BoxAxis:
 def _decoded(wiring: Wiring, boxes: str) -> tuple[_BoxAxis, _BoxAxis]:
     """Return how x and y of these corners are decoded.
 
-    Both must come from the same numbers and anchors.
+    Both must come from the same numbers.
     """
     x1, y1, x2, y2 = wiring.source_inputs(boxes, "Concat")
     x = _decoded_axis(wiring, x1, x2, 0)
@@ -344,7 +344,6 @@ def _decoded(wiring: Wiring, boxes: str) -> tuple[_BoxAxis, _BoxAxis]:
 
     # Other numbers would be of another head.
     require(x.numbers == y.numbers)
-    require(x.anchors == y.anchors)
     return x, y
 
 
@@ -368,8 +367,7 @@ def _decoded_axis(wiring: Wiring, low: str, high: str, axis: int) -> _BoxAxis:
     log = _without_limit(wiring, grown)
     other_numbers, size_scale = _scaled(wiring, log, axis + 2)
     require(numbers == other_numbers)
-    anchors = _anchors(wiring, extent, centre, axis)
-    return _BoxAxis(numbers, anchors, centre_scale, size_scale)
+    return _BoxAxis(numbers, centre, extent, centre_scale, size_scale)
 
 
 def _without_limit(wiring: Wiring, grown: str) -> str:
@@ -392,28 +390,6 @@ def _scaled(wiring: Wiring, divided: str, column: int) -> tuple[str, float]:
     table, first = wiring.columns(part, 4)
     require(first == column)
     return wiring.source(table), scale
-
-
-def _anchors(wiring: Wiring, extent: str, centre: str, axis: int) -> str:
-    """Return the anchors of which these are the extent and the centre along an axis.
-
-    In torchvision: width = x2 - x1, centre = x1 + 0.5 * width.
-    """
-    extent = wiring.source(extent)
-    end, start = wiring.inputs(extent, "Sub")
-
-    # The centre is found from the same extent.
-    other_start, half = wiring.source_inputs(centre, "Add")
-    other_extent, factor = wiring.with_number(half, "Mul")
-    require(extent == other_extent)
-    require(factor == 0.5)
-
-    # Its columns are x1, y1, x2 and y2.
-    table, last = wiring.column(end)
-    require(last == axis + 2)
-    require(wiring.column(start) == (table, axis))
-    require(wiring.column(other_start) == (table, axis))
-    return table
 
 
 def _short(number: float) -> float:
