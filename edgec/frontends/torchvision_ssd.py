@@ -48,12 +48,16 @@ class Ssd:
         anchors: the tensors with x and y of the anchors' centres, and with their widths
             and heights, each [N, 1] in pixels of the picture that the graph resizes its
             input to.
+        grown: the tensors that the exponentials multiply, and `factor` too: half of the
+            widths and heights, as a product or folded into a constant by a simplifier.
         size: the tensors with width and height of that picture.
     """
 
     head: Head
     keys: dict[str, Any]
     anchors: tuple[str, str, str, str]
+    grown: tuple[str, str]
+    factor: float
     size: tuple[str, str]
 
     def anchor_file(self, path: Path, model: ModelProto) -> bytes:
@@ -64,18 +68,23 @@ class Ssd:
         anchors hang on the input.
         """
         shapes = _stand_in(model)
-        graph = read_onnx(path, shapes, outputs=(*self.anchors, *self.size))
+        names = (*self.anchors, *self.grown, *self.size)
+        graph = read_onnx(path, shapes, outputs=names)
         arrays: list[Array] = []
         for v in graph.outputs:
             if v.const is None:
                 raise ValueError("the anchors are computed from the picture")
-            arrays.append(v.const)
+            arrays.append(v.const.reshape(-1))
 
-        *columns, width, height = (array.reshape(-1) for array in arrays)
+        *columns, width, height = arrays
+        pixels = np.stack(columns[:4], 1)
         image = np.concatenate([width, height])
         if shapes and _SIDE in image:
             raise ValueError("the anchors are for an input of one size")
-        return _anchor_file(np.stack(columns, 1), image)
+
+        halves = self.factor * np.stack(columns[4:], 1)
+        require(np.allclose(2 * halves, pixels[:, 2:]))
+        return _anchor_file(pixels, image)
 
 
 def _stand_in(model: ModelProto) -> dict[str, tuple[int, ...]]:
@@ -163,7 +172,8 @@ def _ssd(wiring: Wiring, outputs: Sequence[str]) -> Ssd:
     }
     head = Head(x.numbers, (x.numbers, logits), transposed=False)
     anchors = (x.centre, y.centre, x.extent, y.extent)
-    return Ssd(head, keys, anchors, size)
+    grown = (x.grown, y.grown)
+    return Ssd(head, keys, anchors, grown, x.factor, size)
 
 
 def _are_scores(wiring: Wiring, name: str) -> bool:
@@ -323,12 +333,15 @@ class _BoxAxis:
     Attributes:
         numbers: the convolutions' four numbers of each box.
         centre, extent: of the anchors.
+        grown, factor: what the exponential of a number multiplies to half an extent.
         centre_scale, size_scale: the divisors of the numbers.
     """
 
     numbers: str
     centre: str
     extent: str
+    grown: str
+    factor: float
     centre_scale: float
     size_scale: float
 
@@ -344,6 +357,7 @@ def _decoded(wiring: Wiring, boxes: str) -> tuple[_BoxAxis, _BoxAxis]:
 
     # Other numbers would be of another head.
     require(x.numbers == y.numbers)
+    require(x.factor == y.factor)
     return x, y
 
 
@@ -356,26 +370,46 @@ def _decoded_axis(wiring: Wiring, low: str, high: str, axis: int) -> _BoxAxis:
     require(half == other_half)
 
     # In torchvision: half = 0.5 * (exp(dw) * width), middle = dx * width + centre.
-    size, factor = wiring.with_number(half, "Mul")
-    require(factor == 0.5)
-    grown, extent = wiring.inputs(size, "Mul")
     shift, centre = wiring.inputs(middle, "Add")
-    offset, other_extent = wiring.inputs(shift, "Mul")
-    require(extent == other_extent)
+    offset, extent = wiring.inputs(shift, "Mul")
+    exponential, grown, factor = _half(wiring, half)
 
     numbers, centre_scale = _scaled(wiring, offset, axis)
-    log = _without_limit(wiring, grown)
+    log = _without_limit(wiring, exponential)
     other_numbers, size_scale = _scaled(wiring, log, axis + 2)
     require(numbers == other_numbers)
-    return _BoxAxis(numbers, centre, extent, centre_scale, size_scale)
+
+    return _BoxAxis(
+        numbers,
+        centre,
+        extent,
+        grown,
+        factor,
+        centre_scale,
+        size_scale,
+    )
 
 
-def _without_limit(wiring: Wiring, grown: str) -> str:
-    """Return the logarithms of these factors before their limit.
+def _half(wiring: Wiring, half: str) -> tuple[str, str, float]:
+    """Return the exponential in half a size, what it multiplies, and a further factor.
+
+    The factor is 1 where a simplifier has folded it into the second.
+    """
+    one, two = wiring.inputs(half, "Mul")
+    if wiring.kind(one) == "Exp":
+        return one, two, 1.0
+
+    size, factor = wiring.with_number(half, "Mul")
+    exponential, grown = wiring.inputs(size, "Mul")
+    return exponential, grown, factor
+
+
+def _without_limit(wiring: Wiring, exponential: str) -> str:
+    """Return the logarithms of these exponentials before their limit.
 
     In torchvision: torch.clamp(dw, max=log(1000 / 16)).
     """
-    (clipped,) = wiring.inputs(grown, "Exp")
+    (clipped,) = wiring.inputs(exponential, "Exp")
     log, least, most = wiring.inputs(clipped, "Clip")
     require(least == "")
     largest = wiring.number(most)

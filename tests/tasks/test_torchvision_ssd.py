@@ -111,6 +111,14 @@ def test_its_numbers_are_read(numbers: Numbers, tmp_path: Path) -> None:
     assert boxes != usual_boxes
 
 
+@pytest.mark.cc
+def test_a_simplified_graph_is_the_same(tmp_path: Path) -> None:
+    """Half a width is folded into a constant where exponentials multiply it."""
+    model = detector(tmp_path / "ssd.onnx", Numbers(folded=0.5))
+    edgec.compile(model, output=tmp_path / "ssd.edgec")
+    assert compare(model, tmp_path / "ssd.edgec", waves(SIDE, SIDE, 0)) > 10
+
+
 def test_the_task_that_the_nodes_state(tmp_path: Path) -> None:
     stated = stated_task(detector(tmp_path / "ssd.onnx"))
     assert isinstance(stated.task, Detection)
@@ -207,8 +215,8 @@ def _along_rows(node: Any) -> None:
 
 @pytest.mark.parametrize(
     "numbers",
-    [Numbers(largest=20.0), Numbers(last_threshold=0.3)],
-    ids=["another limit of sizes", "a threshold of one class"],
+    [Numbers(largest=20.0), Numbers(last_threshold=0.3), Numbers(folded=0.4)],
+    ids=["another limit of sizes", "a threshold of one class", "less than half"],
 )
 def test_other_numbers_are_another_graph(numbers: Numbers, tmp_path: Path) -> None:
     model = detector(tmp_path / "ssd.onnx", numbers)

@@ -39,6 +39,8 @@ class Numbers:
     largest: float = 1000 / 16
     last_threshold: float | None = None
     """Of the last class, in place of `threshold`."""
+    folded: float | None = None
+    """The part of a width that exponentials multiply at once, as simplifiers leave it."""
 
 
 def detector(
@@ -186,7 +188,12 @@ def _decoded(g: Nodes, regression: str, anchors: str, numbers: Numbers) -> str:
         extent = _wider(g, extents[i], 1)
         shift = g.add("Mul", [offset, extent])
         middle = g.add("Add", [shift, _wider(g, centres[i], 1)])
-        side = g.add("Mul", [half, g.add("Mul", [g.add("Exp", [log]), extent])])
+        growth = g.add("Exp", [log])
+        if numbers.folded is None:
+            side = g.add("Mul", [half, g.add("Mul", [growth, extent])])
+        else:
+            part = g.add("Mul", [extent, g.constant(numbers.folded)])
+            side = g.add("Mul", [growth, part])
         low.append(_wider(g, g.add("Sub", [middle, side]), 2))
         high.append(_wider(g, g.add("Add", [middle, side]), 2))
     corners = g.add("Concat", [*low, *high], axis=2)
