@@ -27,12 +27,11 @@ from edgec.frontends.ultralytics import Head
 from edgec.ir import Array
 
 _LARGEST_LOG = np.log(np.float32(1000 / 16))
-"""The limit of a box's log size over its anchor's. Boxes of that size, 62 times the
-anchor's, reach beyond the image on all sides, so that it has no effect after they are
-cut off.
+"""The limit of a box's log size over its anchor's, which edgec's C does not have.
+
+A box of 62 times its anchor reaches beyond the image on all sides, unless the anchor is
+tiny, and is cut off there.
 """
-
-
 _SIDE = 347
 """Pixels in place of an open side of the input: no detector resizes pictures to it."""
 

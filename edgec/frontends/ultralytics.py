@@ -35,7 +35,7 @@ class Head:
 
     Attributes:
         name: the name of the tensor.
-        outputs: the names of the model's outputs, the first replaced by `name`.
+        outputs: the names of the outputs of the model that ends there, `name` first.
         transposed: whether the candidates lie along the last axis.
     """
 
