@@ -16,6 +16,7 @@ from typing import Any
 from edgec_devices.transfer import Assembly, send
 from edgec_runtime.device_end.bundles import machine_target
 
+from tests.devices.attack_data import data
 from tests.devices.attack_files import (
     APP,
     MAIN,
@@ -64,6 +65,7 @@ def cases() -> list[Case]:
         *wheels(),
         *lies(),
         *odd(),
+        *data(),
     ]
     assert len({c.name for c in found}) == len(found), "two cases of one name"
     return found

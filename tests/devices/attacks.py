@@ -1,5 +1,5 @@
 """What somebody does who can reach a device with a trusted key but does not have that
-key.
+key, or gives a person's own machine data that are none.
 
     python -m tests.devices.attacks           what `make attacks` runs: each is refused, and the
                                               device unchanged
@@ -21,13 +21,15 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 from unittest import mock
 
-from edgec_devices import answers
+from edgec_devices import answers, package
 from edgec_runtime import EdgecError
+from edgec_runtime.bundle import archive, cache
 from edgec_runtime.device_end import (
     agent,
     bundles,
@@ -36,12 +38,19 @@ from edgec_runtime.device_end import (
     showing,
     slots,
     trust,
+    units,
     wheels,
 )
 from edgec_runtime.device_end.disk import digest
+from edgec_runtime.interpreter import interpreter
+from edgec_runtime.session import vision
 
+from edgec import exporting
+from edgec.emit import program
+from edgec.evaluation import class_names, coco_file, coco_masks, label_files
+from edgec.exporting import _yaml
 from tests import builds
-from tests.devices import attack_lies
+from tests.devices import attack_data, attack_lies
 from tests.devices.attack_cases import cases
 from tests.devices.attack_files import Case, Files, Host
 
@@ -97,6 +106,14 @@ def _environment_as_it_is() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _each(paths: Sequence[Path]) -> Iterator[Sequence[Path]]:
+    """Folders that are filled in their places, one after the other."""
+    for path in paths:
+        path.mkdir(exist_ok=True)
+    yield paths
+
+
 def _keys_that_can_be_read(root: str) -> list[trust.Key]:
     with contextlib.suppress(trust.Untrusted):
         return trust.trusted(root)
@@ -143,6 +160,27 @@ CHECKS: Mapping[str, Patch] = {
     ),
     "a program's time": _instead(agent, "_limit", lambda head: 5.0),
     "the environment": lambda: _environment_as_it_is(),
+    **{
+        check: _instead(attack_data, "taken_out", check)
+        for check in attack_data.IN_PROCESSES
+    },
+    attack_data.VISION: _instead(vision, "_check", lambda *_: None),
+    attack_data.LENGTH: _instead(coco_masks, "_LONGEST", 1 << 30),
+    attack_data.OBJECT: _instead(coco_file, "_object_faults", lambda *_: iter(())),
+    attack_data.FILE: _instead(label_files, "is_there", Path.is_file),
+    attack_data.NUMBER: _instead(
+        class_names, "class_number", lambda text, _: int(text)
+    ),
+    attack_data.YAML: _instead(_yaml, "quoted", str),
+    attack_data.COMMENT: _instead(program, "commented", str),
+    attack_data.FIELD: _instead(package, "printable", str),
+    attack_data.PATH: _instead(units, "_check_path", lambda _: None),
+    attack_data.WHOLE: _instead(exporting, "whole_folders", lambda paths: _each(paths)),
+    attack_data.BOARD: _instead(archive, "_check_board", lambda *_: None),
+    attack_data.OURS: _instead(cache, "only_ours", lambda _: None),
+    attack_data.INDEX: _instead(
+        interpreter, "operator", types.SimpleNamespace(index=lambda number: number)
+    ),
 }
 """Every check that refuses an attack, and what stands in its place when it is taken
 out.

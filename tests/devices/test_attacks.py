@@ -24,10 +24,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 def test_there_are_many_and_each_check_refuses_one() -> None:
     found = cases()
-    assert len(found) >= 100
+    assert len(found) >= 140
     assert {check for c in found for check in c.checks} == set(CHECKS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutate", [False, True], ids=["refused", "without its check"])
 def test_a_sample(tmp_path: Path, files: Files, mutate: bool) -> None:
     """One of each check, and some more."""

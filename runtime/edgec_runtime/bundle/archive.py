@@ -273,10 +273,7 @@ class Bundle:
         made = self.of_bytes(self.read(inside), path)
         if made.manifest.cascade is not None:
             _refuse(path, "a network of a cascade cannot be a cascade")
-        target = made.manifest.target
-        own = self.manifest.target
-        if (target, made.manifest.board) != (own, self.manifest.board):
-            _refuse(path, f"the network is for {target}, and its cascade for {own}")
+        _check_board(path, made.manifest, self.manifest)
         return made
 
     @classmethod
@@ -432,6 +429,13 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
             "this is not a bundle",
             "give the .edgec file that `edgec compile` wrote",
         )
+
+
+def _check_board(path: Path, network: Manifest, cascade: Manifest) -> None:
+    """Refuse a network that was compiled for another board than its cascade."""
+    boards = [f"{m.target} (board {m.board})" for m in (network, cascade)]
+    if boards[0] != boards[1]:
+        _refuse(path, f"the network is for {boards[0]}, and its cascade for {boards[1]}")
 
 
 def _check_entries(path: Path, archive: zipfile.ZipFile, limit: int) -> None:
