@@ -26,6 +26,8 @@ from edgec_runtime.interpreter import Interpreter
 from tests.cascade.objects import Thing, scene
 from tests.cascade.objects import bundle as cascade_bundle
 from tests.runtime import tiny_model
+from tests.runtime.fake_stick import FakeStick
+from tests.runtime.test_stick import session
 
 pytestmark = [
     pytest.mark.cc,
@@ -168,6 +170,20 @@ def test_a_cascade_that_is_opened_and_closed() -> None:
             assert len(s.run(frame).objects) == 2
 
     interrupt(open_and_close, open_and_close, 500, 5e-2)
+
+
+@counts(1000)
+def test_a_run_on_an_edge_tpu(bundle_path: Path, tmp_path: Path, times: int) -> None:
+    """Its process goes on, and answers of interrupted runs are nobody's."""
+    fake = FakeStick(tmp_path / "stick")
+    with session(bundle_path, fake, tpu="delegate") as s:
+
+        def run() -> None:
+            right(s.run({"image": tiny_model.image(6)}), 6)
+
+        interrupt(run, run, times)
+        assert s.edgetpu is not None
+        assert (s.edgetpu.up, s.edgetpu.lost) == (True, 0)
 
 
 @counts(5000)

@@ -435,7 +435,9 @@ def _check_board(path: Path, network: Manifest, cascade: Manifest) -> None:
     """Refuse a network that was compiled for another board than its cascade."""
     boards = [f"{m.target} (board {m.board})" for m in (network, cascade)]
     if boards[0] != boards[1]:
-        _refuse(path, f"the network is for {boards[0]}, and its cascade for {boards[1]}")
+        _refuse(
+            path, f"the network is for {boards[0]}, and its cascade for {boards[1]}"
+        )
 
 
 def _check_entries(path: Path, archive: zipfile.ZipFile, limit: int) -> None:

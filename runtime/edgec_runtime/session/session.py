@@ -180,14 +180,14 @@ class Session:
             with lane.turn:
                 lanes.check()
                 frame = lane.begin()
+                # `tensor` reads it, also of a run that fails.
+                lanes.last = frame
                 try:
                     results = self._run(program, frame, lane.scratch, arrays, timings)
                 except BaseException:
                     # The Edge TPU's process has a part of what is forgotten here.
                     frame.let_go()
                     raise
-                # `tensor` reads it.
-                lanes.last = frame
                 lane.end(frame)
                 return results
 
