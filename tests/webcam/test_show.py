@@ -138,11 +138,11 @@ def test_switches_at_the_same_time_lose_nothing(
     tried = show._tried_out
     slow = threading.Event()
 
-    def _slowly(bundle: str, how: str) -> Choice:
-        if how == "cartoon":
+    def _slowly(choice: Choice) -> Choice:
+        if choice.effect == "cartoon":
             slow.set()
             time.sleep(0.5)
-        return tried(bundle, how)
+        return tried(choice)
 
     monkeypatch.setattr(show, "_tried_out", _slowly)
     first = threading.Thread(target=show.switch, kwargs={"effect": "cartoon"})

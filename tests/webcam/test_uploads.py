@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,31 @@ def test_a_background_of_ones_own(bright: Show) -> None:
     bright.switch(effect="overlay")
     bright.switch(effect="replace=your picture 2")
     bright.stop()
+
+
+@pytest.mark.slow
+def test_one_after_the_other_while_it_runs(bright: Show) -> None:
+    """The show opens its program anew for each, and the next may come meanwhile."""
+    bright._loop = True
+    shown: list[Exception | None] = []
+
+    def run() -> None:
+        try:
+            for _ in bright:
+                pass
+            shown.append(None)
+        except InputError as e:
+            shown.append(e)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    for level in range(30):
+        bright.upload(np.full((30, 40, 3), level, np.uint8))
+    assert bright.choice.effect == "replace=your picture 30"
+    assert bright.effects("segmentation")[2:] == ["replace=your picture 30"]
+    bright.stop()
+    thread.join(20)
+    assert shown == [None]
 
 
 @pytest.mark.slow

@@ -89,6 +89,7 @@ class ShowProgram(ABC):
     Attributes:
         path: the bundle's
         effect: its effect
+        uploads: pictures in memory that effects may name
         shown: the newest frame; None before the first
     """
 
@@ -99,7 +100,7 @@ class ShowProgram(ABC):
         self.shown: Optional[ShownFrame] = None
         self._bundle = bundle
         self._painter = painter
-        self._uploads = options.uploads
+        self.uploads = options.uploads
         self._previews: Dict[str, Effect] = {}
         self._smoother = Smoother() if options.smooth else None
         self._how = options.effect
@@ -152,7 +153,7 @@ class ShowProgram(ABC):
         return self._previews[how](shown.before, shown.result, shown.at)
 
     def _effect(self, how: str) -> Effect:
-        return effect(how, self._painter, self._found, self._uploads)
+        return effect(how, self._painter, self._found, self.uploads)
 
     def _smoothed(self, result: Result, shot: Shot) -> Result:
         # Smoothed twice, a face would be late.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import MappingProxyType
 from typing import (
     Any,
     Dict,
@@ -34,11 +35,15 @@ Array = NDArray[Any]
 
 
 class Choice(NamedTuple):
-    """The subject of a show: a bundle's name, the effect, and the bundle's task."""
+    """The subject of a show: a bundle's name, the effect, the bundle's task, and the
+    pictures in memory that effects may name.
+    """
 
     bundle: str
     effect: str
     task: str
+    # Beside the effect that names it: a program that is opened meanwhile has both.
+    uploads: Uploads = MappingProxyType({})
 
 
 class Show:
@@ -74,11 +79,10 @@ class Show:
         self._frames = _Held(self._source_frames())
         self._given = effect
         self._program: Optional[ShowProgram] = None
-        self._uploads: Uploads = {}
         self._upload_count = 0
         self._switching = threading.Lock()
         # what cannot be shown is refused at the start
-        self.choice = self._tried_out(next(iter(self.bundles)), effect)
+        self.choice = self._tried_out(Choice(next(iter(self.bundles)), effect, ""))
 
     def __iter__(self) -> Iterator[ShownFrame]:
         """All pictures until the source ends, or `stop`."""
@@ -164,7 +168,7 @@ class Show:
         if given == name and value not in values:
             values = [value, *values]
         if EFFECTS[name].picture:
-            values += self._uploads
+            values += self.choice.uploads
         return values
 
     def takes_pictures(self) -> bool:
@@ -195,24 +199,24 @@ class Show:
             # A new name each time, by which the running show sees that there is another.
             self._upload_count += 1
             upload = f"your picture {self._upload_count}"
-            before = self._uploads
-            self._uploads = {upload: picture}
-            try:
-                self.choice = self._tried_out(last.bundle, f"{name}={upload}")
-            except BaseException:
-                self._uploads = before
-                raise
+            self.choice = self._tried_out(
+                last._replace(effect=f"{name}={upload}", uploads={upload: picture})
+            )
 
     def preview(self, name: str) -> Optional[Array]:
         """Return the newest frame with an effect, small; None before the first frame.
 
         Raises InputError for an effect that is not offered, or fails.
         """
-        if name not in self.effects(self.choice.task):
+        choice = self.choice
+        if name not in self.effects(choice.task):
             raise InputError(f'there is no effect "{name}"', hint="reload the page")
         program = self._program
         # After a switch the frames of the last bundle are still on their way.
-        if program is None or program.path != self.bundles[self.choice.bundle]:
+        if program is None or program.path != self.bundles[choice.bundle]:
+            return None
+        # So are those of the program before the last picture that was sent.
+        if program.uploads is not choice.uploads:
             return None
         return program.preview(name)
 
@@ -246,7 +250,9 @@ class Show:
                 self._task_of(to)
             ):
                 effect = OVERLAY
-            self.choice = self._tried_out(to, effect or last.effect)
+            self.choice = self._tried_out(
+                last._replace(bundle=to, effect=effect or last.effect)
+            )
 
     def _check_wish(self, bundle: Optional[str], effect: Optional[str]) -> None:
         """Raise InputError for a bundle that was not given, and for a file."""
@@ -263,15 +269,14 @@ class Show:
         with Bundle.open(self.bundles[bundle]) as opened:
             return kind_of(opened)
 
-    def _tried_out(self, bundle: str, how: str) -> Choice:
-        """Return the choice of a bundle and an effect after a test of both."""
-        choice = Choice(bundle, how, "")
+    def _tried_out(self, choice: Choice) -> Choice:
+        """Return a choice with its bundle's task, after a test of all of it."""
         with self._opened(choice, smooth=False) as program:
             return choice._replace(task=program.try_out())
 
     def _opened(self, choice: Choice, smooth: bool) -> ShowProgram:
         """Return the program of a choice."""
-        options = ProgramOptions(choice.effect, self._uploads, smooth, self._tpu)
+        options = ProgramOptions(choice.effect, choice.uploads, smooth, self._tpu)
         return program_of(self.bundles[choice.bundle], options)
 
     def figures(self) -> Optional[StreamFigures]:
