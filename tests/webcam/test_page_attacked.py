@@ -8,6 +8,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from http.client import HTTPResponse
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +19,7 @@ from edgec_runtime.errors import InputError
 from edgec_runtime.webcam import listening
 from edgec_runtime.webcam.server import Server
 from edgec_runtime.webcam.show import Choice
+from edgec_runtime.webcam.uploads import MAX_UPLOAD_BYTES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -92,8 +95,26 @@ def _say(server: Server, data: bytes, wait: float = 5.0) -> bytes:
         return found
 
 
-def _connected(server: Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0), 5)
+def _connected(server: Server, address: str = "127.0.0.1") -> socket.socket:
+    """From an address of the loopback network."""
+    to = ("127.0.0.1", urlsplit(server.url).port or 0)
+    return socket.create_connection(to, 5, (address, 0))
+
+
+def _known(server: Server) -> socket.socket:
+    """A connection that has shown the token."""
+    connection = _connected(server)
+    assert _figures(server, connection)
+    return connection
+
+
+def _figures(server: Server, connection: socket.socket) -> bool:
+    """Whether a connection gets them, and stays."""
+    asked = _request(server, "GET", "/figures")
+    connection.sendall(asked.replace(b"Connection: close\r\n", b""))
+    answer = HTTPResponse(connection)
+    answer.begin()
+    return answer.status == 200 and b"source" in answer.read()
 
 
 def _alive(server: Server) -> None:
@@ -273,7 +294,7 @@ def test_one_who_is_slow_is_sent_away(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte now and then keeps no connection."""
-    monkeypatch.setattr(listening, "REQUEST_S", 0.4)
+    monkeypatch.setattr(listening, "STRANGER_S", 0.4)
     with _connected(server) as s:
         s.settimeout(30)
         try:
@@ -285,15 +306,98 @@ def test_one_who_is_slow_is_sent_away(
     pytest.fail("it was listened to for half a minute")
 
 
+def test_silent_ones_are_sent_away_before_the_owner(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "STRANGER_S", 0.4)
+    with _connected(server) as stranger, _known(server) as owner:
+        stranger.settimeout(5)
+        assert stranger.recv(1) == b""
+        assert _figures(server, owner)
+
+
 def test_many_at_once(server: Server) -> None:
     before = threading.active_count()
-    held = [_connected(server) for _ in range(listening.MOST_CONNECTIONS + 100)]
-    time.sleep(0.5)
-    assert threading.active_count() <= before + listening.MOST_CONNECTIONS
-    for s in held:
-        s.close()
+    with ExitStack() as opened:
+        for i in range(300):
+            opened.enter_context(_connected(server, f"127.0.0.{2 + i % 4}"))
+        time.sleep(0.5)
+        assert threading.active_count() <= before + listening.MOST_STRANGERS
     for _ in range(100):
         if threading.active_count() <= before + 2:
             break
         time.sleep(0.1)
     _alive(server)
+
+
+def test_they_are_accepted_at_once(server: Server) -> None:
+    """Else each beyond those that wait does so for seconds."""
+    start = time.monotonic()
+    with ExitStack() as opened:
+        for _ in range(300):
+            opened.enter_context(_connected(server))
+    assert time.monotonic() - start < 5
+
+
+def test_the_owner_has_a_place(server: Server) -> None:
+    """Before strangers came, beside them, and while more come."""
+    with _known(server) as owner, ExitStack() as opened:
+        for _ in range(100):
+            opened.enter_context(_connected(server))
+        start = time.monotonic()
+        for _ in range(20):
+            assert _figures(server, owner)
+            with _known(server):
+                opened.enter_context(_connected(server))
+        assert time.monotonic() - start < 5
+
+
+def test_an_address_takes_no_place_of_another(server: Server) -> None:
+    with ExitStack() as opened:
+        other = opened.enter_context(_connected(server, "127.0.0.3"))
+        for _ in range(100):
+            opened.enter_context(_connected(server, "127.0.0.2"))
+        time.sleep(0.3)
+        other.sendall(_request(server, "GET", "/figures"))
+        assert other.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+
+
+def test_the_owner_has_no_more_than_a_share(server: Server) -> None:
+    before = threading.active_count()
+    with ExitStack() as opened:
+        first = opened.enter_context(_known(server))
+        for _ in range(listening.MOST_KNOWN + 5):
+            newest = opened.enter_context(_known(server))
+        assert threading.active_count() <= before + listening.MOST_KNOWN + 1
+        assert first.recv(1) == b""
+        assert _figures(server, newest)
+
+
+@pytest.mark.parametrize("size", [1000, 60_000])
+def test_heads_are_small(server: Server, size: int) -> None:
+    """With or without the token, which is within them."""
+    most = listening.MOST_HEAD_BYTES
+    for length, code in ((most // 2, 200), (most + 1, 431), (97 * size, 431)):
+        count = min(97, length // min(size, length // 2))
+        lines = "".join(f"X-{i}: {'x' * (length // count)}\r\n" for i in range(count))
+        asked = _request(server, "GET", "/figures").replace(
+            b"\r\n\r\n", f"\r\n{lines}\r\n".encode()
+        )
+        assert _say(server, asked).startswith(f"HTTP/1.1 {code} ".encode())
+
+
+def test_what_is_too_large_is_answered(server: Server) -> None:
+    """To one who reads only after all was sent."""
+    data = bytes(MAX_UPLOAD_BYTES + 1)
+    asked = _request(
+        server, "POST", "/portrait", data, Content_Length=str(len(data))
+    ).replace(b"Connection: close\r\n", b"")
+    for _ in range(5):
+        with _connected(server) as s:
+            s.settimeout(20)
+            s.sendall(asked)
+            answer = b""
+            while came := s.recv(1 << 16):
+                answer += came
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"larger than 8 MB" in answer

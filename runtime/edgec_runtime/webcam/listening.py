@@ -1,6 +1,7 @@
 """An HTTP server for anybody: many connections, slow ones, malformed requests.
 
-It prints nothing.
+Whoever has not shown the token is a stranger, and strangers take no place from those
+who have.  It prints nothing.
 """
 
 from __future__ import annotations
@@ -10,56 +11,118 @@ import io
 import socket
 import threading
 import time
+from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Dict, Optional, Set, Tuple
+from typing import Any, Dict, Optional, Tuple
 from urllib.parse import parse_qs, urlsplit
 
-MOST_CONNECTIONS = 64
+MOST_KNOWN = 32
+"""Connections that have shown the token."""
+MOST_STRANGERS = 32
+"""Connections that have not."""
+MOST_OF_ADDRESS = 16
+"""Strangers' connections of one address."""
 REQUEST_S = 30.0
 """Seconds in which a request must have come, in however many pieces."""
+STRANGER_S = 5.0
+"""The same of a stranger's, with which each connection begins."""
+MOST_HEAD_BYTES = 16 << 10
+"""Of a request's first line and headers."""
 MOST_BYTES = 1 << 12
 """Of a request's body."""
+_LEFTOVER = 1 << 16
+
+
+class Connections:
+    """The open connections, each kind in the order of their last requests.
+
+    Where a kind has no free place, its first connection ends.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._strangers: Dict[socket.socket, str] = {}
+        self._known: Dict[socket.socket, str] = {}
+
+    def enter(self, connection: socket.socket, address: str) -> None:
+        """Add a stranger's connection from an address."""
+        with self._lock:
+            same = [c for c, other in self._strangers.items() if other == address]
+            # The address's own first: who comes from others loses nothing by it.
+            if len(same) >= MOST_OF_ADDRESS:
+                _end(same[0])
+                del self._strangers[same[0]]
+            _make_room(self._strangers, MOST_STRANGERS)
+            self._strangers[connection] = address
+
+    def know(self, connection: socket.socket) -> None:
+        """Take a connection as one that has shown the token, now."""
+        with self._lock:
+            for places in (self._strangers, self._known):
+                address = places.pop(connection, None)
+                if address is not None:
+                    _make_room(self._known, MOST_KNOWN)
+                    self._known[connection] = address
+
+    def knows(self, connection: socket.socket) -> bool:
+        """Return whether a connection has shown the token."""
+        return connection in self._known
+
+    def leave(self, connection: socket.socket) -> None:
+        """Remove a connection that has ended."""
+        with self._lock:
+            for places in (self._strangers, self._known):
+                places.pop(connection, None)
+
+    def hang_up(self) -> None:
+        """End all connections, so that their other ends notice."""
+        with self._lock:
+            for connection in (*self._strangers, *self._known):
+                _end(connection)
+
+
+def _make_room(places: Dict[socket.socket, str], most: int) -> None:
+    if len(places) >= most:
+        first = next(iter(places))
+        _end(first)
+        del places[first]
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection, and with it all that its thread waits for."""
+    with contextlib.suppress(OSError):  # it has gone by itself
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class Listener(ThreadingHTTPServer):
-    """Beyond MOST_CONNECTIONS, whoever comes is sent away."""
+    """Serves each connection in a thread of its own."""
 
     daemon_threads = True
     block_on_close = False
+    # Of connections that wait to be accepted; each beyond them waits for a second.
+    request_queue_size = 512
 
     def __init__(self, *address_and_handler: Any) -> None:
-        self._free = threading.Semaphore(MOST_CONNECTIONS)
-        self._open: Set[socket.socket] = set()
+        self.connections = Connections()
         super().__init__(*address_and_handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a request in a thread of its own, if one is free."""
-        # Not blocking: this thread is the one that accepts all connections.
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        """Serve a connection in a thread of its own."""
+        # That of a socket in a folder is "".
+        self.connections.enter(request, "".join(client_address[:1]))
         try:
             super().process_request(request, client_address)
         except BaseException:
-            # No thread was started that would release it.
-            self._free.release()
+            # No thread was started that would do it.
+            self.connections.leave(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a request, and know its connection meanwhile."""
-        self._open.add(request)
+        """Serve a connection until its end."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._open.discard(request)
-            self._free.release()
-
-    def hang_up(self) -> None:
-        """End the open connections, so that their other ends notice."""
-        # A copy, since the connections' threads remove theirs meanwhile.
-        for one in list(self._open):
-            with contextlib.suppress(OSError):  # it has gone by itself
-                one.shutdown(socket.SHUT_RDWR)
+            self.connections.leave(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print nothing: strangers' text does not belong on a terminal."""
@@ -68,20 +131,47 @@ class Listener(ThreadingHTTPServer):
 class Asked(BaseHTTPRequestHandler):
     """The requests of one connection."""
 
+    server: Listener
     protocol_version = "HTTP/1.1"
     timeout = REQUEST_S
 
     def setup(self) -> None:
-        """Begin to read, with a limit for the whole request."""
+        """Begin to read, with limits for the whole request."""
         super().setup()
         self._timely = _Timely(self.connection)
         # The base class's file has a limit for each piece, not for all of a request.
-        self.rfile = io.BufferedReader(self._timely)
+        self._lines = _HeadLines(self._timely)
+        self.rfile = self._lines
 
     def handle_one_request(self) -> None:
         """Read a request, whose time runs from the first wait for it on."""
+        known = self.server.connections.knows(self.connection)
+        self._timely.until = time.monotonic() + (REQUEST_S if known else STRANGER_S)
+        self._lines.left = MOST_HEAD_BYTES
+        try:
+            super().handle_one_request()
+        except LineTooLong:
+            # Of the headers the base class has it answered; this is the first line.
+            self.requestline = self.request_version = self.command = ""
+            self.send_error(414)
+
+    def finish(self) -> None:
+        """Say that nothing more comes, and let the other end finish, too.
+
+        The system resets a connection that is closed with bytes unread, and with them
+        goes the answer that says why they were not read.
+        """
+        super().finish()
+        leftover = bytearray(_LEFTOVER)
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            while self._timely.readinto(leftover):
+                pass
+
+    def know(self) -> None:
+        """Take whoever asks as one who has shown the token."""
+        self.server.connections.know(self.connection)
         self._timely.until = time.monotonic() + REQUEST_S
-        super().handle_one_request()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing: strangers' text does not belong on a terminal."""
@@ -115,6 +205,22 @@ class Asked(BaseHTTPRequestHandler):
             self.close_connection = True
             return b""
         return self.rfile.read(int(length))
+
+
+class _HeadLines(io.BufferedReader):
+    """What a connection receives; its lines have so many bytes left.
+
+    Raises LineTooLong at the line that exceeds them.
+    """
+
+    left = 0
+
+    def readline(self, size: Optional[int] = -1) -> bytes:
+        line = super().readline(self.left + 1)
+        self.left -= len(line)
+        if self.left < 0:
+            raise LineTooLong("head")
+        return line
 
 
 class _Timely(io.RawIOBase):

@@ -91,7 +91,7 @@ class Server:
         self._http.shutdown()
         self._http.server_close()
         # Only now, when no new connection can come; it ends waits for another request.
-        self._http.hang_up()
+        self._http.connections.hang_up()
         self._thread.join()
 
 
@@ -123,9 +123,10 @@ class _Handler(Asked):
     def do_GET(self) -> None:
         """The page, a picture, a preview of an effect, or the figures."""
         path, query = self.asked()
+        allowed = self._is_allowed(query)
         # A body left unread would be taken for the next request of the connection.
         self.body()
-        if not self._is_allowed(query):
+        if not allowed:
             self._refuse()
         elif path == "/":
             self._send(200, "text/html; charset=utf-8", PAGE.read_bytes())
@@ -181,7 +182,7 @@ class _Handler(Asked):
 
     def _is_allowed(self, query: Dict[str, str]) -> bool:
         """Return whether a request knows the token, reached this by a name that is its
-        own, and is of no page of another origin.
+        own, and is of no page of another origin: its connection is no stranger's then.
         """
         named = self.headers.get("Host") or ""
         # A foreign name that resolves to this machine (DNS rebinding) would let its
@@ -192,7 +193,10 @@ class _Handler(Asked):
         )
         # In constant time, so that answers do not tell how much of a token is right.
         token = query.get("token", "").encode()
-        return mine and hmac.compare_digest(token, self.server.token.encode())
+        allowed = mine and hmac.compare_digest(token, self.server.token.encode())
+        if allowed:
+            self.know()
+        return allowed
 
     def _refuse(self) -> None:
         self._send_json(
