@@ -27,7 +27,7 @@ from tests.cascade.objects import Thing, scene
 from tests.cascade.objects import bundle as cascade_bundle
 from tests.runtime import tiny_model
 from tests.runtime.fake_stick import FakeStick
-from tests.runtime.test_stick import session
+from tests.runtime.test_stick import session, until
 
 pytestmark = [
     pytest.mark.cc,
@@ -127,6 +127,12 @@ def beside(call: Callable[[], object], threads: int) -> Iterator[None]:
     assert not faults
     assert not any(worker.is_alive() for worker in workers)
     assert all(runs)
+
+
+def left() -> list[str]:
+    """The threads of streams, pipelines and Edge TPUs."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("edgec-")]
 
 
 @counts(5000)
@@ -242,6 +248,8 @@ def test_the_end_of_a_stream(bundle_path: Path, times: int) -> None:
 
         interrupt(whole, whole, times, 5e-3)
         interrupt(live, live, times // 4, 5e-3)
+    # Threads that were being started end by themselves.
+    until(lambda: not left(), "threads of a stream are left")
 
 
 @counts(2000)

@@ -28,7 +28,7 @@ from ..model.interpreters import InterpreterFactory, load_edgetpu
 from ..model.native import Painting
 from ..session.edgetpu import EdgeTpuOptions, open_stick
 from ..session.lanes import closed
-from ..session.locked import finish
+from ..session.locked import alone, finish
 from ..session.meters import Meter, StageFigures
 from ..session.program import Program, shared_scratch
 from ..session.session import OnceWarned
@@ -74,7 +74,7 @@ class CascadeSession:
     ) -> None:
         options = EdgeTpuOptions(tpu, interpreter, delegate, timeout)
         options.check()
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
         self._streams: "weakref.WeakSet[StreamPipeline]" = weakref.WeakSet()
         with ExitStack() as opened:
             if isinstance(bundle, Bundle):
@@ -106,13 +106,11 @@ class CascadeSession:
             DeviceError: a network failed
         """
         given = frame if isinstance(frame, CameraFrame) else CameraFrame.of(frame)
-        with self._turn:
-            return self._runner.run(given)
+        return alone(self._turn, lambda: self._runner.run(given))
 
     def reset(self) -> None:
         """Forget all objects: the next frame is the first one."""
-        with self._turn:
-            self._runner.reset()
+        alone(self._turn, self._runner.reset)
 
     def stream(
         self, frames: Iterable[Any], *, after: Sequence[Stage] = (), live: bool = False
@@ -168,7 +166,7 @@ class CascadeSession:
         self.close()
 
     def _forked(self) -> None:
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
         self._running.forked()
 
 
@@ -193,7 +191,6 @@ class _Running:
         for inner in bundles.values():
             inner.manifest.check_threads(threads, str(inner.path))
         self._closed = False
-        # A forgotten session is closed wherever the collector runs.
         self._busy = threading.RLock()
         self._programs: Dict[str, Program] = {}
         self._frames: Dict[str, Inference] = {}
@@ -223,8 +220,7 @@ class _Running:
         if self.stick is not None:
             self.stick.close()
         # A model that runs in another thread ends before its threads do.
-        with self._busy:
-            self._scratch.stop()
+        alone(self._busy, self._scratch.stop)
 
     def forked(self) -> None:
         """Give up the parent's threads and Edge TPU in the child of a fork."""
@@ -237,8 +233,7 @@ class _Running:
         self, name: str, inputs: Mapping[str, Array], meter: Meter
     ) -> Dict[str, Array]:
         """Return copies of a model's outputs, and count where its segments ran."""
-        with self._busy:
-            return self._run(name, inputs, meter)
+        return alone(self._busy, lambda: self._run(name, inputs, meter))
 
     def _run(
         self, name: str, inputs: Mapping[str, Array], meter: Meter

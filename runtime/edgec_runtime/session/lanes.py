@@ -5,23 +5,28 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from typing import List, Optional
+from typing import Callable, List, Optional, TypeVar
 
 from ..errors import InputError
 from ..model.inference import ExecutionContext, Inference
+from .locked import alone
 from .program import Program
+
+T = TypeVar("T")
 
 
 class Lane:
-    """The memory of one run at a time, which is who holds `turn`.
+    """The memory of one run at a time.
 
     Attributes:
-        turn: taken with `with`: nothing can come between its taking and the block that
-            gives it back, as a Ctrl-C would between two calls
+        turn: of that run
+        busy: whether there is one; only for the choice of a lane, since a Ctrl-C may
+            leave it as it was
     """
 
     def __init__(self, program: Program) -> None:
-        self.turn = threading.Lock()
+        self.turn = threading.RLock()
+        self.busy = False
         self._program = program
         self._frame: Optional[Inference] = None
         self._scratch: Optional[ExecutionContext] = None
@@ -72,25 +77,35 @@ class Lanes:
         self._lanes: List[Lane] = [Lane(self._program) for _ in range(self._most)]
         self._next = itertools.count()
 
-    def lane(self) -> Lane:
-        """Return a lane to run in: a free one, or else one to wait for.
+    def run(self, call: Callable[[Lane], T]) -> T:
+        """Return what a function returns for a lane that nobody else has meanwhile.
 
         Raises:
             InputError: the session is closed
         """
+        lane = self._lane()
+        return alone(lane.turn, lambda: self._run(lane, call))
+
+    def _run(self, lane: Lane, call: Callable[[Lane], T]) -> T:
+        # It may have been closed while a run waited.
+        if self._closed:
+            raise closed()
+        lane.busy = True
+        try:
+            return call(lane)
+        finally:
+            lane.busy = False
+
+    def _lane(self) -> Lane:
+        """Return a free lane, or else one to wait for."""
         lanes = self._lanes
         if self._closed:
             raise closed()
         # The first free one: what it used last is in the cache.
         for lane in lanes:
-            if not lane.turn.locked():
+            if not lane.busy:
                 return lane
         return lanes[next(self._next) % len(lanes)]
-
-    def check(self) -> None:
-        """Raise InputError where the session was closed while a run waited."""
-        if self._closed:
-            raise closed()
 
     def close(self) -> None:
         """End the threads of free lanes now, and those of the others when their runs

@@ -104,11 +104,14 @@ class ModelStages:
         def run(shot: Shot) -> Any:
             frame = shot.tensors
             assert frame is not None
-            with self._kept.turn():
+
+            def run_all() -> None:
                 self._kept.begin(frame, shot.value or {})
                 for s in group:
                     ran_on(name, self._program.run(s, frame, scratch))
                 self._kept.end(frame)
+
+            self._kept.in_turn(run_all)
             if not last:
                 return shot.value
             outputs = frame.take()

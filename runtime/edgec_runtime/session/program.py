@@ -34,6 +34,7 @@ from ..model.library import load_library
 from ..model.segments import CSegment, InterpreterSegment
 from ..stick.stick import StickOfModel
 from ..tensors import TensorInfo
+from .locked import alone
 
 Array = NDArray[Any]
 TPU_MODES = ("auto", "delegate", "interpreter", "c")
@@ -71,7 +72,7 @@ class Program:
         self._interpreted: Dict[str, Callable[[], InterpreterSegment]] = {}
         """Makes the interpreter of a segment."""
         self._interpreters: Dict[str, InterpreterSegment] = {}
-        self._one = threading.Lock()
+        self._one = threading.RLock()
         """An interpreter does one thing at a time."""
         self._left: List[object] = []
         self.stick = stick
@@ -111,8 +112,8 @@ class Program:
         """
         name = segment.name
         if name in self._interpreted:
-            with self._one:
-                self._interpreter(name, lambda made: made.run(frame.arrays))
+            interpreted = partial(self._interpreter, name)
+            alone(self._one, lambda: interpreted(lambda made: made.run(frame.arrays)))
             return "interpreter"
         stick = self.stick
         # A stick that is lost takes nothing, and its segments run on the CPU.
@@ -135,7 +136,7 @@ class Program:
 
         The thread that held a lock or an interpreter does not exist there.
         """
-        self._one = threading.Lock()
+        self._one = threading.RLock()
         # Not freed: an interpreter might wait for threads of its own.
         self._left.append(self._interpreters)
         self._interpreters = {}

@@ -38,7 +38,7 @@ from ..stick.stick import StickFacts
 from ..tensors import TensorInfo
 from .edgetpu import TPU_MODES as TPU_MODES
 from .edgetpu import EdgeTpuOptions, open_stick
-from .lanes import Lanes, closed
+from .lanes import Lane, Lanes, closed
 from .locked import finish
 from .model_stages import ModelStages
 from .program import Program
@@ -175,21 +175,21 @@ class Session:
         """
         arrays = check_inputs(self.manifest, inputs, self._photo)
         program, lanes = self._loaded()
-        with self._kept.turn():
-            lane = lanes.lane()
-            with lane.turn:
-                lanes.check()
-                frame = lane.begin()
-                # `tensor` reads it, also of a run that fails.
-                lanes.last = frame
-                try:
-                    results = self._run(program, frame, lane.scratch, arrays, timings)
-                except BaseException:
-                    # The Edge TPU's process has a part of what is forgotten here.
-                    frame.let_go()
-                    raise
-                lane.end(frame)
-                return results
+
+        def run(lane: Lane) -> Dict[str, Array]:
+            frame = lane.begin()
+            # `tensor` reads it, also of a run that fails.
+            lanes.last = frame
+            try:
+                results = self._run(program, frame, lane.scratch, arrays, timings)
+            except BaseException:
+                # The Edge TPU's process has a part of what is forgotten here.
+                frame.let_go()
+                raise
+            lane.end(frame)
+            return results
+
+        return self._kept.in_turn(lambda: lanes.run(run))
 
     def reset(self) -> None:
         """Let the next run be the first one, with the model's initial state."""

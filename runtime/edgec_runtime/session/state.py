@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from contextlib import nullcontext
-from typing import Any, ContextManager, Dict, Mapping
+from typing import Any, Callable, Dict, Mapping, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle
 from ..model.inference import Inference
+from .locked import alone
 
 Array = NDArray[Any]
-_NONE: ContextManager[None] = nullcontext()
+T = TypeVar("T")
 
 
 class StateStore:
@@ -33,11 +33,11 @@ class StateStore:
                 info.shape
             )
         self._now = dict(self._initial)
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
 
-    def turn(self) -> ContextManager[Any]:
-        """Around a run: the next one begins when this one has left its state."""
-        return self._turn if self._state else _NONE
+    def in_turn(self, call: Callable[[], T]) -> T:
+        """Return what a run returns: the next one begins when it has left its state."""
+        return alone(self._turn, call) if self._state else call()
 
     def begin(self, frame: Inference, given: Mapping[str, Array]) -> None:
         """Copy the state into the frame of a run, unless the caller gives it."""
@@ -52,9 +52,11 @@ class StateStore:
 
     def reset(self) -> None:
         """Return to the state before the first run."""
-        with self.turn():
-            self._now = dict(self._initial)
+        self.in_turn(self._forget)
+
+    def _forget(self) -> None:
+        self._now = dict(self._initial)
 
     def forked(self) -> None:
         """In the child of a fork: who has the lock may not be there."""
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()

@@ -36,7 +36,7 @@ from ..device_end.printable import printable
 from ..errors import InputError
 from ..model.inference import Inference
 from ..stick.stick import StickFacts
-from .locked import Signal, finish
+from .locked import Signal, alone, finish, start
 from .meters import Deliveries, Gate, Lap, Meter, StageFigures, StreamFigures
 
 Array = NDArray[Any]
@@ -192,7 +192,7 @@ class StreamPipeline:
         self._newest = _Newest()
         self._deliveries = Deliveries()
         self._delivered: Optional[Lap] = None
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
         """Of who takes what comes out."""
         self._admitted = 0
         self._arrived = 0
@@ -214,8 +214,7 @@ class StreamPipeline:
 
     def start(self) -> None:
         """Start all threads."""
-        for t in self._threads:
-            t.start()
+        start(self._threads)
 
     def stop(self) -> None:
         """End all threads except the current one, and free their memory."""
@@ -368,17 +367,20 @@ class StreamPipeline:
             self._out.add(delivered)
         # Each time: a Ctrl-C may have come before it, or taken a shot away.
         self._gate.look()
-        with self._turn:
-            out = self._queues[-1]
-            if self._stopped or (self._ended and out.empty()):
-                return None
-            shot = out.get()
+        shot = alone(self._turn, self._taken)
         if shot is None or self._stopped:
             return None
         if shot.error is None:
             self._deliveries.add((time.monotonic() - shot.captured) * 1e3)
             self._delivered = Lap()
         return shot
+
+    def _taken(self) -> Optional[Shot]:
+        """Return what comes out next; None at the end, of which there is no second."""
+        out = self._queues[-1]
+        if self._stopped or (self._ended and out.empty()):
+            return None
+        return out.get()
 
     def _in_flight(self) -> int:
         """Return how many frames are in the stages, wait behind them or are in use."""
@@ -448,9 +450,9 @@ class _Newest:
 
     def shut(self) -> None:
         """End all waits; frames are taken no more."""
+        # Without the lock, which this thread may not come to give back.
         self._ended = True
-        with self._lock:
-            self._shot = self._failed = None
+        self._shot = self._failed = None
         self._changed.send()
 
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ..bundle.manifest import SegmentInfo
 from ..errors import DeviceError, InputError
 from ..model.inference import Inference
+from ..session.locked import alone, start
 from ..tensors import TensorInfo
 from .process import (
     ANSWER,
@@ -76,7 +77,7 @@ class Channel:
         """
         self._given_timeout = timeout
         self.served = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._slots = itertools.count()
         self._why: Optional[str] = None  # it is of no use
@@ -142,8 +143,8 @@ class Channel:
             os.ftruncate(handle, layout(tensors)[1])
             arrays = mapped(handle, tensors)
             slot = next(self._slots)
-            with self._lock:
-                self._send(REQUEST.pack(ATTACH, slot, model, 0), [handle])
+            request = REQUEST.pack(ATTACH, slot, model, 0)
+            alone(self._lock, lambda: self._send(request, [handle]))
         except (OSError, ValueError) as e:
             raise Gone(f"it cannot be given memory: {e}") from e
         finally:
@@ -153,24 +154,27 @@ class Channel:
 
     def detach(self, slot: int) -> None:
         """The frame is not used any more."""
-        with contextlib.suppress(Gone), self._lock:
-            self._send(REQUEST.pack(DETACH, slot, 0, 0), [])
+        request = REQUEST.pack(DETACH, slot, 0, 0)
+        with contextlib.suppress(Gone):
+            alone(self._lock, lambda: self._send(request, []))
 
     def run(self, slot: int, segment: int) -> int:
         """Return the ns of the segment there."""
-        with self._lock:
-            number = next(self._numbers)
-            self._send(REQUEST.pack(RUN, slot, segment, number), [])
-            while True:
-                message = self._receive(self._timeout)
-                answered, failed, ns = ANSWER.unpack_from(message)
-                if answered == number:  # else of a run that was interrupted here
-                    break
-            if failed:
-                self._why = message[ANSWER.size :].decode("utf-8", "replace")
-                raise Gone(self._why)
-            self.served += 1
-            return int(ns)
+        return alone(self._lock, lambda: self._run(slot, segment))
+
+    def _run(self, slot: int, segment: int) -> int:
+        number = next(self._numbers)
+        self._send(REQUEST.pack(RUN, slot, segment, number), [])
+        while True:
+            message = self._receive(self._timeout)
+            answered, failed, ns = ANSWER.unpack_from(message)
+            if answered == number:  # else of a run that was interrupted here
+                break
+        if failed:
+            self._why = message[ANSWER.size :].decode("utf-8", "replace")
+            raise Gone(self._why)
+        self.served += 1
+        return int(ns)
 
     def _send(self, message: bytes, handles: List[int]) -> None:
         if self._why is not None:
@@ -227,7 +231,7 @@ class Channel:
 
     def disown(self) -> None:
         """In a forked child: the process is the parent's.  Nothing is said to it."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._why = "it belongs to the process that was forked"
         self._process.returncode = 0  # nobody waits for it here
         self._wire.close()
@@ -322,7 +326,7 @@ class Stick:
         self._opener = threading.Thread(
             target=self._open_again, name="edgec-stick", daemon=True
         )
-        self._opener.start()
+        start([self._opener])
 
     @property
     def facts(self) -> StickFacts:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ...interpreter import Interpreter
 from ...interpreter.errors import InterpreterError, InvokeError
-from ...session.locked import Signal
+from ...session.locked import Signal, alone, start
 
 Array = NDArray[Any]
 Tensors = Dict[str, Array]
@@ -30,7 +30,7 @@ class TensorQueue:
         """Make an empty queue."""
         self._items: "SimpleQueue[Any]" = SimpleQueue()
         self._room = Signal()
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
         """Of who takes an item."""
         # None would be the natural word for no limit; pycoral has 0.
         self._limit = 0
@@ -60,12 +60,14 @@ class TensorQueue:
         """Return the first item, after waiting for one; None from the end on."""
         # Who waits for room looks again, also where a Ctrl-C ended the get before.
         self._room.send()
-        with self._turn:
-            if self._ended and self._items.empty():
-                return None
-            item = self._items.get()
+        item = alone(self._turn, self._taken)
         self._room.send()
         return item
+
+    def _taken(self) -> Any:
+        if self._ended and self._items.empty():
+            return None
+        return self._items.get()
 
 
 class PipelinedModelRunner:
@@ -111,7 +113,7 @@ class PipelinedModelRunner:
                 name=f"edgec-pipeline-{i}",
                 daemon=True,
             )
-            thread.start()
+            start([thread])
         weakref.finalize(self, _end, list(self._queues))
 
     def interpreters(self) -> List[Interpreter]:
