@@ -161,6 +161,33 @@ with Session(sys.argv[1]) as session:
 """
 
 
+INTERRUPTED = """
+import random, signal, sys, numpy
+from edgec_runtime import Session
+seed, hangs = random.Random(0), False
+def alarm(number, frame):
+    raise AssertionError("it hangs") if hangs else KeyboardInterrupt
+signal.signal(signal.SIGALRM, alarm)
+with Session(sys.argv[1]) as session:
+    x = numpy.load(sys.argv[2])["x"][:1]
+    def run():
+        return session.run({session.inputs[0].name: x})
+    with session.stream(x for _ in iter(int, 1)) as shots:
+        for call in (run, lambda: next(shots)) * 2000:
+            hangs = False
+            try:
+                signal.setitimer(signal.ITIMER_REAL, seed.uniform(2e-5, 2e-3), 0.05)
+                while True:
+                    call()
+            except KeyboardInterrupt:
+                hangs = True
+                signal.setitimer(signal.ITIMER_REAL, 30)
+            call()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+"""Each Python has its own steps between which a Ctrl-C can come."""
+
+
 @pytest.mark.parametrize("version", sorted({*pythons.DEVICE, pythons.HERE}))
 def test_the_runtime_runs_a_bundle_with_numpy_alone(
     version: str, runtime: Path, tmp_path: Path
@@ -168,14 +195,19 @@ def test_the_runtime_runs_a_bundle_with_numpy_alone(
     python = environment(tmp_path / "env", version, runtime, ("numpy",))
     bundle = builds.once("wheel digits", _digits) / "digits.edgec"
     data = DIGITS / "digits_test.npz"
-    done = subprocess.run(
-        [str(python), "-c", INFER, str(bundle), str(data)],
-        cwd=tmp_path,
-        env=pythons.clean(EDGEC_CACHE=str(tmp_path / "cache")),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+
+    def run(code: str) -> str:
+        done = subprocess.run(
+            [str(python), "-c", code, str(bundle), str(data)],
+            cwd=tmp_path,
+            env=pythons.clean(EDGEC_CACHE=str(tmp_path / "cache")),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     labels = np.load(data)["y"][:20]
-    found = [int(line) for line in done.stdout.split()]
+    found = [int(line) for line in run(INFER).split()]
     assert sum(found == labels) >= 19
+    run(INTERRUPTED)
