@@ -60,10 +60,10 @@ def photos_in(folder: Path) -> list[Path]:
     return found
 
 
-def is_there(path: Path) -> bool:
-    """Return whether a file of this name is there, which may be no name of a file."""
+def is_there(path: Path, folder: bool = False) -> bool:
+    """Return whether a file, or a folder, of a name is there, which may be no name."""
     try:
-        return path.is_file()
+        return path.is_dir() if folder else path.is_file()
     except OSError:
         # Such as a name that is too long for the file system.
         return False
@@ -71,9 +71,9 @@ def is_there(path: Path) -> bool:
 
 def check_there(path: Path) -> None:
     """Raise InputError for a data set that is not there."""
-    if not path.exists():
+    if not is_there(path) and not is_there(path, folder=True):
         raise InputError(
-            f"there is no data set {path}",
+            f"there is no data set {shortened(str(path))}",
             "--data",
             "give a folder, a .csv or a .json file (docs/eval.md)",
         )
@@ -152,9 +152,11 @@ def pictures_folder(data: Path, pictures: Path | None) -> Path:
     """
     if pictures is None:
         return data.parent
-    if not pictures.is_dir():
+    if not is_there(pictures, folder=True):
         raise InputError(
-            f"{pictures} is no folder", "--pictures", "give the pictures' folder"
+            f"{shortened(str(pictures))} is no folder",
+            "--pictures",
+            "give the pictures' folder",
         )
     return pictures
 

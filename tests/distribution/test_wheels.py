@@ -176,7 +176,7 @@ with Session(sys.argv[1]) as session:
         for call in (run, lambda: next(shots)) * 2000:
             hangs = False
             try:
-                signal.setitimer(signal.ITIMER_REAL, seed.uniform(2e-5, 2e-3), 0.05)
+                signal.setitimer(signal.ITIMER_REAL, seed.uniform(2e-5, 2e-3), 1)
                 while True:
                     call()
             except KeyboardInterrupt:

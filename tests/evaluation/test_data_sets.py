@@ -20,6 +20,7 @@ from edgec.evaluation.boxes import BoxPrecision
 from edgec.evaluation.class_names import ClassNames
 from edgec.evaluation.classes import RankedClasses
 from edgec.evaluation.images import PictureFidelity
+from edgec.evaluation.label_files import check_there
 from edgec.evaluation.masks import MaskOverlap
 from edgec.evaluation.measure import Measure
 from edgec.evaluation.points import PointError, between_points
@@ -278,6 +279,16 @@ def test_compressed_masks_are_read_as_pycocotools_writes_them(tmp_path: Path) ->
         left, top, part = box.mask.inside((0, 0, 32, 24))
         assert (left, top) == (0, 0)
         assert np.array_equal(part, inside > 0)
+
+
+def test_names_that_no_file_has(tmp_path: Path) -> None:
+    photo(tmp_path / "a.png")
+    path = coco(tmp_path, labels_of())
+    long = tmp_path / ("a" * 5000)
+    with pytest.raises(InputError, match="is no folder"):
+        BoxPrecision(NAMES, TASK, long).read(path)
+    with pytest.raises(InputError, match="there is no data set"):
+        check_there(long)
 
 
 def test_points_of_persons_outside(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import itertools
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +38,7 @@ pytestmark = [
 
 SAMPLE = 100
 HANGS_S = 30.0
-AGAIN_S = 0.05
+AGAIN_S = 1.0
 """Between two signals, where the first one came within a finalizer."""
 
 
@@ -51,12 +52,15 @@ class Alarm:
     """Raises KeyboardInterrupt in this thread, or says that it hangs."""
 
     def __init__(self) -> None:
-        self.hangs = False
+        self.checked_from: float | None = None
+        """When a check began, which no signal is to end before it hangs."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.hangs:
+        if self.checked_from is None:
+            raise KeyboardInterrupt
+        # Else it is a late one of the timer before.
+        if time.monotonic() - self.checked_from > HANGS_S / 2:
             raise AssertionError(f"it hangs after {HANGS_S} s")
-        raise KeyboardInterrupt
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
@@ -79,14 +83,14 @@ def interrupt(
     alarm = Alarm()
     with alarm.heeded():
         for _ in range(times):
-            alarm.hangs = False
+            alarm.checked_from = None
             try:
                 moment = moments.uniform(2e-5, longest_s)
                 signal.setitimer(signal.ITIMER_REAL, moment, AGAIN_S)
                 while True:
                     call()
             except KeyboardInterrupt:
-                alarm.hangs = True
+                alarm.checked_from = time.monotonic()
                 signal.setitimer(signal.ITIMER_REAL, HANGS_S)
             check()
             signal.setitimer(signal.ITIMER_REAL, 0)
