@@ -284,7 +284,7 @@ def test_the_device_side_needs_only_numpy() -> None:
     }
     for path in sorted((ROOT / "runtime" / "edgec_runtime").rglob("*.py")):
         known = allowed - {"numpy"} if "device_end" in path.parts else allowed
-        decodes = path.name in ("photo.py", "camera.py", "uploads.py")
+        decodes = path.name in ("photo.py", "camera.py", "decoding.py")
         for name in _imports(path) - (
             {"PIL"} - _imports(path, anywhere=False) if decodes else set()
         ):

@@ -23,6 +23,8 @@ from edgec_runtime.webcam.uploads import MAX_UPLOAD_BYTES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.webcam.test_uploads import encoded, gradient
+
 LONG = 1 << 17
 
 
@@ -401,3 +403,26 @@ def test_what_is_too_large_is_answered(server: Server) -> None:
                 answer += came
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"larger than 8 MB" in answer
+
+
+def test_one_picture_at_a_time(server: Server, show: _Show) -> None:
+    """The next is read when the one before it was, or its sender is gone."""
+    picture = encoded(gradient(), "PNG")
+    asked = _request(
+        server, "POST", "/portrait", picture, Content_Length=str(len(picture))
+    )
+    show.switched.clear()
+    with _connected(server) as first:
+        first.sendall(asked[:-20])
+        time.sleep(0.3)
+        answer = _say(server, asked)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"another picture is being read: send this one again" in answer
+        first.sendall(asked[-20:])
+        assert first.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+    with _connected(server) as first:
+        first.sendall(asked[:-20])
+    time.sleep(0.5)
+    for _ in range(2):
+        assert _say(server, asked).startswith(b"HTTP/1.1 200 ")
+    assert show.switched == 3 * [(40, 60, 3)]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 import threading
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_runtime.errors import InputError
+from edgec_runtime.errors import DeviceError, InputError
+from edgec_runtime.webcam import uploads
 from edgec_runtime.webcam.effects import Painter, effect
 from edgec_runtime.webcam.show import Show
 from edgec_runtime.webcam.sources import open_source
-from edgec_runtime.webcam.uploads import MAX_SIDE, decode_upload
+from edgec_runtime.webcam.uploads import LIMITS, MAX_SIDE, decode_upload
 from PIL import Image
 
 from edgec.ir import Array
@@ -51,10 +54,19 @@ def test_they_are_turned_upright() -> None:
     assert found.shape == (60, 40, 3)
 
 
-def bomb() -> bytes:
-    """A PNG of 12,000 x 12,000 pixels in some bytes."""
-    size = struct.pack(">IIBBBBB", 12_000, 12_000, 8, 2, 0, 0, 0)
-    parts = [(b"IHDR", size), (b"IDAT", zlib.compress(bytes(1000))), (b"IEND", b"")]
+def test_sixteen_bits_of_grey_keep_their_light() -> None:
+    for height in (40, 2000):
+        grey = gradient(height)[..., 0].astype(np.uint16) * 257
+        found = decode_upload(encoded(grey, "PNG"))
+        assert found.shape == (min(height, MAX_SIDE), 60 * len(found) // height, 3)
+        rows = gradient(len(found))[:, 0, 0].astype(int)
+        assert np.abs(found.mean(axis=(1, 2)) - rows).max() <= 2
+
+
+def blank_png(width: int, height: int) -> bytes:
+    """A PNG in some bytes, whose pixels are missing."""
+    size = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = [(b"IHDR", size), (b"IDAT", zlib.compress(bytes(9))), (b"IEND", b"")]
     data = b"\x89PNG\r\n\x1a\n"
     for name, content in parts:
         check = struct.pack(">I", zlib.crc32(name + content))
@@ -62,21 +74,60 @@ def bomb() -> bytes:
     return data
 
 
+def many_scans() -> bytes:
+    """A JPEG of 0.1 MB that is drawn 2,000 times, one over the other."""
+    data = encoded(np.zeros((4096, 4096), np.uint8), "JPEG", progressive=True)
+    last = data.rindex(b"\xff\xda")
+    return data[:last] + 2000 * data[last:-2] + data[-2:]
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
         (lambda: b"", "empty, or larger than 8 MB"),
-        (lambda: b"GIF89a" + bytes(100), "cannot be read"),
-        (lambda: encoded(gradient(), "BMP"), "cannot be read"),
+        (lambda: b"GIF89a" + bytes(100), "cannot be read: it is no JPEG or PNG"),
+        (lambda: encoded(gradient(), "BMP"), "cannot be read: it is no JPEG or PNG"),
         (lambda: encoded(gradient(), "PNG")[:80], "cannot be read"),
         (lambda: encoded(gradient(), "JPEG")[:300], "cannot be read"),
-        (bomb, "has 12000 x 12000 pixels"),
+        (lambda: blank_png(12_000, 12_000), "has 12000 x 12000 pixels"),
+        (lambda: blank_png(1, 24_000_000), "has 1 x 24000000 pixels"),
+        (lambda: blank_png(8000, 8000), "has 8000 x 8000 pixels"),
+        (lambda: blank_png(1 << 30, 1 << 30), "has 1073741824 x 1073741824 pixels"),
     ],
-    ids=["empty", "gif", "bmp", "cut png", "cut jpeg", "bomb"],
+    ids=["empty", "gif", "bmp", "cut png", "cut jpeg", "bomb", "line", "area", "huge"],
 )
 def test_what_is_refused(data: Callable[[], bytes], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=said) as e:
         decode_upload(data())
+    assert " at 0x" not in e.value.what
+    assert e.value.hint
+
+
+def test_it_takes_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest picture that is allowed has enough, and none gets more."""
+    large = encoded(np.zeros((3000, 8000, 4), np.uint8), "PNG", compress_level=1)
+    assert decode_upload(large).shape == (480, 1280, 3)
+    monkeypatch.setattr(uploads, "LIMITS", LIMITS._replace(memory=100 << 20))
+    with pytest.raises(InputError, match="takes more than 100 MB"):
+        decode_upload(large)
+
+
+def test_it_takes_so_much_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "LIMITS", LIMITS._replace(seconds=1))
+    start = time.monotonic()
+    with pytest.raises(InputError, match="takes more than 1 s"):
+        decode_upload(many_scans())
+    assert time.monotonic() - start < 5
+
+
+def test_it_ends_its_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoder's fault is a message, and so is a system without room for it."""
+    monkeypatch.setattr(uploads, "START", "import os; os.abort()")
+    with pytest.raises(InputError, match="its decoder ended with -6"):
+        decode_upload(b"picture")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(DeviceError, match="no process can be started"):
+        decode_upload(b"picture")
 
 
 @pytest.fixture

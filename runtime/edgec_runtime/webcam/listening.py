@@ -185,7 +185,8 @@ class Asked(BaseHTTPRequestHandler):
             return "", {}
 
     def body(self, most: int = MOST_BYTES) -> bytes:
-        """Return the request's body; b"" where there is none, or it is too large.
+        """Return the request's body; b"" where there is none, or it is too large, or
+        its sender is gone before its end.
 
         What is not read ends the connection: it would be taken for the next request.
 
@@ -204,7 +205,8 @@ class Asked(BaseHTTPRequestHandler):
         if not plain or int(length) > most:
             self.close_connection = True
             return b""
-        return self.rfile.read(int(length))
+        body = self.rfile.read(int(length))
+        return body if len(body) == int(length) else b""
 
 
 class _HeadLines(io.BufferedReader):

@@ -25,7 +25,7 @@ from ..device_end.vitals import FLAGS_NOW, TOOL_EVERY_S, Sensors
 from ..errors import DeviceError, EdgecError, InputError
 from ..vision.camera import encode_jpeg
 from . import LOOPBACK
-from .listening import MOST_BYTES, Asked, Listener
+from .listening import Asked, Listener
 from .show import Show, ShownFrame
 from .uploads import MAX_UPLOAD_BYTES, decode_upload
 
@@ -65,6 +65,7 @@ class Server:
             ) from e
         self._http.show = show
         self._http.token = self.token
+        self._http.uploading = threading.Lock()
         others = not host.startswith("/") and host not in (LOOPBACK, "localhost")
         # The names by which others reach a public address are not known here.
         self._http.names = None if others else (LOOPBACK, "localhost")
@@ -98,6 +99,8 @@ class Server:
 class _Http(Listener):
     show: Show
     token: str
+    uploading: threading.Lock
+    """Is held while a picture is read."""
     names: Optional[Tuple[str, ...]]
     """Return the Host values a request may have; None for a public address."""
 
@@ -145,33 +148,29 @@ class _Handler(Asked):
     def do_POST(self) -> None:
         """Switch to another bundle or effect, take a picture, or the neutral face."""
         path, query = self.asked()
-        allowed = self._is_allowed(query)
-        # Only someone who knows the token may send megabytes.
-        most = MAX_UPLOAD_BYTES if allowed and path == "/portrait" else MOST_BYTES
-        body = self.body(most)
-        if not allowed:
-            self._refuse()
-            return
-        show = self.server.show
         changes: Dict[str, Callable[[], None]] = {
-            "/switch": lambda: self._switch(body),
-            "/portrait": lambda: show.upload(decode_upload(body)),
-            "/neutral": show.renew,
+            "/switch": self._switch,
+            "/portrait": self._take_picture,
+            "/neutral": self._renew,
         }
-        if path not in changes:
+        if not self._is_allowed(query):
+            self.body()
+            self._refuse()
+        elif path not in changes:
+            self.body()
             self._send_json(404, {"error": f"there is no {path}"})
-            return
-        try:
-            changes[path]()
-        except EdgecError as e:
-            self._send_json(400, {"error": e.what})
         else:
-            self._send_json(200, {})
+            try:
+                changes[path]()
+            except EdgecError as e:
+                self._send_error_of(e)
+            else:
+                self._send_json(200, {})
 
-    def _switch(self, body: bytes) -> None:
+    def _switch(self) -> None:
         """Carry out {"bundle": …, "effect": …}.  Raises EdgecError."""
         try:
-            wish = json.loads(body)
+            wish = json.loads(self.body())
             bundle, effect = (wish.get(k) for k in ("bundle", "effect"))
             if not all(x is None or isinstance(x, str) for x in (bundle, effect)):
                 raise ValueError
@@ -179,6 +178,24 @@ class _Handler(Asked):
         except (ValueError, AttributeError, RecursionError) as e:
             raise InputError('the body is {"bundle": …, "effect": …}') from e
         self.server.show.switch(bundle, effect)
+
+    def _take_picture(self) -> None:
+        """Show the effect with the picture in the body.  Raises EdgecError."""
+        # A small board has the memory and the time to read one, not several.
+        if not self.server.uploading.acquire(blocking=False):
+            self.close_connection = True  # the body stays unread
+            raise InputError(
+                "another picture is being read", hint="send this one again"
+            )
+        try:
+            self.server.show.upload(decode_upload(self.body(MAX_UPLOAD_BYTES)))
+        finally:
+            self.server.uploading.release()
+
+    def _renew(self) -> None:
+        """Take the neutral face anew."""
+        self.body()
+        self.server.show.renew()
 
     def _is_allowed(self, query: Dict[str, str]) -> bool:
         """Return whether a request knows the token, reached this by a name that is its
@@ -208,7 +225,7 @@ class _Handler(Asked):
         try:
             found = self.server.show.preview(effect)
         except EdgecError as e:
-            self._send_json(400, {"error": e.what})
+            self._send_error_of(e)
             return
         if found is None:
             self._send(204, "image/jpeg", b"")
@@ -225,6 +242,11 @@ class _Handler(Asked):
             return
         more = {"X-Number": str(found.number), "X-Before": str(found.before.shape[1])}
         self._send(200, "image/jpeg", encode_jpeg(_beside(found)), more)
+
+    def _send_error_of(self, error: EdgecError) -> None:
+        """Send what is wrong, and what to do about it."""
+        told = error.what if error.hint is None else f"{error.what}: {error.hint}"
+        self._send_json(400, {"error": told})
 
     def _send_json(self, code: int, value: Dict[str, Any]) -> None:
         self._send(code, "application/json", json.dumps(value).encode())
