@@ -219,8 +219,8 @@ fuzz-models: setup
 fuzz-readers: setup
 	$(BIN)/python -m benchmarks.fuzzing.readers --cases $(CASES) --seed $(SEED) $(ARGS)
 
-# Forged, replayed, relabelled and planted bundles, manifests that lie, frames, labels and names: each must be refused and
-# the device unchanged;
+# Forged, replayed, relabelled and planted bundles, manifests that lie, frames, labels and names, and strangers and costly
+# pictures at the webcam's page: each must be refused and the device unchanged;
 # make attacks ARGS=--mutate takes out the check that refuses each, which must then succeed
 attacks: setup
 	$(BIN)/python -m tests.devices.attacks $(ARGS)

@@ -30,6 +30,7 @@ from tests.devices.attack_files import (
 )
 from tests.devices.attack_lies import lies
 from tests.devices.attack_odd import odd
+from tests.devices.attack_page import page
 from tests.devices.attack_wheels import wheels
 from tests.devices.faults import fake_program
 
@@ -66,6 +67,7 @@ def cases() -> list[Case]:
         *lies(),
         *odd(),
         *data(),
+        *page(),
     ]
     assert len({c.name for c in found}) == len(found), "two cases of one name"
     return found

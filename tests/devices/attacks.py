@@ -1,5 +1,6 @@
 """What somebody does who can reach a device with a trusted key but does not have that
-key, or gives a person's own machine data that are none.
+key, or the page of a webcam but not its token, or gives a person's own machine data
+that are none.
 
     python -m tests.devices.attacks           what `make attacks` runs: each is refused, and the
                                               device unchanged
@@ -44,6 +45,7 @@ from edgec_runtime.device_end import (
 from edgec_runtime.device_end.disk import digest
 from edgec_runtime.interpreter import interpreter
 from edgec_runtime.session import vision
+from edgec_runtime.webcam import decoding, listening, server, uploads
 
 from edgec import exporting
 from edgec.emit import program
@@ -120,6 +122,22 @@ def _keys_that_can_be_read(root: str) -> list[trust.Key]:
     return []
 
 
+@contextlib.contextmanager
+def _any_decoder() -> Iterator[None]:
+    """Of a picture: with as much memory and time as it takes."""
+    unlimited = "import resource\nresource.setrlimit = lambda *_: None\n"
+    with (
+        mock.patch.object(uploads, "START", unlimited + decoding.START),
+        mock.patch.object(uploads, "_SLOWER", 100),
+    ):
+        yield
+
+
+def _any_picture(handler: Any) -> None:
+    body = handler.body(uploads.MAX_UPLOAD_BYTES)
+    handler.server.show.upload(uploads.decode_upload(body))
+
+
 CHECKS: Mapping[str, Patch] = {
     "the signature's numbers": _instead(trust, "verify", lambda *_: True),
     "whose key it is": _instead(trust, "_check_key", lambda *_: None),
@@ -180,6 +198,17 @@ CHECKS: Mapping[str, Patch] = {
     attack_data.OURS: _instead(cache, "only_ours", lambda _: None),
     attack_data.INDEX: _instead(
         interpreter, "operator", types.SimpleNamespace(index=lambda number: number)
+    ),
+    "a stranger's headers": _instead(listening, "MOST_HEAD_BYTES", 1 << 30),
+    "the strangers' connections": _instead(listening, "MOST_STRANGERS", 1 << 30),
+    "an address's connections": _instead(listening, "MOST_OF_ADDRESS", 1 << 30),
+    "a stranger's time": _instead(listening, "STRANGER_S", 1e6),
+    "a picture's size": _instead(
+        uploads, "LIMITS", uploads.LIMITS._replace(side=1 << 30)
+    ),
+    "the limits of a picture's process": lambda: _any_decoder(),
+    "one picture at a time": _instead(
+        server._Handler, "_take_picture", lambda handler: _any_picture(handler)
     ),
 }
 """Every check that refuses an attack, and what stands in its place when it is taken

@@ -4,136 +4,45 @@ or does and sends anything.
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from http.client import HTTPResponse
-from types import SimpleNamespace
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from edgec_runtime.errors import InputError
 from edgec_runtime.webcam import listening
 from edgec_runtime.webcam.server import Server
-from edgec_runtime.webcam.show import Choice
 from edgec_runtime.webcam.uploads import MAX_UPLOAD_BYTES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.webcam.test_uploads import encoded, gradient
+from tests.webcam.pictures import encoded, gradient
+from tests.webcam.requests import (
+    NoShow,
+    connected,
+    gets_figures,
+    known_connection,
+    request,
+    say,
+)
 
 LONG = 1 << 17
 
 
-class _Show:
-    """Of nothing, for the server."""
-
-    bundles = {"tiny": "tiny.edgec"}
-    choice = Choice("tiny", "overlay", "image")
-    source = SimpleNamespace(name="none", lost=0)
-
-    def __init__(self) -> None:
-        self.switched: list[Any] = []
-
-    def newer(self, seen: int, timeout: float) -> None:
-        return None
-
-    def figures(self) -> None:
-        return None
-
-    renewable = False
-
-    def effects(self, task: str) -> list[str]:
-        return ["overlay"]
-
-    def takes_pictures(self) -> bool:
-        return True
-
-    def preview(self, name: str) -> None:
-        if name != "overlay":
-            raise InputError(f'there is no effect "{name}"')
-
-    def renew(self) -> None:
-        self.switched.append("renewed")
-
-    def upload(self, picture: Any) -> None:
-        self.switched.append(picture.shape)
-
-    def found(self) -> tuple[list[str], dict[str, Any]]:
-        return [], {}
-
-    def switch(self, bundle: str | None, effect: str | None) -> None:
-        self.switched.append((bundle, effect))
-        if bundle not in (None, *self.bundles):
-            raise InputError("no such bundle", hint="another")
+@pytest.fixture(scope="module")
+def show() -> NoShow:
+    return NoShow()
 
 
 @pytest.fixture(scope="module")
-def show() -> _Show:
-    return _Show()
-
-
-@pytest.fixture(scope="module")
-def server(show: _Show) -> Iterator[Server]:
+def server(show: NoShow) -> Iterator[Server]:
     with Server(show) as server:  # type: ignore[arg-type]
         yield server
 
 
-def _say(server: Server, data: bytes, wait: float = 5.0) -> bytes:
-    """What the server answers until it closes, or says no more for a while."""
-    with _connected(server) as s:
-        s.settimeout(wait)
-        found = b""
-        try:
-            s.sendall(data)
-            s.shutdown(socket.SHUT_WR)
-            while came := s.recv(1 << 16):
-                found += came
-        except OSError:
-            pass
-        return found
-
-
-def _connected(server: Server, address: str = "127.0.0.1") -> socket.socket:
-    """From an address of the loopback network."""
-    to = ("127.0.0.1", urlsplit(server.url).port or 0)
-    return socket.create_connection(to, 5, (address, 0))
-
-
-def _known(server: Server) -> socket.socket:
-    """A connection that has shown the token."""
-    connection = _connected(server)
-    assert _figures(server, connection)
-    return connection
-
-
-def _figures(server: Server, connection: socket.socket) -> bool:
-    """Whether a connection gets them, and stays."""
-    asked = _request(server, "GET", "/figures")
-    connection.sendall(asked.replace(b"Connection: close\r\n", b""))
-    answer = HTTPResponse(connection)
-    answer.begin()
-    return answer.status == 200 and b"source" in answer.read()
-
-
 def _alive(server: Server) -> None:
-    answer = _say(server, _request(server, "GET", "/figures"))
+    answer = say(server, request(server, "GET", "/figures"))
     assert answer.startswith(b"HTTP/1.1 200 "), answer[:200]
-
-
-def _request(
-    server: Server, method: str, path: str, body: bytes = b"", **headers: str
-) -> bytes:
-    host = {"Host": f"localhost:{urlsplit(server.url).port}", **headers}
-    lines = "".join(f"{k.replace('_', '-')}: {v}\r\n" for k, v in host.items())
-    return (
-        f"{method} {path}?token={server.token} HTTP/1.1\r\n{lines}Connection: "
-        "close\r\n\r\n".encode("latin-1")
-        + body
-    )
 
 
 REQUESTS: dict[str, tuple[str, dict[str, str], bytes, tuple[int, ...]]] = {
@@ -216,12 +125,12 @@ REQUESTS: dict[str, tuple[str, dict[str, str], bytes, tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_requests_that_no_page_of_ours_makes(
-    server: Server, show: _Show, capfd: pytest.CaptureFixture[str], name: str
+    server: Server, show: NoShow, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
     line, headers, body, codes = REQUESTS[name]
     method, path = line.split(" ", 1)
     show.switched.clear()
-    answer = _say(server, _request(server, method, path, body, **headers))
+    answer = say(server, request(server, method, path, body, **headers))
     # else it may be closed before all of it was sent
     if len(line) + len(str(headers)) < LONG or answer:
         assert answer.startswith(
@@ -234,9 +143,9 @@ def test_requests_that_no_page_of_ours_makes(
     _alive(server)
 
 
-def test_what_is_not_read_is_no_next_request(server: Server, show: _Show) -> None:
+def test_what_is_not_read_is_no_next_request(server: Server, show: NoShow) -> None:
     show.switched.clear()
-    hidden = _request(
+    hidden = request(
         server, "POST", "/switch", b'{"bundle": "tiny"}', Content_Length="18"
     )
     for more in (
@@ -245,10 +154,10 @@ def test_what_is_not_read_is_no_next_request(server: Server, show: _Show) -> Non
         {"Transfer_Encoding": "chunked"},
     ):
         for method, path in (("POST", "/switch"), ("GET", "/figures")):
-            asked = _request(server, method, path, b"", **more).replace(
+            asked = request(server, method, path, b"", **more).replace(
                 b"Connection: close\r\n", b""
             )
-            answer = _say(server, asked + hidden)
+            answer = say(server, asked + hidden)
             assert answer.count(b"HTTP/1.1 ") == 1
             assert b"Connection: close" in answer
     assert not show.switched
@@ -270,7 +179,7 @@ def test_without_the_token_nothing_is_told(server: Server) -> None:
                 "localhost\r\nConnection: "
                 "close\r\n\r\n"
             )
-            assert _say(server, asked.encode("latin-1")).startswith(b"HTTP/1.1 403 ")
+            assert say(server, asked.encode("latin-1")).startswith(b"HTTP/1.1 403 ")
 
 
 @settings(
@@ -282,9 +191,9 @@ def test_without_the_token_nothing_is_told(server: Server) -> None:
 def test_any_bytes(
     server: Server, capfd: pytest.CaptureFixture[str], data: bytes, after: bool
 ) -> None:
-    _say(
+    say(
         server,
-        _request(server, "POST", "/switch", Content_Length="3") + data
+        request(server, "POST", "/switch", Content_Length="3") + data
         if after
         else data + b"\r\n\r\n",
     )
@@ -297,7 +206,7 @@ def test_one_who_is_slow_is_sent_away(
 ) -> None:
     """A byte now and then keeps no connection."""
     monkeypatch.setattr(listening, "STRANGER_S", 0.4)
-    with _connected(server) as s:
+    with connected(server) as s:
         s.settimeout(30)
         try:
             for _ in range(600):
@@ -312,17 +221,17 @@ def test_silent_ones_are_sent_away_before_the_owner(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listening, "STRANGER_S", 0.4)
-    with _connected(server) as stranger, _known(server) as owner:
+    with connected(server) as stranger, known_connection(server) as owner:
         stranger.settimeout(5)
         assert stranger.recv(1) == b""
-        assert _figures(server, owner)
+        assert gets_figures(server, owner)
 
 
 def test_many_at_once(server: Server) -> None:
     before = threading.active_count()
     with ExitStack() as opened:
         for i in range(300):
-            opened.enter_context(_connected(server, f"127.0.0.{2 + i % 4}"))
+            opened.enter_context(connected(server, f"127.0.0.{2 + i % 4}"))
         time.sleep(0.5)
         assert threading.active_count() <= before + listening.MOST_STRANGERS
     for _ in range(100):
@@ -337,42 +246,42 @@ def test_they_are_accepted_at_once(server: Server) -> None:
     start = time.monotonic()
     with ExitStack() as opened:
         for _ in range(300):
-            opened.enter_context(_connected(server))
+            opened.enter_context(connected(server))
     assert time.monotonic() - start < 5
 
 
 def test_the_owner_has_a_place(server: Server) -> None:
     """Before strangers came, beside them, and while more come."""
-    with _known(server) as owner, ExitStack() as opened:
+    with known_connection(server) as owner, ExitStack() as opened:
         for _ in range(100):
-            opened.enter_context(_connected(server))
+            opened.enter_context(connected(server))
         start = time.monotonic()
         for _ in range(20):
-            assert _figures(server, owner)
-            with _known(server):
-                opened.enter_context(_connected(server))
+            assert gets_figures(server, owner)
+            with known_connection(server):
+                opened.enter_context(connected(server))
         assert time.monotonic() - start < 5
 
 
 def test_an_address_takes_no_place_of_another(server: Server) -> None:
     with ExitStack() as opened:
-        other = opened.enter_context(_connected(server, "127.0.0.3"))
+        other = opened.enter_context(connected(server, "127.0.0.3"))
         for _ in range(100):
-            opened.enter_context(_connected(server, "127.0.0.2"))
+            opened.enter_context(connected(server, "127.0.0.2"))
         time.sleep(0.3)
-        other.sendall(_request(server, "GET", "/figures"))
+        other.sendall(request(server, "GET", "/figures"))
         assert other.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
 
 
 def test_the_owner_has_no_more_than_a_share(server: Server) -> None:
     before = threading.active_count()
     with ExitStack() as opened:
-        first = opened.enter_context(_known(server))
+        first = opened.enter_context(known_connection(server))
         for _ in range(listening.MOST_KNOWN + 5):
-            newest = opened.enter_context(_known(server))
+            newest = opened.enter_context(known_connection(server))
         assert threading.active_count() <= before + listening.MOST_KNOWN + 1
         assert first.recv(1) == b""
-        assert _figures(server, newest)
+        assert gets_figures(server, newest)
 
 
 @pytest.mark.parametrize("size", [1000, 60_000])
@@ -382,20 +291,20 @@ def test_heads_are_small(server: Server, size: int) -> None:
     for length, code in ((most // 2, 200), (most + 1, 431), (97 * size, 431)):
         count = min(97, length // min(size, length // 2))
         lines = "".join(f"X-{i}: {'x' * (length // count)}\r\n" for i in range(count))
-        asked = _request(server, "GET", "/figures").replace(
+        asked = request(server, "GET", "/figures").replace(
             b"\r\n\r\n", f"\r\n{lines}\r\n".encode()
         )
-        assert _say(server, asked).startswith(f"HTTP/1.1 {code} ".encode())
+        assert say(server, asked).startswith(f"HTTP/1.1 {code} ".encode())
 
 
 def test_what_is_too_large_is_answered(server: Server) -> None:
     """To one who reads only after all was sent."""
     data = bytes(MAX_UPLOAD_BYTES + 1)
-    asked = _request(
+    asked = request(
         server, "POST", "/portrait", data, Content_Length=str(len(data))
     ).replace(b"Connection: close\r\n", b"")
     for _ in range(5):
-        with _connected(server) as s:
+        with connected(server) as s:
             s.settimeout(20)
             s.sendall(asked)
             answer = b""
@@ -405,24 +314,24 @@ def test_what_is_too_large_is_answered(server: Server) -> None:
         assert b"larger than 8 MB" in answer
 
 
-def test_one_picture_at_a_time(server: Server, show: _Show) -> None:
+def test_one_picture_at_a_time(server: Server, show: NoShow) -> None:
     """The next is read when the one before it was, or its sender is gone."""
     picture = encoded(gradient(), "PNG")
-    asked = _request(
+    asked = request(
         server, "POST", "/portrait", picture, Content_Length=str(len(picture))
     )
     show.switched.clear()
-    with _connected(server) as first:
+    with connected(server) as first:
         first.sendall(asked[:-20])
         time.sleep(0.3)
-        answer = _say(server, asked)
+        answer = say(server, asked)
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"another picture is being read: send this one again" in answer
         first.sendall(asked[-20:])
         assert first.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
-    with _connected(server) as first:
+    with connected(server) as first:
         first.sendall(asked[:-20])
     time.sleep(0.5)
     for _ in range(2):
-        assert _say(server, asked).startswith(b"HTTP/1.1 200 ")
+        assert say(server, asked).startswith(b"HTTP/1.1 200 ")
     assert show.switched == 3 * [(40, 60, 3)]

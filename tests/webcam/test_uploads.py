@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import struct
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,18 +18,7 @@ from edgec_runtime.webcam.sources import open_source
 from edgec_runtime.webcam.uploads import LIMITS, MAX_SIDE, decode_upload
 from PIL import Image
 
-from edgec.ir import Array
-
-
-def encoded(picture: Array, form: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(picture).save(buffer, form, **options)
-    return buffer.getvalue()
-
-
-def gradient(height: int = 40, width: int = 60) -> Array:
-    rows = np.linspace(0, 255, height)[:, None, None]
-    return np.broadcast_to(rows, (height, width, 3)).astype(np.uint8)
+from tests.webcam.pictures import blank_png, encoded, gradient, many_scans
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG"])
@@ -61,24 +47,6 @@ def test_sixteen_bits_of_grey_keep_their_light() -> None:
         assert found.shape == (min(height, MAX_SIDE), 60 * len(found) // height, 3)
         rows = gradient(len(found))[:, 0, 0].astype(int)
         assert np.abs(found.mean(axis=(1, 2)) - rows).max() <= 2
-
-
-def blank_png(width: int, height: int) -> bytes:
-    """A PNG in some bytes, whose pixels are missing."""
-    size = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts = [(b"IHDR", size), (b"IDAT", zlib.compress(bytes(9))), (b"IEND", b"")]
-    data = b"\x89PNG\r\n\x1a\n"
-    for name, content in parts:
-        check = struct.pack(">I", zlib.crc32(name + content))
-        data += struct.pack(">I", len(content)) + name + content + check
-    return data
-
-
-def many_scans() -> bytes:
-    """A JPEG of 0.1 MB that is drawn 2,000 times, one over the other."""
-    data = encoded(np.zeros((4096, 4096), np.uint8), "JPEG", progressive=True)
-    last = data.rindex(b"\xff\xda")
-    return data[:last] + 2000 * data[last:-2] + data[-2:]
 
 
 @pytest.mark.parametrize(
