@@ -14,7 +14,7 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from edgec.errors import InternalError
+from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import Array, Builder, Graph, Op, Quant, TensorType, TfliteCode, Value
 from edgec.ops.quantize import Quantize
 from edgec.ops.uint8 import needs_uint8
@@ -38,6 +38,7 @@ INITIAL_BUFFER_BYTES = 1 << 20
 UINT8_SHIFT = 128
 """Difference between a uint8 and the int8 of the same real value."""
 
+_SYMMETRIC = "quantize its weights with zero points of 0, which int8 needs"
 
 MODEL_TFLITE = "model.tflite"
 """The path of the whole model in a bundle that has it (`compile --keep-tflite`)."""
@@ -48,10 +49,17 @@ def write_tflite(graph: Graph) -> bytes:
 
     A graph with asymmetric weights (from a uint8 model) is written in uint8, with a
     QUANTIZE at each int8 border: TFLite's int8 kernels take symmetric weights only. So
-    is one with an op for which TFLite has only a uint8 kernel.
+    is one with an op for which TFLite has only a uint8 kernel. Raises UnsupportedError
+    for an op that TFLite does not have in uint8 then.
     """
     if needs_uint8(graph):
         graph = _as_uint8(graph)
+        for op in graph.ops:
+            # An op that has a form in int8 may have none beside those of uint8.
+            if op.spec.to_tflite(op) is None:
+                name = op.outputs[0].name
+                what = f"TFLite has no uint8 form of {op.kind} {name}"
+                raise UnsupportedError(what, graph.name, _SYMMETRIC)
     return _TfliteWriter(graph).pack()
 
 

@@ -65,6 +65,7 @@ class Compare(Binary):
     tflite_types: ClassVar[tuple[str, ...]] = (
         "float32",
         "int8",
+        "uint8",
         "int32",
         "int64",
         "bool",

@@ -455,8 +455,10 @@ class BatchMatMul(OpDef):
         spec = cls(bool(op.options.adjX), bool(op.options.adjY))
         op.build.write(spec, op.present(), op.outputs)
 
-    def to_tflite(self, op: Op) -> TfliteCode:
-        """Return BATCH_MATMUL; version 2 introduced int8."""
+    def to_tflite(self, op: Op) -> TfliteCode | None:
+        """Return BATCH_MATMUL; version 2 introduced int8, and uint8 does not exist."""
+        if op.output.type.dtype == "uint8":
+            return None
         fields = {"adjX": self.adj_x, "adjY": self.adj_y}
         version = 2 if op.output.type.dtype == "int8" else 1
         return TfliteCode("BATCH_MATMUL", ("BatchMatMulOptions", fields), version)

@@ -12,11 +12,14 @@ from ai_edge_litert import schema_py_generated as schema
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.emit.tflite import write_tflite
+from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
-from edgec.ir import Builder, OpDef, Quant, Sample, TensorType, interp
+from edgec.ir import Builder, Graph, OpDef, Quant, Sample, TensorType, interp
 from edgec.ops.arithmetic import SquaredDifference
 from edgec.ops.binary import Add, Sub
+from edgec.ops.compare import Greater
 from edgec.ops.conv import Conv2D
+from edgec.ops.matmul import BatchMatMul, FullyConnected
 from tests.harness import assert_agree, random_inputs, run_tflite, sample_graph
 
 HIGHEST_MAPPED = {
@@ -143,6 +146,32 @@ def test_a_result_as_fine_as_the_headroom_has_no_form(
             assert_agree(
                 run_tflite(b.graph, inputs), interp(b.graph, inputs), of=b.graph
             )
+
+
+def _beside_asymmetric_weights(spec: OpDef, quant: Quant | None = None) -> Graph:
+    """A graph with an op of two int8 matrices, and a layer that makes the file uint8."""
+    b = Builder("beside")
+    x = b.input("x", TensorType((3, 3), "int8", Quant.per_tensor(0.1, 4)))
+    other = b.input("other", TensorType((3, 3), "int8", Quant.per_tensor(0.07, -9)))
+    weights = np.arange(-6, 6, dtype=np.int8).reshape(4, 3)
+    layer = [x, b.const(weights, "weights", Quant.per_tensor(0.02, 9))]
+    b.graph.outputs = [
+        b.add(FullyConnected(), layer, "layer", Quant.per_tensor(0.09, 5)),
+        b.add(spec, [x, other], "y", quant),
+    ]
+    return b.graph
+
+
+def test_a_comparison_beside_asymmetric_weights_is_of_uint8() -> None:
+    graph = _beside_asymmetric_weights(Greater())
+    inputs = random_inputs(graph)
+    assert_agree(run_tflite(graph, inputs), interp(graph, inputs), of=graph)
+
+
+def test_an_op_without_a_uint8_kernel_is_named() -> None:
+    graph = _beside_asymmetric_weights(BatchMatMul(), Quant.per_tensor(0.05, 2))
+    with pytest.raises(UnsupportedError, match="no uint8 form of batch_matmul y"):
+        write_tflite(graph)
 
 
 @pytest.mark.parametrize("asymmetric", [False, True])
