@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import shutil
 import stat
 import subprocess
@@ -153,6 +154,59 @@ def test_a_disk_has_owners_and_modes_of_its_own(tmp_path: Path) -> None:
     run("e2fsck", "-f", "-n", image, hint="")
     with pytest.raises(ToolError, match="debugfs"):
         disk.write(image, {"/no/such/folder/key": (file, 0o600, 0)})
+
+
+def _cut_disk(tmp_path: Path) -> Path:
+    """A disk with Debian as a power cut leaves it: a block of allocations is half
+    written, and the journal has it whole.
+    """
+    (tmp_path / "root").mkdir()
+    tree = Tree(tmp_path / "root")
+    tree.write("usr/lib/os-release", b"VERSION_CODENAME=bookworm\n")
+    image = tmp_path / "disk.ext4"
+    disk.make(image, tree, 16 << 20)
+    stats = run("debugfs", "-R", "stats", image, hint="").stdout
+    at, size = (
+        int(re.search(pattern, stats)[1])  # type: ignore[index]
+        for pattern in (r"block bitmap at (\d+)", r"Block size:\s+(\d+)")
+    )
+    data = bytearray(image.read_bytes())
+    whole = tmp_path / "bitmap"
+    whole.write_bytes(data[at * size : (at + 1) * size])
+    journal = f'journal_open\njournal_write -b {at} "{whole}"\njournal_close\n'
+    run("debugfs", "-w", "-f", "-", image, given=journal, hint="")
+    with image.open("r+b") as f:
+        f.seek(at * size)
+        f.write(os.urandom(16))
+    return image
+
+
+@needs_ext4
+def test_a_disk_is_read_after_a_power_cut(tmp_path: Path) -> None:
+    image = _cut_disk(tmp_path)
+    before = image.read_bytes()
+    usual = run("debugfs", "-R", "cat /usr/lib/os-release", image, hint="")
+    assert "checksum does not match" in usual.stderr, "the cut leaves no trace"
+    assert disk.release(image) == "bookworm"
+    assert image.read_bytes() == before, "only the guest may replay its journal"
+    # As the guest's kernel does at its next boot.
+    assert "recovering journal" in run("e2fsck", "-p", image, hint="").stdout
+    run("e2fsck", "-f", "-n", image, hint="")
+    assert disk.release(image) == "bookworm"
+
+
+@needs_ext4
+def test_a_damaged_disk_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    image = tmp_path / "disk.ext4"
+    image.write_bytes(bytes(1 << 20))
+    with pytest.raises(ToolError, match=r"cannot be read: .*Bad magic") as error:
+        disk.release(image)
+    assert error.value.hint == f"repair it: e2fsck -f {image}"
+    (tmp_path / "root").mkdir()
+    disk.make(image, Tree(tmp_path / "root"), 1 << 20)
+    with pytest.raises(ToolError, match="no Debian on it") as error:
+        disk.release(image)
+    assert "--fresh" in str(error.value.hint)
 
 
 def test_accounts() -> None:
