@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from edgec_runtime import DeviceError, EdgecError, InputError, Summary
 
-from edgec_devices import answers
+from edgec_devices import answers, there
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.measurement import Latencies, program_report
 from edgec_devices.protocol import Connection
@@ -102,28 +102,56 @@ def flash(
 
     def flash_device(url: str) -> FlashOutcome:
         start = time.monotonic()
+        step = "connecting"
+        lost: LinkLost | None = None
+
+        def progress(sending: Sending) -> None:
+            nonlocal step
+            step = sending.step
+            report(url, sending)
+
         for attempt in range(ATTEMPTS):
+            # Another attempt goes on from the last good byte.
+            if attempt:
+                time.sleep(1.0)
             report(url, Sending(step="connecting"))
+            connected = False
             try:
                 with Connection(stream_for(url, ask, timeout)) as connection:
+                    connected = True
                     outcome = flash_one(
-                        connection,
-                        recipe,
-                        budget,
-                        lambda sending: report(url, sending),
-                        service,
-                        wheels,
-                        downgrade,
+                        connection, recipe, budget, progress, service, wheels, downgrade
                     )
                 return replace(outcome, seconds=time.monotonic() - start)
-            except LinkLost:
-                # Another attempt goes on from the last good byte.
-                if attempt + 1 == ATTEMPTS:
+            except LinkLost as e:
+                # How a link was lost says more than why it does not come back.
+                if connected or lost is None:
+                    lost = e
+            except EdgecError:
+                if connected or lost is None:
                     raise
-                time.sleep(1.0)
-        raise AssertionError("not reached")
+                break
+        assert lost is not None
+        # Nothing was begun, and the error of the link has its own remedy.
+        if step == "connecting":
+            raise lost
+        raise _lost(url, step, lost) from lost
 
     return each(urls, flash_device)
+
+
+def _lost(url: str, step: str, error: LinkLost) -> LinkLost:
+    """Return the error of a flash whose link was lost during a step, and stays so."""
+    if step == "switching":
+        state = "the device has the earlier version or the new one whole"
+    else:
+        state = "the earlier version stays"
+    again = there.power_on_command(url) or "see that the device is on"
+    return LinkLost(
+        f"the link was lost while {step}: {error.what}; {state}",
+        at=url,
+        hint=f"{again}, then flash again: it goes on from what has arrived",
+    )
 
 
 def flash_one(

@@ -49,13 +49,13 @@ def configured(folder: Path) -> dict[str, str]:
         raise InputError(what, at=str(folder / CONFIG), hint=hint) from e
 
 
-def machines() -> tuple[Machine, ...]:
-    """Return the whole emulated machines that are on."""
+def machines(on: bool = True) -> tuple[Machine, ...]:
+    """Return the whole emulated machines that are on, or those whose power was cut."""
     if sys.platform != "linux":
         return ()
-    from edgec_devices.machine import machines as running_machines
+    from edgec_devices.machine import machines as emulated_machines
 
-    return running_machines()
+    return emulated_machines(on)
 
 
 def machine_named(host: str) -> Machine | None:
@@ -66,8 +66,25 @@ def machine_named(host: str) -> Machine | None:
     return None
 
 
+def power_on_command(url: str) -> str | None:
+    """Return the command for the emulated machine of a URL, if its power was cut."""
+    for machine in machines(on=False):
+        ways = (
+            machine.ssh_url,
+            machine.serial_url,
+            f"emulated:{machine.settings.board}",
+        )
+        # A serial URL may name another speed.
+        if url.partition("?")[0] in [way.partition("?")[0] for way in ways]:
+            return f"edgec devices power-on {machine.folder.name}"
+    return None
+
+
 def boot_command(name: str, board: str) -> str:
     """Return the command that switches on the whole machine of a board."""
+    again = power_on_command(f"ssh://{ALIAS}{name}")
+    if again:
+        return again
     command = f"edgec devices boot emulated:{board} --whole"
     if name != board:
         command += f" --name {name}"
@@ -98,14 +115,14 @@ def instead_of_host(host: str) -> str:
     """Return a hint for a host whose name does not resolve."""
     name = host.removeprefix(ALIAS)
     if name != host:
-        command = boot_command(name, _board_of(name))
+        command = boot_command(name, board_of(name))
         return f"no emulated machine {name} is on: {command}; {listed(Path.cwd())}"
     # Names of a home network end in .local (mDNS).
     perhaps = "" if "." in host else f", perhaps {host}.local"
     return f"check the name{perhaps}; {listed(Path.cwd())}"
 
 
-def _board_of(name: str) -> str:
+def board_of(name: str) -> str:
     """Return the board of a machine's name, or the usual one."""
     from edgec_devices.boards import boards
 

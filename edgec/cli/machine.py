@@ -1,4 +1,4 @@
-"""Defines the verbs of whole emulated machines: `edgec devices boot`, status, stop."""
+"""Defines the verbs of whole emulated machines, from `edgec devices boot` to stop."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
+from edgec_devices import there
 
 from edgec.cli.echo import echo
 from edgec.errors import InputError, UnsupportedError, did_you_mean
@@ -83,12 +84,8 @@ def boot(
             hint="add --whole",
         )
 
-    def say(text: str) -> None:
-        # Standard output is for the machine's facts, perhaps as JSON.
-        echo(f"{text} …", err=True)
-
     settings = module.Settings(board, **hardware)
-    machine = module.start(settings, name, fresh, say)
+    machine = module.start(settings, name, fresh, _say)
     _show([machine], as_json)
 
 
@@ -101,25 +98,37 @@ def status(name: str | None, as_json: bool) -> None:
     _show(machines, as_json)
 
 
+@click.command("power-cut")
+@_NAME
+def power_cut(name: str | None) -> None:
+    """Cut the power of an emulated machine: what it has not written is lost."""
+    machine = _only(name)
+    machine.power_cut()
+    name = machine.folder.name
+    echo(f"{name} has lost its power; edgec devices power-on {name} boots it", err=True)
+
+
+@click.command("power-on")
+@_NAME
+@_JSON
+def power_on(name: str | None, as_json: bool) -> None:
+    """Boot an emulated machine whose power was cut, from the same disk."""
+    machine = _only(name, on=False)
+    machine.start(progress=_say)
+    _show([machine], as_json)
+
+
 @click.command()
 @_NAME
 @click.option("--all", "every", is_flag=True, help="stop all of them")
 def stop(name: str | None, every: bool) -> None:
     """Stop emulated machines.  Their disks are kept."""
-    machines = _all()
-    # Without a name, only a single machine is meant for certain.
-    if not every and not name and len(machines) != 1:
-        names = " or ".join(machine.folder.name for machine in machines)
-        hint = f"say which: {names}" if names else "boot one first"
-        raise InputError(f"{len(machines)} machines are on", hint=hint)
-    if name:
-        machines = [_find(name)]
-    for machine in machines:
+    for machine in _all() if every else [_only(name)]:
         machine.stop()
         echo(f"{machine.folder.name} is off; its disk is {machine.folder}", err=True)
 
 
-MACHINE_VERBS: tuple[click.Command, ...] = (boot, status, stop)
+MACHINE_VERBS: tuple[click.Command, ...] = (boot, status, power_cut, power_on, stop)
 
 
 def _module() -> ModuleType:
@@ -133,24 +142,52 @@ def _module() -> ModuleType:
     return importlib.import_module("edgec_devices.machine")
 
 
-def _all() -> list[Machine]:
-    """Return the machines that are on."""
-    return list(_module().machines())
+def _say(text: str) -> None:
+    """Show the progress of a boot."""
+    # Standard output is for the machine's facts, perhaps as JSON.
+    echo(f"{text} …", err=True)
 
 
-def _find(name: str) -> Machine:
-    """Return the machine of a name, or of the URL that booted it: emulated:pi4."""
-    machines = {m.folder.name: m for m in _all()}
-    key = name.partition(":")[2] or name
-    if key not in machines:
-        if machines:
-            hint = f"there are {', '.join(machines)}"
-        else:
-            hint = f"edgec devices boot emulated:{key} --whole"
-        raise InputError(
-            f'no emulated machine "{key}" is on{did_you_mean(key, machines)}', hint=hint
+def _all(on: bool = True) -> list[Machine]:
+    """Return the machines that are on, or those whose power was cut."""
+    return list(_module().machines(on))
+
+
+def _only(name: str | None, on: bool = True) -> Machine:
+    """Return the machine of a name, or without a name the only one; see `_all`."""
+    if name:
+        return _find(name, on)
+    machines = _all(on)
+    # Without a name, only a single machine is meant for certain.
+    if len(machines) != 1:
+        names = " or ".join(machine.folder.name for machine in machines)
+        state, first = (
+            ("are on", "boot one first")
+            if on
+            else ("have lost their power", "edgec devices boot switches others on")
         )
-    return machines[key]
+        hint = f"say which: {names}" if names else first
+        raise InputError(f"{len(machines)} machines {state}", hint=hint)
+    return machines[0]
+
+
+def _find(name: str, on: bool = True) -> Machine:
+    """Return the machine of a name, or of the URL that booted it: emulated:pi4."""
+    machines = {m.folder.name: m for m in _all(on)}
+    key = name.partition(":")[2] or name
+    if key in machines:
+        return machines[key]
+    if key in {m.folder.name for m in _all(not on)}:
+        state, verb = ("has lost its power", "power-on") if on else ("is on", "status")
+        raise InputError(f"{key} {state}", hint=f"edgec devices {verb} {key}")
+    if machines:
+        hint = f"there are {', '.join(machines)}"
+    else:
+        hint = there.boot_command(key, there.board_of(key))
+    state = "is on" if on else "has lost its power"
+    raise InputError(
+        f'no emulated machine "{key}" {state}{did_you_mean(key, machines)}', hint=hint
+    )
 
 
 def _show(machines: list[Machine], as_json: bool) -> None:

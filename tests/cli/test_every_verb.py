@@ -162,6 +162,8 @@ ELSEWHERE = {
     "models get": "needs the package index: tests/catalogue",
     "eval": "needs labelled pictures: tests/house/test_workflow.py",
     "devices boot": "boots a machine: tests/devices/test_machine.py",
+    "devices power-cut": "needs a machine: tests/devices/test_machine.py",
+    "devices power-on": "needs a machine: tests/devices/test_machine.py",
     "devices stop": "needs a machine: tests/devices/test_machine.py",
 }
 """Verbs that no case here starts, and why."""

@@ -4,8 +4,10 @@ off, and bundles put on it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import random
 import re
 import select
 import shlex
@@ -21,6 +23,7 @@ from edgec_devices.device import device_for
 from edgec_devices.flash import flash, rollback, status
 from edgec_devices.machine import PASSWORD, USER, Machine, boot
 from edgec_devices.signing import new_key, sign, trust
+from edgec_devices.transfer import Sending
 from edgec_runtime import Bundle, write_bundle
 from edgec_runtime.bundle.cache import cache_dir
 
@@ -260,6 +263,50 @@ def test_files_outlive_a_reboot_and_what_was_synced_a_power_cut(
     assert machine.run("cat synced") == "safe\n"
     # written by the system within half a minute, if at all: the cut was sooner
     assert machine.run("cat unsynced 2>/dev/null || true") == ""
+
+
+@pytest.mark.parametrize("step", ["sending", "writing and checking", "switching"])
+@pytest.mark.sweep(1)
+def test_a_power_cut_while_a_flash_writes(
+    step: str, machine: Machine, url: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The earlier version is there after the cut, and the new one after a second flash."""
+    to = url("ssh")
+    app = f"cut-{step.split()[0]}"
+    program = tiny_model.build_program(tmp_path, "linux-aarch64")
+    one, two = (tmp_path / f"{i}.edgec" for i in (1, 2))
+    for seed, path in enumerate((one, two)):
+        manifest, files = tiny_model.parts(None, {"linux-aarch64": program})
+        data = random.Random(seed).randbytes(16 << 20)
+        write_bundle(path, manifest, {**files, "report/data.bin": data})
+    assert flash(one, [to], app=app)[0].ok
+
+    def cut(url: str, sending: Sending) -> None:
+        under_way = step != "sending" or sending.done > 4 << 20
+        if sending.step == step and under_way and machine.running:
+            machine.power_cut()
+
+    error = flash(two, [to], app=app, report=cut)[0].error
+    assert error is not None
+    assert f"the link was lost while {step}: " in error.what
+    machine.start()
+    assert _active(machine, app) in (
+        {_sha256(one)} if step != "switching" else {_sha256(one), _sha256(two)}
+    )
+    image = tiny_model.image(7)
+    assert device_for(to).run(Bundle.open(one), {"image": image})
+    assert flash(two, [to], app=app)[0].ok
+    assert _active(machine, app) == _sha256(two)
+    machine.run(f"rm -r ~/.edgec/{app}")
+
+
+def _active(machine: Machine, app: str) -> str:
+    """The SHA-256 of the bundle in the active slot."""
+    return machine.run(f"sha256sum ~/.edgec/{app}/current/model.edgec").split()[0]
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.sweep(1, among="long runs on a machine")

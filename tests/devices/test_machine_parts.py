@@ -4,6 +4,7 @@ processes, the pacing of a line.
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -13,18 +14,23 @@ import subprocess
 import sys
 import time
 import tty
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from edgec_devices.machine import (
     Machine,
+    MachineState,
     Settings,
     accounts,
     disk,
     find,
     keys,
     line,
+    machines,
     start,
 )
 from edgec_devices.machine.image import Image
@@ -34,6 +40,7 @@ from edgec_devices.machine.programs import require, run
 from edgec_devices.machine.qemu import arguments
 from edgec_devices.machine.tree import Tree, merged
 from edgec_runtime import InputError, ToolError
+from edgec_runtime.bundle.cache import cache_dir
 
 from edgec.cli import machine as cli_machine
 
@@ -342,3 +349,73 @@ def test_what_cannot_be_booted_is_said(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli_machine.stop, ["emulated:pi4"])
     assert 'no emulated machine "pi4" is on' in str(result.exception)
     assert not Machine(tmp_path, Settings()).running
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Machine]:
+    """A machine of edgec's cache that is on; its emulator is a program that sleeps."""
+    machine = Machine(cache_dir("machines", "lab"), Settings("pi3", baud=9600))
+    mark = str(machine.folder / "disk.ext4")
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)", mark]
+    with subprocess.Popen(sleep) as emulator:
+        state = MachineState(machine.settings, emulator.pid, None, 2222)
+        (machine.folder / "state.json").write_text(json.dumps(asdict(state)))
+        while not machine.running:
+            time.sleep(0.01)
+        try:
+            yield machine
+        finally:
+            emulator.kill()
+
+
+def _refused(verb: click.Command, *words: str) -> InputError:
+    """The error of a verb."""
+    result = CliRunner().invoke(verb, words)
+    assert isinstance(result.exception, InputError), result
+    return result.exception
+
+
+def test_a_machine_without_power_is_known_and_booted_again(
+    lab: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+    monkeypatch.setattr(Machine, "run", lambda *words, **_: synced.append(words))
+    assert [m.folder.name for m in machines()] == ["lab"]
+    assert machines(on=False) == ()
+    on = _refused(cli_machine.power_on, "lab")
+    assert (on.what, on.hint) == ("lab is on", "edgec devices status lab")
+
+    cut = CliRunner().invoke(cli_machine.power_cut, [])
+    assert cut.exit_code == 0, cut
+    assert "edgec devices power-on lab" in cut.output
+    assert not lab.running
+    assert synced == [], "a power cut gives no time to write"
+    assert machines() == ()
+    assert [m.settings.board for m in machines(on=False)] == ["pi3"]
+    for verb in (cli_machine.stop, cli_machine.status, cli_machine.power_cut):
+        off = _refused(verb, "lab")
+        assert off.what == "lab has lost its power"
+        assert off.hint == "edgec devices power-on lab"
+
+    started = []
+
+    def start(machine: Machine, fresh: bool = False, progress: object = None) -> None:
+        started.append((machine.folder, machine.settings, fresh))
+
+    monkeypatch.setattr(Machine, "start", start)
+    again = CliRunner().invoke(cli_machine.power_on, ["--json"])
+    assert again.exit_code == 0, again
+    assert started == [(lab.folder, lab.settings, False)]
+
+
+def test_a_machine_that_was_stopped_has_not_lost_its_power(
+    lab: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Machine, "run", lambda *words, **_: "")
+    assert CliRunner().invoke(cli_machine.stop, []).exit_code == 0
+    assert machines(on=False) == ()
+    off = _refused(cli_machine.power_on, "lab")
+    assert off.what == 'no emulated machine "lab" has lost its power'
+    assert off.hint == "edgec devices boot emulated:pi4 --whole --name lab"
+    assert _refused(cli_machine.power_on).what == "0 machines have lost their power"
+    assert _refused(cli_machine.power_cut).hint == "boot one first"

@@ -5,19 +5,25 @@ many hosts side by side.
 from __future__ import annotations
 
 import os
+import random
+import signal
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from edgec_devices import there
 from edgec_devices.device import device_for
 from edgec_devices.flash import flash, rollback, status
 from edgec_devices.links.ssh import SshStream
 from edgec_devices.listing import listing, resolve
 from edgec_devices.machine import Settings
-from edgec_devices.stream import stream_for
+from edgec_devices.protocol import Connection
+from edgec_devices.stream import LinkLost, stream_for
+from edgec_devices.transfer import Sending
 from edgec_runtime import Bundle, DeviceError, EdgecError, InputError
 
 import edgec
@@ -29,7 +35,7 @@ from tests.runtime import tiny_model
 pytestmark = pytest.mark.cc
 
 FAKE = """#!{python}
-import os, subprocess, sys, time
+import os, sys, time
 args = sys.argv[1:]
 with open(os.path.join({base!r}, "calls"), "a") as f:
     f.write(repr(args) + chr(10))
@@ -44,6 +50,9 @@ said = {{
 }}.get(host)
 if host.startswith("emulated-pi"):
     said = "ssh: Could not resolve hostname " + host + ": Name or service not known"
+off = os.path.join({base!r}, host + ".off")
+if os.path.exists(off):
+    said = open(off).read()
 if said:
     sys.stderr.write(said + "\\r\\n")
     sys.exit(255)
@@ -61,7 +70,9 @@ os.makedirs(home, exist_ok=True)
 path = "/nonexistent" if host == "bare" else os.path.dirname({python!r}) + ":/usr/bin:/bin"
 sys.stdout.write("Welcome to Debian, ~today~ only\\r\\n")
 sys.stdout.flush()
-sys.exit(subprocess.run(["/bin/sh", "-c", command], env={{"HOME": home, "PATH": path}}).returncode)
+with open(os.path.join({base!r}, host + ".pid"), "w") as f:
+    f.write(str(os.getpid()))
+os.execve("/bin/sh", ["sh", "-c", command], {{"HOME": home, "PATH": path}})
 """
 
 
@@ -261,7 +272,9 @@ def pi4(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _On:
         tmp_path / "lab",
         Settings("pi4"),
     )
-    monkeypatch.setattr("edgec_devices.machine.machines", lambda: (on,))
+    monkeypatch.setattr(
+        "edgec_devices.machine.machines", lambda is_on=True: (on,) if is_on else ()
+    )
     return on
 
 
@@ -292,6 +305,113 @@ def test_without_a_machine_its_command_is_named(
         else:
             said = done.output
         assert command in said, said
+
+
+def test_a_machine_whose_power_was_cut_says_how_to_go_on(
+    pi4: _On, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "edgec_devices.machine.machines", lambda on=True: () if on else (pi4,)
+    )
+    # A configuration of the user's own still knows the port of its host.
+    for said in ("Could not resolve hostname emulated-lab", "Connection refused"):
+        (base / "emulated-lab.off").write_text(f"ssh: {said}")
+        outcome = status(["ssh://emulated-lab"])[0]
+        assert outcome.error is not None
+        assert outcome.error.what == "emulated-lab has no power"
+        assert outcome.error.hint == "edgec devices power-on lab"
+    for url in ("emulated:pi4", pi4.ssh_url, f"{pi4.serial_url}?baud=9600"):
+        assert there.power_on_command(url) == "edgec devices power-on lab"
+    assert there.power_on_command("ssh://pi@attic") is None
+
+
+@pytest.mark.parametrize("step", ["sending", "writing and checking", "switching"])
+def test_a_power_cut_while_a_flash_writes(
+    step: str,
+    pi4: _On,
+    base: Path,
+    tmp_path: Path,
+    program: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, two = (
+        bundle(tmp_path / f"{i}.edgec", program, random.Random(i).randbytes(1 << 20))
+        for i in (1, 2)
+    )
+    off = base / "emulated-lab.off"
+    monkeypatch.setattr(
+        "edgec_devices.machine.machines",
+        lambda on=True: () if on == off.exists() else (pi4,),
+    )
+    assert flash(one, [pi4.ssh_url])[0].ok
+
+    def cut(url: str, sending: Sending) -> None:
+        if sending.step == step and not off.exists():
+            off.write_text("ssh: Could not resolve hostname emulated-lab")
+            os.kill(int((base / "emulated-lab.pid").read_text()), signal.SIGKILL)
+
+    error = flash(two, [pi4.ssh_url], report=cut)[0].error
+    assert isinstance(error, LinkLost)
+    assert error.what.startswith(f"the link was lost while {step}: ")
+    stays = "the earlier version or the new one" if step == "switching" else "stays"
+    assert stays in error.what
+    assert "edgec devices power-on lab, then flash again" in str(error.hint)
+
+    off.unlink()
+    assert _active(base) == one.read_bytes(), "the earlier version does not stay"
+    assert flash(two, [pi4.ssh_url])[0].ok
+    assert _active(base) == two.read_bytes()
+    assert rollback([pi4.ssh_url])[0].ok
+    assert _active(base) == one.read_bytes()
+
+
+def _active(base: Path) -> bytes:
+    """The bundle of the active slot on the stand-in's host."""
+    home = base / "emulated-lab"
+    return (home / ".edgec" / "tiny" / "current" / "model.edgec").read_bytes()
+
+
+def test_a_device_that_refuses_after_a_cut_says_so_itself(
+    base: Path, tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what keeps the link from coming back is about the cut."""
+    one = bundle(tmp_path / "1.edgec", program)
+    real = Connection.ask
+    begun = []
+
+    def ask(self: Connection, do: str, *args: Any, **fields: Any) -> Any:
+        if do == "begin":
+            begun.append(do)
+            if len(begun) == 1:
+                raise LinkLost("cut")
+            raise DeviceError("the disk is full")
+        return real(self, do, *args, **fields)
+
+    monkeypatch.setattr(Connection, "ask", ask)
+    error = flash(one, ["ssh://attic"])[0].error
+    assert error is not None
+    assert error.what == "the disk is full"
+
+
+def test_a_link_that_is_lost_each_time(
+    base: Path, tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = bundle(tmp_path / "1.edgec", program)
+
+    def ask(self: Connection, do: str, *args: Any, **fields: Any) -> Any:
+        raise LinkLost(f"cut at {do}", hint="plug it in")
+
+    monkeypatch.setattr(Connection, "ask", ask)
+    error = flash(one, ["ssh://attic"])[0].error
+    assert error is not None
+    assert error.what == (
+        "the link was lost while comparing: cut at begin; the earlier version stays"
+    )
+    assert str(error.hint).startswith("see that the device is on, then flash again")
+    # Before the first step nothing is known of the device, and the link's error stays.
+    before = flash(one, ["ssh://attic"], service=True)[0].error
+    assert before is not None
+    assert (before.what, before.hint) == ("cut at service", "plug it in")
 
 
 def test_boards_that_are_on_are_listed(pi4: _On) -> None:

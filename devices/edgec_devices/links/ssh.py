@@ -231,6 +231,13 @@ class SshStream(PipeStream):
                 hint="sudo apt-get install openssh-client",
             )
         # 255 is ssh's own failure; other codes come from the command on the device.
+        unreachable = UNKNOWN_HOST in said or "Connection refused" in said
+        if status == 255 and unreachable:
+            again = there.power_on_command(f"ssh://{self._host}")
+            if again:
+                return DeviceError(
+                    f"{self._host} has no power", at=self.url, hint=again
+                )
         if status == 255 and UNKNOWN_HOST in said:
             return InputError(
                 f"there is no host {self._host}",

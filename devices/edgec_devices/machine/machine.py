@@ -369,12 +369,14 @@ class Machine:
         state = self.state
         until = time.monotonic() + BOOT_S
         why = f"no login after {BOOT_S:.0f} s"
+        hint = "start it again with a new disk (--fresh)"
         while state is not None and time.monotonic() < until:
             with contextlib.suppress(DeviceError):
                 if _answers(state.port) and ready():
                     return
             if not runs(state.pid, self._mark):
                 why = "the emulator ended"
+                hint = "start it again; its disk is kept"
                 break
             time.sleep(0.3)
         lines = []
@@ -384,7 +386,7 @@ class Machine:
             f"{self.alias} does not come up: {why}; its console says: "
             f"{'; '.join(lines[-3:])[-300:] or 'nothing'}",
             at=str(self.console_log),
-            hint="start it again with a new disk (--fresh)",
+            hint=hint,
         )
 
 
@@ -393,16 +395,20 @@ def find(name: str) -> Machine | None:
     return next((m for m in machines() if m.folder.name == name), None)
 
 
-def machines() -> tuple[Machine, ...]:
-    """Return the machines that are on and have their folders in edgec's cache."""
-    running = []
+def machines(on: bool = True) -> tuple[Machine, ...]:
+    """Return the machines of edgec's cache that are on.
+
+    Without `on`, they are those that were neither stopped nor are on: their power was
+    cut.
+    """
+    chosen = []
     for folder in sorted(cache_dir("machines").iterdir()):
         state = Machine(folder, Settings()).state if folder.is_dir() else None
         if state:
             machine = Machine(folder, state.settings)
-            if machine.running:
-                running.append(machine)
-    return tuple(running)
+            if machine.running == on:
+                chosen.append(machine)
+    return tuple(chosen)
 
 
 def start(
