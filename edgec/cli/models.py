@@ -186,6 +186,11 @@ def _explained(
     metavar="NAME",
     help="what --out shows, as of edgec webcam (default: overlay)",
 )
+@click.option(
+    "--mask",
+    is_flag=True,
+    help="of a segmentation: --out x.png has the class of each pixel, not the photo",
+)
 @click.option("--raw", is_flag=True, help="the outputs as they are, not what they mean")
 @click.option(
     "--json",
@@ -207,6 +212,7 @@ def run(
     inputs: Path,
     output: Path | None,
     effect: str | None,
+    mask: bool,
     raw: bool,
     as_json: bool,
     device: str,
@@ -229,6 +235,7 @@ def run(
         threads=threads,
         raw=raw,
         effect=effect or OVERLAY,
+        mask=mask,
     )
     done = run_bundle(request)
     echo(json.dumps(done.to_json(), indent=1) if as_json else done.text())

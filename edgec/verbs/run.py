@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,15 +18,19 @@ from edgec_runtime.bundle.whole import whole
 from edgec_runtime.model.inputs import check_inputs
 from edgec_runtime.session.vision import Vision
 from edgec_runtime.vision.camera import CameraFrame
+from edgec_runtime.vision.drawing import PALETTE
 from edgec_runtime.vision.photo import PHOTO_SUFFIXES, is_photo
 from edgec_runtime.vision.preprocess import ImageLayout
-from edgec_runtime.vision.tasks.base import Result
+from edgec_runtime.vision.tasks.base import Result, reals
+from edgec_runtime.vision.tasks.classification import Classes, Classification
 from edgec_runtime.vision.tasks.image import levels
+from edgec_runtime.vision.tasks.segmentation import Segments
 from edgec_runtime.webcam.effects import OVERLAY, Painter, effect
 from PIL import Image
 
 from edgec.catalogue.fetching import local_file
 from edgec.errors import InputError
+from edgec.evaluation.results import ResultReader
 from edgec.ir import Array
 from edgec.ir.tensors import tensor_type
 from edgec.ir.types import dequantize
@@ -36,6 +41,10 @@ OUTPUT_SUFFIXES = (".npz", ".json", *IMAGE_SUFFIXES)
 RANGES = {"0_1": "0…1", "m1_1": "-1…1", "0_255": "pixels of 0…255"}
 """The ranges that an image of an unknown task may have, in words."""
 GREY_LEVEL = 128
+SOFTMAX_ERROR = 0.05
+"""How far from 1 the sum of a softmax's outputs may be: int8 rounds each of them."""
+MAX_PALETTE = 256
+"""The most classes of an image with a palette."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,7 @@ class RunRequest:
         threads: threads of the CPU.
         raw: whether the outputs are wanted as they are, whatever they mean.
         effect: what a picture shows.
+        mask: whether a picture is the class of each pixel instead.
     """
 
     bundle: Path
@@ -64,6 +74,7 @@ class RunRequest:
     threads: int = 1
     raw: bool = False
     effect: str = OVERLAY
+    mask: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,19 +137,25 @@ def run_bundle(request: RunRequest) -> RunResult:
         # An .npz gets the outputs as they are, whatever they mean.
         result = None
         picture = None
-        if manifest.task is not None and not request.raw and suffix != ".npz":
-            canvas = _canvas(given, manifest)
+        if not request.raw and suffix != ".npz":
             vision = Vision(bundle)
+            if manifest.task is None:
+                result = _classes(bundle, outputs)
+            else:
+                canvas = _canvas(given, manifest)
+                size = (canvas.shape[1], canvas.shape[0])
+                result = vision.result(outputs, size)
 
             def find(photo: Array) -> Result:
                 """Return the result of another picture, on the same device."""
                 seen = device.run(bundle, vision.prepare(photo), request.threads)
                 return vision.result(seen, (photo.shape[1], photo.shape[0]))
 
-            draw = effect(request.effect, Painter(vision.painting), find)
-            result = vision.result(outputs, (canvas.shape[1], canvas.shape[0]))
-            if suffix in IMAGE_SUFFIXES:
-                picture = draw(canvas, result)
+            if request.mask:
+                picture = _class_map(result, request)
+            elif result is not None and suffix in IMAGE_SUFFIXES:
+                draw = effect(request.effect, Painter(vision.painting), find)
+                picture = Image.fromarray(draw(_canvas(given, manifest), result))
 
     notes = tuple(
         f'{request.inputs.name} became "{name}" '
@@ -146,6 +163,8 @@ def run_bundle(request: RunRequest) -> RunResult:
         for name, a in given.items()
         if is_photo(a) and name in manifest.preprocess
     )
+    if result is None and suffix is None and not request.raw:
+        notes += ("nobody said what the outputs mean: --task of compile does",)
     done = RunResult(outputs, result, notes)
     if request.output is None:
         return done
@@ -154,12 +173,63 @@ def run_bundle(request: RunRequest) -> RunResult:
     return replace(done, notes=(*notes, note))
 
 
+def _classes(bundle: Bundle, outputs: Mapping[str, Array]) -> Result | None:
+    """Return the classes of a network whose task nobody stated; None if it is another.
+
+    A picture's only output is taken for them where its elements add up to 1, as those of
+    a softmax do. Landmarks and embeddings are vectors too.
+    """
+    try:
+        reader = ResultReader.of(bundle)
+    except InputError:
+        return None
+    (info,) = reader.outputs.values()
+    total = float(reals(outputs[info.name], info).sum())
+    if abs(total - 1) > SOFTMAX_ERROR or not isinstance(reader.task, Classification):
+        return None
+    classes = reader.result(outputs, reader.image)
+    assert isinstance(classes, Classes)
+    return Classes(classes.classes[: reader.task.top])
+
+
+def _class_map(result: Result | None, request: RunRequest) -> Image.Image:
+    """Return the class of each pixel as an image with a palette.
+
+    Raises InputError for other results, and files that would not keep the numbers.
+    """
+    if not isinstance(result, Segments):
+        raise InputError(
+            "the bundle has no segmentation, so no class for each pixel",
+            "--mask",
+            "leave it out, or compile with --task segmentation",
+        )
+    if request.output is None or request.output.suffix.lower() != ".png":
+        raise InputError(
+            "the classes of pixels go into a .png file",
+            "--mask" if request.output is None else str(request.output),
+            "give --out mask.png",
+        )
+    by_pixel = result.class_map()
+    if by_pixel.max() >= MAX_PALETTE:
+        raise InputError(
+            f"a picture has {MAX_PALETTE} classes, and the result class {by_pixel.max()}",
+            "--mask",
+            "give an .npz file: the outputs as they are",
+        )
+    image = Image.fromarray(by_pixel.astype(np.uint8), "P")
+    # The first class is the background, as in the data set Pascal VOC.
+    colors = itertools.islice(itertools.cycle(PALETTE), MAX_PALETTE - 1)
+    image.putpalette([0, 0, 0, *itertools.chain.from_iterable(colors)])
+    return image
+
+
 def _run_cascade(request: RunRequest, bundle: Bundle, suffix: str | None) -> RunResult:
     """Run a cascade on one photo, and write its result."""
-    if request.raw or suffix == ".npz":
+    if request.raw or request.mask or suffix == ".npz":
+        option = "--raw" if request.raw else "--mask"
         raise InputError(
             "a cascade has objects, and no outputs of its own",
-            at="--raw" if request.raw else str(request.output),
+            at=option if request.raw or request.mask else str(request.output),
             hint="give a .json or .png file, or run one of its networks",
         )
     photo = _photo(request.inputs)
@@ -175,7 +245,9 @@ def _run_cascade(request: RunRequest, bundle: Bundle, suffix: str | None) -> Run
     done = RunResult({}, result, ())
     if request.output is None:
         return done
-    picture = draw(photo, result) if suffix in IMAGE_SUFFIXES else None
+    picture = None
+    if suffix in IMAGE_SUFFIXES:
+        picture = Image.fromarray(draw(photo, result))
     _save(request.output, done, picture, bundle.manifest)
     count = len(result.objects)
     counted = f"{count} object{'' if count == 1 else 's'}"
@@ -209,7 +281,7 @@ def _written_note(
             f"{name} {a.dtype}{list(a.shape)}" for name, a in done.outputs.items()
         )
     else:
-        content = manifest.task.kind if manifest.task is not None else ""
+        content = "classification" if manifest.task is None else manifest.task.kind
     note = f"{request.output}: {content} (from {request.device})"
     if image_range and manifest.task is None:
         note += (
@@ -253,7 +325,7 @@ def _canvas(given: Mapping[str, Array], manifest: Manifest) -> Array:
 
 
 def _save(
-    path: Path, done: RunResult, picture: Array | None, manifest: Manifest
+    path: Path, done: RunResult, picture: Image.Image | None, manifest: Manifest
 ) -> str:
     """Write the result aside, and rename it when it is whole.
 
@@ -266,10 +338,12 @@ def _save(
         elif suffix == ".json":
             aside.write_text(json.dumps(done.to_json(), indent=1) + "\n")
         elif picture is not None:
-            Image.fromarray(picture).save(aside)
+            picture.save(aside)
         else:
             info = _single(manifest.output_infos(), "output", path)
-            return save_image(aside, done.outputs[info.name], info)
+            image, image_range = _image(path, done.outputs[info.name], info)
+            image.save(aside)
+            return image_range
     return ""
 
 
@@ -337,17 +411,18 @@ def _single(infos: tuple[TensorInfo, ...], what: str, path: Path) -> TensorInfo:
     return infos[0]
 
 
-def save_image(path: Path, array: Array, info: TensorInfo) -> str:
-    """Write an image output as a picture.
+def _image(path: Path, array: Array, info: TensorInfo) -> tuple[Image.Image, str]:
+    """Return an image output as a picture, and the range that its reals seem to have.
 
-    Return the range that its reals seem to have, "" of uint8, which is as it is.
+    The range is "" of uint8, which is as it is. path: the file to write. Raises
+    InputError for another output.
     """
     layout = ImageLayout.of(info)
     if layout is None:
         raise InputError(
             f"output {info} is no image of 1 or 3 channels",
             str(path),
-            "give an .npz file",
+            "give an .npz file, or compile with --task, which says what it means",
         )
     image = array[0].transpose(1, 2, 0) if layout.channels_first else array[0]
     # uint8 without a scale is a picture already.
@@ -358,8 +433,8 @@ def save_image(path: Path, array: Array, info: TensorInfo) -> str:
             real = dequantize(image, tensor_type(info).with_shape(image.shape))
         image_range = _range(float(real.min()), float(real.max()))
         image = levels(real, image_range)
-    Image.fromarray(image[..., 0] if layout.channels == 1 else image).save(path)
-    return image_range
+    pixels = image[..., 0] if layout.channels == 1 else image
+    return Image.fromarray(pixels), image_range
 
 
 def _range(low: float, high: float) -> str:

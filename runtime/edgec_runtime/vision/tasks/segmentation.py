@@ -209,6 +209,16 @@ class Segments:
         rows = _nearest(height, top, h, self.view.frame[1])
         return np.asarray(self.classes[rows][:, columns])
 
+    def class_map(self) -> Array:
+        """Return the class of each pixel of the frame, uint16 [H, W].
+
+        A mask of one class has its number, 1 of the only one, and 0 around it.
+        """
+        if self.classes is not None:
+            return self.classes_of_frame()
+        index = max(1, self.labels[0][0])
+        return np.where(self.within(), np.uint16(index), np.uint16(0))
+
     def shares(self) -> List[Tuple[str, float]]:
         """Return the share of each label in the frame, the largest first."""
         if self.classes is None:
