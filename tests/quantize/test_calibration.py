@@ -204,6 +204,17 @@ def test_copies_of_a_photo_are_one_sample(photos: Path) -> None:
     assert len(load_calibration(photos, [IMAGE])) == 2
 
 
+def test_folders_of_classes_take_turns(tmp_path: Path) -> None:
+    """So that few samples have pictures of all classes."""
+    for name, level in {"cats/1.png": 0, "cats/2.png": 51, "dogs/1.png": 255}.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (9, 9), (level, level, level)).save(path)
+    samples = load_calibration(tmp_path, [IMAGE])
+    levels = [float(s["image"].mean()) for s in samples]
+    np.testing.assert_allclose(levels, [0, 1, 51 / 255], rtol=1e-6)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_arrays_that_are_not_finite_are_refused(tmp_path: Path, value: float) -> None:
     np.savez(tmp_path / "x.npz", plain=np.full((2, 5), value, np.float32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -195,7 +196,8 @@ def load_calibration(
     """Return the samples at `path` for these graph inputs, at least one.
 
     A folder or a photo: photos (jpg, png, bmp, ppm) sorted by name, turned upright and
-    put through `preprocess` (by default the usual one for the input's type).
+    put through `preprocess` (by default the usual one for the input's type). The photos
+    may lie in a folder for each class.
 
     An .npz file: arrays named as the inputs, of the input's shape or with samples along
     a leading (or the batch) axis; or in<k>_<j> for input j of sample k; or a single
@@ -226,11 +228,16 @@ def load_calibration(
 # ---- photos
 # --------------------------------------------------------------------------------------
 def _photos(folder: Path) -> list[Path]:
-    """Return the photos of a folder, sorted by name, without copies."""
-    photos = []
-    for path in sorted(folder.iterdir()):
-        if path.suffix.lower() in PHOTO_SUFFIXES and path.is_file():
-            photos.append(path)
+    """Return the photos of a folder, sorted by name, without copies.
+
+    A folder without photos of its own has those of its folders, one of each in turn: a
+    data set of classes has a folder for each, and few samples shall have many classes.
+    """
+    photos = _own_photos(folder)
+    if not photos:
+        folders = [path for path in sorted(folder.iterdir()) if path.is_dir()]
+        rounds = itertools.zip_longest(*map(_own_photos, folders))
+        photos = [path for each in rounds for path in each if path is not None]
     if not photos:
         kinds = ", ".join(s[1:] for s in PHOTO_SUFFIXES)
         raise InputError(
@@ -239,6 +246,12 @@ def _photos(folder: Path) -> list[Path]:
             f"put some photos ({kinds}) in it",
         )
     return _distinct(photos)
+
+
+def _own_photos(folder: Path) -> list[Path]:
+    """Return the photos that lie in a folder itself, sorted by name."""
+    files = (path for path in sorted(folder.iterdir()) if path.is_file())
+    return [path for path in files if path.suffix.lower() in PHOTO_SUFFIXES]
 
 
 def _distinct(photos: list[Path]) -> list[Path]:
