@@ -54,8 +54,12 @@ def resolve(name: str, folder: Path) -> str:
             what = e.what if url in e.what else f'"{url}": {e.what}'
             at = f"{folder / CONFIG}, [devices] {stripped}"
             raise InputError(what, at=at, hint=e.hint) from e
-        # A mistyped name is more likely than a mistyped URL, if one is near.
-        meant = did_you_mean(name, known)
+        # A mistyped name is more likely than a mistyped URL, if one is near. ssh itself
+        # takes hosts without a scheme.
+        is_host = "@" in name and "://" not in name
+        meant = did_you_mean(name, known) or (
+            f'; did you mean "ssh://{stripped}"?' if is_host else ""
+        )
         what = f'"{name}" is no device{meant}' if meant else e.what
         raise InputError(what, at=e.at, hint=f"{e.hint}; {listed(folder)}") from e
     return url

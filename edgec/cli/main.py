@@ -39,7 +39,26 @@ RESEND_S = 0.05
 
 
 class _Verbs(click.Group):
-    """A group that suggests the nearest verb for a mistyped one."""
+    """A group that suggests the nearest verb for a mistyped one.
+
+    Its help shows the first sentence of each verb whole.
+    """
+
+    def format_commands(self, ctx: click.Context, out: click.HelpFormatter) -> None:
+        """Write the verbs with their summaries.
+
+        click itself cuts a summary off after one line.
+        """
+        verbs = [
+            (name, self.get_command(ctx, name)) for name in self.list_commands(ctx)
+        ]
+        rows = [
+            (name, verb.get_short_help_str(len(verb.help or "")))
+            for name, verb in verbs
+            if verb is not None and not verb.hidden
+        ]
+        with out.section("Commands"):
+            out.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

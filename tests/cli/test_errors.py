@@ -206,7 +206,8 @@ def test_calibration_of_the_wrong_shape(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "guess"), [("pi44", "pi4"), ("pi4+corral", "coral")]
+    ("target", "guess"),
+    [("pi44", "pi4"), ("pi4+corral", "coral"), ("pi4coral", '"pi4+coral"')],
 )
 def test_unknown_target(tmp_path: Path, target: str, guess: str) -> None:
     refused(
@@ -259,6 +260,21 @@ def test_output_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_unknown_verb_and_option(tmp_path: Path) -> None:
     refused(edgec("compil", cwd=tmp_path), 'did you mean "compile"?')
     refused(edgec("compile", DIGITS, "--tarbet", "pi4", cwd=tmp_path), "--tarbet")
+
+
+def test_help_shows_whole_summaries(tmp_path: Path) -> None:
+    """click itself ends them with "..." after one line."""
+    for group in ([], ["devices"], ["models"]):
+        text = edgec(*group, "--help", cwd=tmp_path).out
+        assert "Commands:" in text
+        assert "..." not in text.split("Commands:")[1]
+
+
+def test_a_host_as_ssh_takes_it(tmp_path: Path) -> None:
+    refused(
+        edgec("doctor", "--on", "pi@raspberrypi", cwd=tmp_path),
+        'did you mean "ssh://pi@raspberrypi"?',
+    )
 
 
 def test_a_bundle_that_is_none(tmp_path: Path) -> None:
