@@ -213,7 +213,7 @@ AFFIXES = frozenset(
 """Methods of strings that look for parts of a name."""
 
 
-def tests_of_kernel_names() -> list[str]:
+def kernel_name_tests() -> list[str]:
     """Places of edgec that decide by the letters of a kernel's name.
 
     They are comparisons of a kernel, its name or its family with a string, affixes that
@@ -296,7 +296,7 @@ def main() -> int:
     )
     print(
         f"isinstance of operations outside ops: {tests_of_kind()}; fmt: skip: "
-        f"{every.unformatted}; tests of kernels' names: {len(tests_of_kernel_names())}"
+        f"{every.unformatted}; tests of kernels' names: {len(kernel_name_tests())}"
     )
     print(f"widest line: {every.widest_line}")
     if arguments.functions:

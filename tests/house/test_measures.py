@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.house import Room, class_names, files, rooms, tests_of_kernel_names
+from benchmarks.house import Room, class_names, files, kernel_name_tests, rooms
 
 MAX_DENSITY = 8.0
 """Syntax nodes a line, the median over the functions of a room: httpx and onnx-ir have 5."""
@@ -60,4 +60,4 @@ def test_a_class_name_means_one_thing() -> None:
 
 
 def test_kernels_are_compared_as_objects() -> None:
-    assert tests_of_kernel_names() == []
+    assert kernel_name_tests() == []
