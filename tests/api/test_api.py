@@ -29,7 +29,7 @@ SAME = {
 SHOWN = {"as_json", "quiet", "brief"}
 """Options about what is printed: Python gets the values."""
 ONLY_CLI = {
-    "run": {"output", "raw", "effect"},  # arrays come back
+    "run": {"output", "raw", "effect", "mask"},  # arrays come back
     "explain": {"html", "require"},  # the report comes back
     "compile": {"workers"},  # taken for a release, and of no effect
     "diff": {
