@@ -57,6 +57,7 @@ def compile(model: Path, quiet: bool, **options: Any) -> None:
             done = compile_model(file, given(CompileOptions, options), say)
     if not quiet:
         echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
+        echo(f"next: {done.next_command()}")
 
 
 @click.command()

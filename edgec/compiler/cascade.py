@@ -57,6 +57,10 @@ class CompiledCascade:
     shared: str = ""
     steps: tuple[Step, ...] = ()
 
+    def next_command(self) -> str:
+        """Return the command to try the bundle with, on this machine."""
+        return f"edgec webcam {self.path}"
+
     def summary(self) -> str:
         """Return the first screen of each network."""
         megabytes = self.path.stat().st_size / 1e6

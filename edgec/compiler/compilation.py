@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from edgec_devices.boards import HOST
 from edgec_devices.temporary import temporary_folder
-from edgec_runtime import Bundle, write_bundle
+from edgec_runtime import Bundle, Contents, write_bundle
 
 from edgec.compiler.build import build_programs
 from edgec.compiler.edgetpu_loop import (
@@ -24,7 +25,7 @@ from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
 from edgec.compiler.options import with_task_file
 from edgec.compiler.pack import PackedBundle, pack
-from edgec.compiler.tasking import bound
+from edgec.compiler.tasking import bound, task_notes
 from edgec.compiler.tuned import TuningDatabases
 from edgec.compiler.verify import verify_bundle
 from edgec.emit.c import CSource
@@ -51,6 +52,7 @@ class Compiled:
         verification: the distance between the outputs of the bundle and of the model.
         outcome: the results of edgetpu_compiler; None if it was not run.
         steps: the steps with their times.
+        contents: the manifest of the bundle.
         tuned: notes on the schedules of a search.
     """
 
@@ -59,8 +61,17 @@ class Compiled:
     sources: Mapping[str, CSource]
     verification: Verification
     outcome: CompilerOutcome | None
+    contents: Contents
     steps: tuple[Step, ...] = ()
     tuned: tuple[str, ...] = ()
+
+    def next_command(self) -> str:
+        """Return the command to try the bundle with, on this machine."""
+        board = self.lowered.target.board.name
+        on = "" if board == HOST else f" --on emulated:{board}"
+        if self.lowered.read.preprocess:
+            return f"edgec run {self.path}{on} --input photo.jpg"
+        return f"edgec bench {self.path}{on}"
 
     def summary(self) -> str:
         """Return the first screen: places, sizes, checks."""
@@ -71,6 +82,7 @@ class Compiled:
             notes += floats.result.sample_report.notes()
         remarks = (
             *lowered.read.preprocess_notes(),
+            *task_notes(self.contents.task, self.contents.labels),
             *(f"note: {note}" for note in notes),
             *self.tuned,
         )
@@ -183,6 +195,7 @@ class Compilation:
             sources=trial.emitted.first.segments,
             verification=verification,
             outcome=placed.outcome,
+            contents=contents,
             steps=self.say.done(),
             tuned=trial.tuning_notes,
         )

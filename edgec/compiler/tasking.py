@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from edgec_runtime import TensorInfo
 from edgec_runtime.vision.preprocess import ImageLayout
 from edgec_runtime.vision.tasks.base import DecoderSetting, Task
+from edgec_runtime.vision.tasks.classification import Classification
 
 from edgec.compiler.read import ReadModel
 from edgec.emit.vision import VISION_FILE, vision_source
@@ -12,6 +15,9 @@ from edgec.errors import InputError
 from edgec.frontends.task_file import TaskFile
 from edgec.ir import Graph
 from edgec.ir.tensors import tensor_info
+
+SHOWN_LABELS = 3
+"""The labels that the first screen names."""
 
 
 def bound(wanted: TaskFile, read: ReadModel, graph: Graph) -> Task | None:
@@ -49,11 +55,44 @@ def _bound(task: Task, read: ReadModel, graph: Graph, wanted: TaskFile) -> Task:
         if layout is not None:
             size = (layout.width, layout.height)
             found = task.bind(outputs, size)
+            # Labels inside a model file are its own; a person's may be another model's.
+            if not wanted.stated:
+                _check_labels(found, outputs, wanted.labels)
             # What a device would refuse is an error now, not there.
             found.decoder(DecoderSetting(size, outputs, wanted.labels, wanted.files))
             return found
     what = f"{graph.name} has no image input for a {task.kind}"
     raise InputError(what, "--task", "leave it out")
+
+
+def _check_labels(
+    task: Task, outputs: Mapping[str, TensorInfo], labels: Sequence[str] | None
+) -> None:
+    """Raise InputError for labels that are more or fewer than a classifier's classes."""
+    if labels is None or not isinstance(task, Classification):
+        return
+    classes = max(outputs[str(task.output)].shape)
+    if len(labels) == classes:
+        return
+    hint = f"give {classes}"
+    if len(labels) == classes - 1:
+        hint += "; the first class of many networks is the background"
+    what = f"there are {len(labels)} labels for {classes} classes"
+    raise InputError(what, "--labels", hint)
+
+
+def task_notes(task: Task | None, labels: Sequence[str] | None) -> Iterator[str]:
+    """Yield a line on what a bundle's outputs are taken for, if there is a task."""
+    if task is None:
+        return
+    names = "" if labels is None else f", {len(labels)} labels: {_some(labels)}"
+    yield f"its outputs are taken for {task.kind}{names}"
+
+
+def _some(labels: Sequence[str]) -> str:
+    """Return the first labels for a line of text."""
+    more = ", …" if len(labels) > SHOWN_LABELS else ""
+    return ", ".join(labels[:SHOWN_LABELS]) + more
 
 
 def vision_texts(read: ReadModel, graph: Graph, task: Task | None) -> dict[str, str]:

@@ -131,3 +131,30 @@ def test_a_message_names_the_file_that_was_given(folder: Path) -> None:
     assert "at: shown.png" in done.err
     assert "--task" in done.err
     assert not (folder / "shown.png").exists()
+
+
+def test_a_compile_tells_the_task_and_the_next_command(folder: Path) -> None:
+    done = edgec("compile", "pixels.onnx", "--task", "segmentation", cwd=folder)
+    assert "its outputs are taken for segmentation" in done.out
+    assert done.out.splitlines()[-1] == (
+        "next: edgec run pixels.edgec --input photo.jpg"
+    )
+
+    (folder / "colours.txt").write_text("red\ngreen\nblue\n")
+    labels = ["--labels", "colours.txt", "--task", "classification"]
+    more = ["-o", "named.edgec", "--target", "pi4"]
+    done = edgec("compile", "classes.onnx", *labels, *more, cwd=folder)
+    assert "classification, 3 labels: red, green, blue" in done.out
+    assert done.out.splitlines()[-1] == (
+        "next: edgec run named.edgec --on emulated:pi4 --input photo.jpg"
+    )
+
+
+def test_labels_of_the_wrong_number_are_refused(folder: Path) -> None:
+    (folder / "two.txt").write_text("red\ngreen\n")
+    options = ["--labels", "two.txt", "--task", "classification", "-o", "two.edgec"]
+    done = edgec("compile", "classes.onnx", *options, cwd=folder)
+    assert done.code != 0
+    assert "there are 2 labels for 3 classes" in done.err
+    assert "background" in done.err
+    assert not (folder / "two.edgec").exists()
