@@ -174,9 +174,10 @@ def test_a_session_that_is_opened_and_closed(bundle_path: Path, times: int) -> N
 def test_a_cascade_that_is_opened_and_closed() -> None:
     """With threads of its own, of which none may go on in memory that is freed."""
     frame = scene(Thing(60, 60), Thing(130, 80))
+    path = cascade_bundle()
 
     def open_and_close() -> None:
-        with CascadeSession(cascade_bundle(), threads=2) as s:
+        with CascadeSession(path, threads=2) as s:
             assert len(s.run(frame).objects) == 2
 
     interrupt(open_and_close, open_and_close, 500, 5e-2)
