@@ -4,6 +4,7 @@ message show them as text.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from edgec.cli.main import cli
 from edgec.errors import UnsupportedError
 from tests.report.test_explain_html import Page
 
+REPORT = Path(__file__).parents[2] / "edgec" / "report"
 NAME = (
     '</script><script>alert(1)</script>"><img src=x '
     "onerror=alert(2)>\x1b[31mRED\x1b]0;title\x07{{ 7 * 7 }}&lt;"
@@ -69,3 +71,16 @@ def test_an_error_shows_names_as_text(tmp_path: Path) -> None:
         )
     assert "\x1b" not in str(caught.value)
     assert "\x07" not in str(caught.value)
+
+
+def test_no_form_of_a_page_takes_text_for_markup() -> None:
+    """All pages are made of these, which escape what they are given."""
+    forms = sorted(REPORT.rglob("*.html"))
+    assert len(forms) >= 8
+    for form in forms:
+        text = form.read_text()
+        assert not re.search(r"\|\s*safe|autoescape", text), form
+    # Of Python, markup.py alone says that a text is markup already.
+    for path in REPORT.rglob("*.py"):
+        if path.name != "markup.py":
+            assert not re.search(r"Markup\(\s*[^\s)]", path.read_text()), path
