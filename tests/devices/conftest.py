@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 from edgec_runtime import Bundle, write_bundle
+from edgec_runtime.bundle.cache import cache_dir
 
 from tests.runtime import tiny_model
 
 
 @pytest.fixture(autouse=True)
 def _private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = cache_dir("machine-images")
     monkeypatch.setenv("EDGEC_CACHE", str(tmp_path / "cache"))
+    # A machine that is started again would download its image again.
+    (cache_dir() / images.name).symlink_to(images)
 
 
 @pytest.fixture(scope="session")
