@@ -97,9 +97,9 @@ class Board:
         known = boards()
         if name not in known:
             # Who leaves out the sign in "pi4+coral" means the Edge TPU too.
-            targets = (*known, *(f"{board}+coral" for board in known))
+            names = (*known, *(f"{board}+coral" for board in known))
             raise InputError(
-                f'there is no board "{name}"{did_you_mean(name, targets)}',
+                f'there is no board "{name}"{did_you_mean(name, names)}',
                 hint=f"use {', '.join(known)}",
             )
         with (PROFILES / f"{name}.toml").open("rb") as f:
