@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from edgec_runtime.vision.photo import PHOTO_SUFFIXES
+
 from edgec.errors import InputError
 from edgec.frontends import pt2
 from edgec.frontends.asked import fix, keep_state
@@ -53,7 +55,11 @@ def read_model(
         raise InputError(what, str(path), pt2.EXPORT)
     else:
         what = f"{path.name} is none of {', '.join(SUFFIXES)}"
-        raise InputError(what, str(path), "export the model to one of them")
+        hint = "export the model to one of them"
+        if suffix in PHOTO_SUFFIXES:
+            what = f"{path.name} is a picture, and no model"
+            hint = "give it to a bundle: edgec run BUNDLE --input PICTURE"
+        raise InputError(what, str(path), hint)
 
     keep_state(graph, state or {})
     _check_interface(graph, path)

@@ -93,6 +93,14 @@ def test_neither_onnx_nor_tflite(tmp_path: Path) -> None:
     )
 
 
+def test_a_picture_in_the_place_of_a_model(tmp_path: Path) -> None:
+    refused(
+        edgec("compile", PHOTO, cwd=tmp_path),
+        f"{Path(PHOTO).name} is a picture",
+        "edgec run BUNDLE --input PICTURE",
+    )
+
+
 @pytest.mark.parametrize("cut", [0, 6, 100, 0.5, 0.9, 0.99])
 def test_truncated_tflite(tmp_path: Path, cut: float) -> None:
     from edgec.emit.tflite import write_tflite
