@@ -150,7 +150,7 @@ def _lost(url: str, step: str, error: LinkLost) -> LinkLost:
     return LinkLost(
         f"the link was lost while {step}: {error.what}; {state}",
         at=url,
-        hint=f"{again}, then flash again: it goes on from what has arrived",
+        hint=f"{again}, then flash again: only what it lacks is sent",
     )
 
 
