@@ -174,7 +174,8 @@ def flash_one(
     sent = send(connection, recipe, progress=progress, downgrade=downgrade)
     said = ""
     if budget:
-        progress(replace(sent.sending, step="measuring"))
+        measured = f"{budget.figure} of {CHECK_RUNS} inferences, up to {CHECK_S:.0f} s"
+        progress(replace(sent.sending, step=f"measuring {measured}"))
         try:
             ms = latency(connection, recipe.app, sent.slot).as_dict()[budget.figure]
             said = f", {budget.figure} {ms:.3f} ms"

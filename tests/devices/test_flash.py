@@ -102,7 +102,16 @@ def test_a_slow_version_never_becomes_active(
     tmp_path: Path, root: Path, program: Path
 ) -> None:
     one = bundle(tmp_path / "1.edgec", program)
-    error = failed(flash(one, ["local:"], health="p50<=0us"))
+    steps: list[str] = []
+    error = failed(
+        flash(
+            one,
+            ["local:"],
+            health="p50<=0us",
+            report=lambda url, sending: steps.append(sending.step),
+        )
+    )
+    assert steps[-1] == "measuring p50 of 50 inferences, up to 300 s"
     assert "the health check p50<=0us failed" in error.what
     assert not (root / "tiny" / "current").exists()
     ok(flash(one, ["local:"]))
