@@ -12,6 +12,7 @@ from edgec.ops.conv import Conv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.quantize import Dequantize
+from edgec.ops.transpose_conv import TransposeConv2D
 from tests.quantize.nets import NETS, samples
 
 ODD = (1, 1, 1, 1)  # for a 3x3 window at stride 2 on an even size
@@ -86,6 +87,21 @@ def test_what_is_empty_has_no_parts(channels: int) -> None:
     w = build.const(np.ones((channels, 3), np.int8), "w", Quant.per_tensor(0.01))
     spec = FullyConnected(keep_dims=True)
     build.graph.outputs = [build.add(spec, [x, w], quant=q)]
+    legal, applied = legalize(build.graph, exact=True)
+    assert legal == build.graph
+    assert not applied
+
+
+def test_an_image_without_rows_has_no_parts() -> None:
+    """A transposed convolution of it has elements: those of its border."""
+    build = Builder("rows")
+    q = Quant.per_tensor(0.1)
+    x = build.input("x", TensorType((1, 0, 1, 1), "int8", q))
+    w = build.const(np.ones((9, 17, 17, 1), np.int8), "w", Quant.per_tensor(0.02))
+    b = build.const(np.ones(9, np.int32), "b", Quant.per_tensor(0.002))
+    spec = TransposeConv2D((2, 2), (0, 0, 0, 0))
+    build.graph.outputs = [build.add(spec, [x, w, b], quant=q)]
+    assert build.graph.outputs[0].type.size
     legal, applied = legalize(build.graph, exact=True)
     assert legal == build.graph
     assert not applied

@@ -124,7 +124,7 @@ def legalize(
         r = Rewriter(result)
         for op in r.ops():
             # Rewrites cut tensors into parts, of which an empty one has none.
-            if op.is_empty:
+            if not all(v.type.size for v in (*op.inputs, *op.outputs)):
                 continue
             name = op.outputs[0].name
             allowed = [w for w in table if (w.name, name) not in skip]
