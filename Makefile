@@ -119,11 +119,11 @@ pipeline-table: setup
 bench-arm: setup
 	$(BIN)/python -m benchmarks.bench_arm $(ARGS)
 
-# The same of all networks, and the README's table of it. The peers' figures, an hour's work of an emulator, can be
-# counted once: make bench-arm ARGS='--peers-only peers.json', then make readme-speed ARGS='--peers-from peers.json'
-readme-speed: setup
+# The same of all networks, and docs/speed.md's table of it. The peers' figures, an hour's work of an emulator, can be
+# counted once: make bench-arm ARGS='--peers-only peers.json', then make speed-page ARGS='--peers-from peers.json'
+speed-page: setup
 	$(BIN)/python -m benchmarks.bench_arm --ops none $(ARGS)
-	$(BIN)/python -m benchmarks.readme_speed
+	$(BIN)/python -m benchmarks.speed_page
 
 # One, two and four threads on the boards' cores, by the estimate of edgec bench: make threads-table ARGS='--boards pi5'
 threads-table: setup

@@ -1,5 +1,5 @@
-"""Draws docs/avatar.jpg, the first picture of README.md, from the webcam's demo: the face,
-its mesh, and the portrait that it moves.
+"""Draws docs/avatar.gif, the moving picture of README.md, from the webcam's demo: the
+face, its mesh, and the portrait that it moves.
 
     python -m tools.demo_picture
 """
@@ -14,29 +14,39 @@ from PIL import Image
 
 from edgec.verbs.webcam_demo import demo_subject
 
-PICTURE = Path(__file__).parents[1] / "docs" / "avatar.jpg"
-FRAMES = (86, 131)
-"""The head turns left; it speaks."""
-WIDTH = 1200
+PICTURE = Path(__file__).parents[1] / "docs" / "avatar.gif"
+FRAMES = range(60, 180, 3)
+"""The head turns left and right; it speaks."""
+FRAME_MS = 120
+"""Time of each frame: as long as in the clip, which has 25 frames a second."""
+WIDTH = 660
 """Pixels of the picture."""
+COLORS = 96
+"""Colours of its palette, which is that of all frames: others would flicker."""
 
 
 def main() -> int:
     """Write the picture."""
+    frames: list[Image.Image] = []
     with demo_subject("overlay", lambda question: True, print) as subject:
         show = Show(subject.source, subject.bundles, subject.effect)
-        rows = []
         for shown in show:
             if shown.number in FRAMES:
                 mesh = shown.result.draw(shown.before)
-                rows.append(np.concatenate([shown.before, mesh, shown.after], axis=1))
-            if shown.number == max(FRAMES):
+                row = np.concatenate([shown.before, mesh, shown.after], axis=1)
+                picture = Image.fromarray(row)
+                height = round(picture.height * WIDTH / picture.width)
+                size = (WIDTH, height)
+                frames.append(picture.resize(size, Image.Resampling.LANCZOS))
+            if shown.number == FRAMES[-1]:
                 break
         show.stop()
-    picture = Image.fromarray(np.concatenate(rows))
-    height = round(picture.height * WIDTH / picture.width)
-    picture.resize((WIDTH, height), Image.Resampling.LANCZOS).save(PICTURE, quality=88)
-    print(PICTURE)
+    palette = frames[0].quantize(COLORS)
+    first, *others = (
+        f.quantize(palette=palette, dither=Image.Dither.NONE) for f in frames
+    )
+    first.save(PICTURE, save_all=True, append_images=others, duration=FRAME_MS, loop=0)
+    print(PICTURE, len(frames), "frames,", PICTURE.stat().st_size, "bytes")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The README's table of speed, and which figures of peers it takes."""
+"""The page's table of speed, and which figures of peers it takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.arm_peers import _agree, _printed
 from benchmarks.peer_figures import Figure, figures, read, write
-from benchmarks.readme_speed import INTRODUCTION, README, Rows, replaced, table
+from benchmarks.speed_page import INTRODUCTION, PAGE, Rows, replaced, table
 
 ROWS: Rows = {
     ("net_a", "pi3"): {"ratio": 1.5, "peers": {"LiteRT": 30.0, "ncnn": 33.0}},
@@ -28,8 +28,8 @@ def test_a_cell_has_the_best_peer() -> None:
     ]
 
 
-def test_the_rest_of_the_readme_stays() -> None:
-    text = README.read_text()
+def test_the_rest_of_the_page_stays() -> None:
+    text = PAGE.read_text()
     new = replaced(text, [*table(ROWS)])
     assert INTRODUCTION in new
     assert "net_a" in new

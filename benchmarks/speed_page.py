@@ -1,10 +1,10 @@
-"""Writes the README's table of speed on the CPU, and what it says before it, from
+"""Writes the table of docs/speed.md of speed on the CPU, and what it says before it, from
 build/bench-arm.json, the results of `make bench-arm`: for each network and board the
 best peer's cycles by edgec's, and who that is.
 
-    python -m benchmarks.readme_speed [--json FILE] [--check]
+    python -m benchmarks.speed_page [--json FILE] [--check]
 
-With --check nothing is written: 1 if the README has another table.
+With --check nothing is written: 1 if the page has another table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.bench_arm import BOARDS, geo_mean
 from benchmarks.picycles import ROOT
 
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "speed.md"
 HEADING = "## Speed on the CPU\n"
 """What is written comes after it; it ends with a table."""
 
@@ -75,7 +75,7 @@ def _mean(rows: Rows, board: str) -> str:
 
 
 def replaced(text: str, lines: Sequence[str]) -> str:
-    """Return the README's text with another table.
+    """Return the PAGE's text with another table.
 
     Raises ValueError where it has none.
     """
@@ -97,11 +97,11 @@ def main() -> int:
     given = parser.parse_args()
     found = json.loads(given.json.read_text())
     rows = {(row["model"], row["board"]): row for row in found}
-    old = README.read_text()
+    old = PAGE.read_text()
     new = replaced(old, list(table(rows)))
     if given.check:
         return int(new != old)
-    README.write_text(new)
+    PAGE.write_text(new)
     return 0
 
 
