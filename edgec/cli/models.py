@@ -79,10 +79,10 @@ def finish(folder: Path, quiet: bool) -> None:
 @_MODEL
 @options_of(Options)
 @option(
-    "--brief",
+    "--ops",
     section=Section.REPORT,
     is_flag=True,
-    help="leave out the line for each operation",
+    help="also a line for each operation: where it runs, and why",
 )
 @option(
     "--json",
@@ -107,15 +107,13 @@ def finish(folder: Path, quiet: bool) -> None:
 )
 def explain(
     model: Path,
-    brief: bool,
+    ops: bool,
     as_json: bool,
     html: Path | None,
     require: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Show for every operation where it runs, and why, next to what the stock compiler
-    would do.
-    """
+    """Show what runs where, and why, next to what the stock compiler would do."""
     from edgec.catalogue.fetching import local_file
     from edgec.compiler.cascade import is_cascade
     from edgec.report.explain.page import page
@@ -134,7 +132,7 @@ def explain(
             cascade = explain_cascade(model, given(Options, options), say, require)
         if html is not None:
             cascade.page().write(html)
-        texts = cascade.to_json() if as_json else cascade.text(not brief)
+        texts = cascade.to_json() if as_json else cascade.text(ops)
         return _explained(texts, cascade.outcomes)
 
     wanted = requirements(require)
@@ -144,7 +142,7 @@ def explain(
     if html is not None:
         write_whole(html, page(report))
     if not as_json:
-        return _explained(to_text(report, not brief), outcomes)
+        return _explained(to_text(report, ops), outcomes)
     data = report.to_json()
     data["requirements"] = [asdict(outcome) for outcome in outcomes]
     return _explained(data, outcomes)

@@ -22,6 +22,7 @@ from edgec.compiler.job import Job
 from edgec.compiler.options import CompileOptions, path_of
 from edgec.errors import EdgecError, InputError
 from edgec.frontends.cascade_file import CascadeSource, NetworkSource, read_cascade
+from edgec.report.summary import footnote
 from edgec.steps import Progress, Step, Steps
 from edgec.toolchain.edgetpu.where import runner_for
 from edgec.version import VERSION
@@ -62,14 +63,14 @@ class CompiledCascade:
         return f"edgec webcam {self.path}"
 
     def summary(self) -> str:
-        """Return the first screen of each network."""
+        """Return the first screen of each network, and what their terms mean."""
         megabytes = self.path.stat().st_size / 1e6
         names = ", ".join(self.networks)
         head = f"{self.path}: a cascade of {names}, {megabytes:.1f} MB"
         texts = [head, *self.networks.values()]
         if self.shared:
             texts.append(self.shared)
-        return "\n\n".join(texts)
+        return "\n\n".join([*texts, footnote()])
 
 
 def is_cascade(model: Path) -> bool:
@@ -170,7 +171,7 @@ class _CascadeCompile:
         summaries: dict[str, str] = {}
         for name, compiled in made.items():
             # As paths within the bundle, since the folder is temporary.
-            summaries[name] = compiled.summary().replace(f"{self.folder}/", "")
+            summaries[name] = compiled.first_screen().replace(f"{self.folder}/", "")
         return CompiledCascade(self.job.output, summaries, shared, self.say.done())
 
     def _order(self) -> list[str]:

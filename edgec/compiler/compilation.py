@@ -8,6 +8,7 @@ from pathlib import Path
 
 from edgec_devices.boards import HOST
 from edgec_devices.temporary import temporary_folder
+from edgec_partitioner.explain import Origin, explain
 from edgec_runtime import Bundle, Contents, write_bundle
 
 from edgec.compiler.build import build_programs
@@ -25,6 +26,7 @@ from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
 from edgec.compiler.options import with_task_file
 from edgec.compiler.pack import PackedBundle, pack
+from edgec.compiler.place import cpu_cost
 from edgec.compiler.tasking import bound, task_notes
 from edgec.compiler.tuned import TuningDatabases
 from edgec.compiler.verify import verify_bundle
@@ -33,7 +35,7 @@ from edgec.errors import EdgecError, InputError
 from edgec.frontends.task_file import TaskFile
 from edgec.ir import Graph, print_graph
 from edgec.quantize.observe.verification import Verification
-from edgec.report.summary import Made, summary
+from edgec.report.summary import Made, footnote, summary
 from edgec.steps import Step, Steps
 from edgec.toolchain.edgetpu.runners import Runner
 
@@ -74,7 +76,11 @@ class Compiled:
         return f"edgec bench {self.path}{on}"
 
     def summary(self) -> str:
-        """Return the first screen: places, sizes, checks."""
+        """Return the first screen, and what its terms mean."""
+        return f"{self.first_screen()}\n\n{footnote()}"
+
+    def first_screen(self) -> str:
+        """Return places, sizes, checks."""
         lowered = self.lowered
         floats = lowered.model.floats
         notes = [*lowered.notes]
@@ -86,12 +92,14 @@ class Compiled:
             *(f"note: {note}" for note in notes),
             *self.tuned,
         )
+        origin = Origin(lowered.graph.name, lowered.target.name)
         return summary(
             Made(
                 self.path,
                 lowered.graph.name,
                 lowered.target.name,
-                lowered.partition,
+                lowered.partition.segments,
+                explain(lowered.partition, cpu_cost(lowered.target), origin),
                 self.sources,
                 self.verification,
                 list(outcome_lines(lowered, self.outcome)),

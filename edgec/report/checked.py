@@ -8,8 +8,16 @@ from collections.abc import Iterator
 from edgec.quantize.observe.layers import LayerNoise
 from edgec.quantize.observe.verification import Verification
 
-FEW = 8
-"""A warning says so where calibration had fewer samples."""
+FEW = 6
+"""A warning says so where calibration had fewer samples: less than what is left of
+`AMPLE` when a quarter is held back.
+"""
+AMPLE = 8
+"""The samples that ranges and corrections want."""
+CLEAR_DB = 40.0
+"""No operation is blamed where every output has this ratio: nobody sees that noise, and
+an operation of which little reaches the outputs may have any.
+"""
 MAX_NAMES = 6
 """Longer lists of segments are written as their first and last."""
 
@@ -32,17 +40,16 @@ def checks(verification: Verification) -> Iterator[str]:
             segments = f"{len(names)} segments, {names[0]} to {names[-1]}"
         runs = "it runs" if len(names) == 1 else "they run"
         yield (
-            f"verified {segments}: as {how} {runs} as interp does, "
+            f"verified {segments}: as {how} {runs} as the reference does, "
             f"bit for bit ({sample_count(samples)})"
         )
 
     for check in verification.segments:
         if check.error:
-            near = f"within {check.error:.2g} of interp ({check.limit:.2g} allowed)"
-            samples_text = sample_count(check.samples)
+            near = f"within {check.error:.2g} of the reference"
             yield (
                 f"verified {check.segment}: as {check.how} it runs {near} "
-                f"({samples_text})"
+                f"({check.limit:.2g} allowed; {sample_count(check.samples)})"
             )
 
     for line in verification.float16:
@@ -61,9 +68,8 @@ def accuracy(verification: Verification) -> Iterator[str]:
         yield f"calibrated on {sample_count(verification.calibrated)}"
         if verification.calibrated < FEW:
             yield (
-                f"warning: that is few: ranges and corrections want {FEW} samples "
-                "or "
-                "more, of different things"
+                f"warning: that is few: give {AMPLE} samples or more, "
+                "of different things"
             )
         yield f"accuracy against the float model, on {basis}:"
     else:
@@ -73,7 +79,8 @@ def accuracy(verification: Verification) -> Iterator[str]:
     for name, agreement in verification.whole.items():
         remark = ": low" if name in low else ""
         yield f"  output {name}: {agreement}{remark}"
-    if verification.worst is not None:
+    is_clear = all(a.sqnr_db >= CLEAR_DB for a in verification.whole.values())
+    if verification.worst is not None and not is_clear:
         yield from _worst_layer(verification.worst)
     for name, misses in low.items():
         yield f"warning: low accuracy: output {name}: {'; '.join(misses)}"

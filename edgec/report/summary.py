@@ -6,21 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgec_partitioner.partition import Partition
+from edgec_partitioner.explain import ExplainReport
+from edgec_partitioner.segments import Segment
 
 from edgec.emit.c import CSource
 from edgec.quantize.float_ops.pruning import Pruned
 from edgec.quantize.observe.verification import Verification
 from edgec.quantize.select.apply import QuantizedModel
 from edgec.report.checked import accuracy, checks, sample_count, wrapped
-from edgec.report.explain.text import PLACES
+from edgec.report.explain.text import PLACES, pays, reasons
 from edgec.report.precision import bought
 from edgec.report.pruning import taken_out
 from edgec.report.tables import table
 from edgec.report.terms import legend
 
-MAX_REFUSALS = 3
+MAX_REASONS = 3
 """Reasons against the Edge TPU that the summary shows."""
+TERMS = ("MACs", "arena", "above bound", "the reference", "SQNR", "cosine")
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Made:
         path: the bundle's folder or file
         model: name of the model
         target: name of the target
-        partition: the segments, and the refusals of ops by the Edge TPU
+        segments: the segments, in the order they run
+        explained: why operations are not on the Edge TPU
         sources: generated C of each segment
         verification: results of running the bundle on this machine
         edgetpu_compiler: lines about the run of edgetpu_compiler
@@ -45,7 +48,8 @@ class Made:
     path: Path
     model: str
     target: str
-    partition: Partition
+    segments: Sequence[Segment]
+    explained: ExplainReport
     sources: Mapping[str, CSource]
     verification: Verification
     edgetpu_compiler: Sequence[str]
@@ -57,14 +61,14 @@ class Made:
 
 
 def summary(made: Made) -> str:
-    """Return plain text of at most 120 columns."""
+    """Return plain text of at most 120 columns, without the terms that it uses."""
     lines = [_headline(made)]
     for remark in made.remarks:
         lines += wrapped(remark)
     lines.append("")
     lines += _segments(made)
     lines.append("")
-    lines += _top_refusals(made.partition)
+    lines += _top_reasons(made.explained)
     lines += made.edgetpu_compiler
     lines += checks(made.verification)
     lines += accuracy(made.verification)
@@ -83,6 +87,11 @@ def summary(made: Made) -> str:
     return "\n".join(lines)
 
 
+def footnote() -> str:
+    """Return what the terms of a summary mean."""
+    return legend(TERMS)
+
+
 def _headline(made: Made) -> str:
     """Return the line with the bundle's path, model, target and size."""
     megabytes = made.path.stat().st_size / 1e6
@@ -93,8 +102,8 @@ def _headline(made: Made) -> str:
 
 
 def _segments(made: Made) -> Iterator[str]:
-    """Yield the table of segments, and the meaning of its terms."""
-    segments = made.partition.segments
+    """Yield the table of segments."""
+    segments = made.segments
     # A model without multiply-accumulates has shares too, of 0 %.
     total = max(1, sum(segment.macs for segment in segments))
     rows = []
@@ -120,26 +129,16 @@ def _segments(made: Made) -> Iterator[str]:
         rows,
         "llrrrrr",
     )
-    yield legend(("MACs", "arena", "above bound"))
 
 
-def _top_refusals(partition: Partition) -> Iterator[str]:
-    """Yield the three reasons that keep most MACs from the Edge TPU."""
-    # The first refusal of an op only: further ones would count its MACs twice.
-    groups: dict[tuple[str, str], list[int]] = {}
-    for op, verdict in partition.verdicts.items():
-        if verdict.refusals:
-            key = (op.kind, verdict.refusals[0].constraint)
-            groups.setdefault(key, []).append(op.spec.macs(op))
-
-    # The key itself goes last, so that equal groups have the same order every time.
-    ranks = {key: (-sum(macs), -len(macs), key) for key, macs in groups.items()}
-    for key in sorted(groups, key=ranks.__getitem__)[:MAX_REFUSALS]:
-        kind, constraint = key
-        reason = " ".join(constraint.split())
-        yield f"on the CPU: {len(groups[key])} x {kind}: {reason}"
-    if groups:
-        yield "(edgec explain shows them all)"
+def _top_reasons(report: ExplainReport) -> Iterator[str]:
+    """Yield the three reasons against the Edge TPU that are most worth mending."""
+    every = reasons(report.ops)
+    worth = [reason for reason in every if reason.fix and pays(reason, report)]
+    for reason in worth[:MAX_REASONS]:
+        yield from wrapped(f"on the CPU: {reason.title('x')}: {reason.constraint}")
+    if every:
+        yield "(edgec explain says why an operation is on the CPU, and what would help)"
 
 
 def _candidates(model: QuantizedModel) -> Iterator[str]:

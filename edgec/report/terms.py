@@ -44,7 +44,7 @@ TERMS: Mapping[str, str] = {
     "SQNR": "signal to quantization noise ratio: each 6 dB halve the noise; networks that "
     "quantize well have 20 to 45 dB",
     "cosine": "how alike both outputs are as vectors, 1 is equal",
-    "interp": "the reference, which computes each operation with numpy",
+    "the reference": "edgec's definition of each operation, computed with numpy",
     "tensors": "what crosses from segment to segment",
 }
 

@@ -54,7 +54,7 @@ def run_demo(
     compiled = compile_model(model, options)
     say(compiled.summary())
 
-    say("\n2. where each operation runs, and why\n")
+    say("\n2. what runs where, and why\n")
     say(to_text(report(compiled.lowered)))
 
     device = f"emulated:{compiled.lowered.target.board.name}"

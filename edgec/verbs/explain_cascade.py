@@ -16,7 +16,8 @@ from edgec.compiler.options import CompileOptions, Options
 from edgec.frontends.cascade_file import read_cascade
 from edgec.report.cascade_page import CascadePage, PageTable
 from edgec.report.explain.page import page
-from edgec.report.explain.text import to_text
+from edgec.report.explain.text import body, report_terms
+from edgec.report.terms import legend
 from edgec.report.wording import percent
 from edgec.report.wording import size as as_size
 from edgec.steps import Progress
@@ -120,12 +121,14 @@ class ExplainedCascade:
     def text(self, ops: bool) -> str:
         """Return the reports for a terminal; ops: with a line for each operation."""
         parts: list[str] = []
+        terms: dict[str, None] = {}
         for name, report in self.networks.items():
-            parts.append(f"network {name}\n{to_text(report, ops)}")
+            parts.append(f"network {name}\n{body(report, ops)}\n")
+            terms |= dict.fromkeys(report_terms(report))
         shared = self.sharing()
         if shared:
             parts.append(shared)
-        return "\n\n".join(parts)
+        return "\n\n".join([*parts, legend(terms)])
 
 
 def explain_cascade(

@@ -28,6 +28,7 @@ from edgec_partitioner.cost import (
     tpu_work,
 )
 from edgec_partitioner.cpu_cost import CpuCost
+from edgec_partitioner.gains import gains, reason_of
 from edgec_partitioner.legalize import Applied
 from edgec_partitioner.partition import WORTHWHILE, Partition
 from edgec_partitioner.regions import Region, cpu_ms
@@ -62,6 +63,8 @@ class OpRow:
         cpu_ms: the estimated time on the CPU, wherever it runs.
         rewrites: the names of the rewrites it results from.
         refusals: why it is not on the Edge TPU; empty if it is, or without one.
+        gain_ms: the most that is gained if all ops refused for the same reason are
+            mended (see gains.py); 0 if there is nothing to mend.
     """
 
     index: int
@@ -80,6 +83,7 @@ class OpRow:
     cpu_ms: float
     rewrites: tuple[str, ...]
     refusals: tuple[Refusal, ...]
+    gain_ms: float
 
 
 @dataclass(frozen=True)
@@ -302,9 +306,13 @@ def _op_rows(
     """Return a row for each op of the graph."""
     segment_of = parts.segment_of
     rewrites = rewrites_of(parts.graph.ops, applied)
+    gain_ms = gains(parts, cpu)
     rows: list[OpRow] = []
     for index, op in enumerate(parts.graph.ops):
         row = _op_row(index, op, segment_of[op], parts.verdicts.get(op), cpu)
+        if row.refusals:
+            reason = reason_of(op.kind, row.refusals[0])
+            row = replace(row, gain_ms=gain_ms.get(reason, 0.0))
         # Most ops come from no rewrite.
         rows.append(replace(row, rewrites=rewrites.get(op, ())))
     return tuple(rows)
@@ -313,7 +321,7 @@ def _op_rows(
 def _op_row(
     index: int, op: Op, segment: Segment, verdict: Verdict | None, cpu: CpuCost
 ) -> OpRow:
-    """Return the row of an op, without the rewrites it results from."""
+    """Return the row of an op, without its rewrites and its gain."""
     computed = [v for v in op.inputs if v.const is None]
     constants = [v for v in op.inputs if v.const is not None]
     refusals: tuple[Refusal, ...] = ()
@@ -336,6 +344,7 @@ def _op_row(
         cpu_ms=cpu.op_ms(op),
         rewrites=(),
         refusals=refusals,
+        gain_ms=0.0,
     )
 
 

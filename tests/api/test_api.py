@@ -26,7 +26,7 @@ SAME = {
     "inputs": "inputs",
 }
 """Options whose name in Python is not that of the command line's parameter."""
-SHOWN = {"as_json", "quiet", "brief"}
+SHOWN = {"as_json", "quiet", "ops"}
 """Options about what is printed: Python gets the values."""
 ONLY_CLI = {
     "run": {"output", "raw", "effect", "mask"},  # arrays come back

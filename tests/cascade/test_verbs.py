@@ -68,6 +68,7 @@ def test_compile_tells_of_each_network(tmp_path: Path) -> None:
     assert f"{output}: a cascade of thing, discs" in result.output
     assert "networks/discs.edgec: points for host" in result.output
     assert result.output.count("verified seg0") == 2
+    assert result.output.count("MACs = ") == 1
     assert [p.name for p in tmp_path.glob("*.edgec")] == ["x.edgec"]
 
 
@@ -220,8 +221,11 @@ def test_explain_has_a_report_for_each_network(tmp_path: Path) -> None:
     report = said("explain", file, "--target", "pi4+coral", "--json")
     assert [*report["networks"]] == ["thing", "discs"]
     assert report["networks"]["discs"]["model"] == "points"
-    text = typed("explain", file, "--target", "pi4+coral", "--brief").output
+    text = typed("explain", file, "--target", "pi4+coral").output
     assert "network thing\n" in text
+    assert text.count("MACs = ") == 1
+    assert text.count("segment = ") == 1
+    assert "op  kind" not in text
 
 
 def test_explain_requires_of_each_network(tmp_path: Path) -> None:

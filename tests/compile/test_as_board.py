@@ -84,7 +84,7 @@ def test_a_boards_own_kernels_are_verified(tmp_path: Path) -> None:
     [
         (
             lambda text: text.replace(".low = 0.0f", ".low = 0.5f", 1),
-            f"seg0 as {HOW} is 0[.][0-9]+ from interp",
+            f"seg0 as {HOW} is 0[.][0-9]+ from the reference",
         ),
         (
             lambda text: text.replace(

@@ -111,7 +111,9 @@ def test_a_good_model_has_no_warning(tmp_path: Path, data: Path) -> None:
     )
     assert done.verification.low() == {}
     assert "warning" not in done.summary()
-    assert "as C it runs as interp does, bit for bit (2 samples)" in done.summary()
+    assert (
+        "as C it runs as the reference does, bit for bit (2 samples)" in done.summary()
+    )
 
 
 def test_below_min_cosine_there_is_no_bundle(tmp_path: Path, data: Path) -> None:

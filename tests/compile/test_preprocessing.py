@@ -142,7 +142,6 @@ def test_explain_prints_it_where_photos_were_used(tmp_path: Path) -> None:
         "fast",
         "--preprocess",
         SPEC,
-        "--brief",
         cwd=tmp_path,
     )
     assert shown.code == 0, shown.err
@@ -176,14 +175,13 @@ def test_the_files_metadata_is_the_default_and_damage_is_noted(tmp_path: Path) -
         PHOTOS,
         "--quantize",
         "fast",
-        "--brief",
         cwd=tmp_path,
     )
     assert "(from the file's metadata: 0_255,mean=127,std=128,rgb)" in " ".join(
         shown.out.split()
     )
     path.write_bytes(with_metadata(model(), metadata([127], [0])))
-    shown = typed("explain", path, "--brief", cwd=tmp_path)
+    shown = typed("explain", path, cwd=tmp_path)
     assert shown.code == 0
     assert "note: the file's metadata is ignored for image:" in shown.out
 

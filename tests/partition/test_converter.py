@@ -143,7 +143,7 @@ def test_both_columns_say_what_was_assumed(
     """
     path = MAKERS[name](tmp_path / f"{name}.onnx")
     report = explain_model(path, CompileOptions("pi4+coral"))
-    text = to_text(report, each_op=False)
+    text = to_text(report)
     stock = report.comparison.stock
     first = text.splitlines()[0]
     ours, theirs = first.split("; ")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from edgec.report.explain.text import COLUMN_TERMS, to_text
+from edgec.report.explain.text import report_terms, to_text
 from edgec.report.tables import WIDTH, table
 from edgec.report.terms import TERMS, legend
 from tests.report.test_explain_html import report
@@ -54,18 +54,30 @@ def test_cells_are_text() -> None:
     assert len(text) < 3_000
 
 
-def test_terms_are_explained_below_their_table() -> None:
-    text = to_text(report(), each_op=False)
-    lines = text.splitlines()
+def test_terms_are_explained_once_at_the_end() -> None:
+    r = report()
+    lines = to_text(r).splitlines()
     assert max(map(len, lines)) <= WIDTH
-    said = " ".join(text.split())
-    for name in (*COLUMN_TERMS, "invoke", "streamed"):
-        assert f"{name} = {TERMS[name]}" in said
+    start = next(i for i, line in enumerate(lines) if line.startswith("(MACs = "))
+    assert lines[start - 1] == ""
+    assert "" not in lines[start:]
+    names = report_terms(r)
+    assert {"MACs", "estimated", "segment", "invoke", "streamed"} <= {*names}
+    footnote = " ".join(lines[start:])
+    for name in names:
+        # A line ends between any two words.
+        assert f"{name} = {TERMS[name]}" in " ".join(footnote.split())
     assert legend(()) == ""
 
 
-def test_a_rules_name_reads_as_words() -> None:
+def test_only_terms_in_use_are_explained() -> None:
     text = to_text(report())
+    assert "uncertain" not in text
+    assert "streamed = " not in to_text(report(link=None))
+
+
+def test_a_rules_name_reads_as_words() -> None:
+    text = to_text(report(), each_op=True)
     assert "not an op of the Edge TPU: dequantize" in text
     assert "supported_op" not in text
     assert "int8_tensors" not in text
@@ -79,12 +91,10 @@ def test_what_needs_no_fix_is_a_line_for_each_rule(fix: str | None) -> None:
         replace(op, refusals=tuple(replace(why, fix=fix) for why in op.refusals))
         for op in r.ops
     )
-    text = to_text(replace(r, ops=rows), each_op=False)
+    text = to_text(replace(r, ops=rows))
     assert "fix:" not in text
     assert "rule:" not in text
-    assert text.count("no fix needed: ") == len(
-        {op.refusals[0].constraint for op in kept}
-    )
+    assert text.count("no fix: ") == len({op.refusals[0].constraint for op in kept})
     assert all(
         " ".join(op.refusals[0].constraint.split()) in " ".join(text.split())
         for op in kept

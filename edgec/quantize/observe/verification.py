@@ -42,7 +42,7 @@ class SegmentCheck:
         """Return the difference and its limit, for a message."""
         where = f"{self.value} of {self.segment}" if self.value else self.segment
         return (
-            f"{where} as {self.how} is {self.error:.3g} from interp, "
+            f"{where} as {self.how} is {self.error:.3g} from the reference, "
             f"{self.limit:.3g} allowed"
         )
 

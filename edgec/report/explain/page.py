@@ -14,12 +14,12 @@ from edgec_partitioner.explain import ExplainReport, SegmentRow
 
 from edgec.report.explain.svg import graph_svg
 from edgec.report.explain.text import (
-    COLUMN_TERMS,
     PLACES,
     SEGMENT_HEAD,
     Reason,
     assumptions,
     brought,
+    column_terms,
     comparison_rows,
     in_words,
     notes,
@@ -61,7 +61,7 @@ def page(r: ExplainReport) -> str:
         graph=graph_svg(r),
         badges=BADGES,
         columns=comparison_rows(r),
-        column_terms=explained(COLUMN_TERMS),
+        column_terms=explained(column_terms(r)),
         notes=[plain(note) for note in other_notes],
         segments=[SEGMENT_HEAD, *map(segment_cells, r.segments)],
         segment_places=[s.place for s in r.segments],

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from edgec_partitioner.comparison import Column, Stock
 from edgec_partitioner.explain import ON_CHIP, ExplainReport, OpRow, SegmentRow
+from edgec_partitioner.gains import reason_of
 from edgec_partitioner.partition import WORTHWHILE
 
 from edgec.report.tables import LONGEST, WIDTH, table
 from edgec.report.terms import legend
 from edgec.report.wording import count, percent, plain, shortened, size
 
-COLUMN_TERMS = ("MACs", "estimated", "uncertain")
 SEGMENT_HEAD = (
     "segment",
     "place",
@@ -41,26 +41,54 @@ PLACES = {
     "mixed": "both",
     "none": "folded away",
 }
+SMALL = 0.01
+"""A reason is in the summary if mending it may gain this share of the estimate."""
 NOTE_INDENT = "      "
 """Indent of the second line of a note, below the text after "note: "."""
 PROVEN_SLACK = 1e-3
 """Estimates this near to the lower bound count as optimal, as a share."""
 
 
-def to_text(r: ExplainReport, each_op: bool = True) -> str:
-    """Return the whole report; with `each_op`, a line for every op at its end."""
+def to_text(r: ExplainReport, each_op: bool = False) -> str:
+    """Return the whole report, and the terms that it uses.
+
+    With `each_op` it has a line for every op, and every reason in full.
+    """
+    report = body(r, each_op)
+    # A term is explained once, however many tables have it.
+    terms = legend(report_terms(r))
+    return f"{report}\n\n{terms}\n"
+
+
+def body(r: ExplainReport, each_op: bool) -> str:
+    """Return the report without its terms, which several reports may share."""
     assumed = _hung("", assumptions(r))
     head = _head(r)
     blocks = [
         f"{assumed}\n{head}" if assumed else head,
         _columns_table(r),
-        _reasons(r.ops) if r.link is not None else "",
+        _reasons(r, each_op) if r.link is not None else "",
         _notes(r),
-        _segment_table(r.segments),
+        _segment_tables(r.segments),
         _rewrites(r),
-        _op_table(r.ops) if each_op else "",
+        _op_table(r.ops) if each_op else _more(r.ops),
     ]
-    return _paragraphs(blocks) + "\n"
+    return _paragraphs(blocks)
+
+
+def _more(ops: Sequence[OpRow]) -> str:
+    """Return the way to see each op, if there are any."""
+    # Of a file that edgec cannot compile there are none.
+    if not ops:
+        return ""
+    return "(edgec explain --ops has a line for each operation)"
+
+
+def report_terms(r: ExplainReport) -> list[str]:
+    """Return the terms that a report uses, in the order in which they stand."""
+    names = column_terms(r)
+    names += segment_terms(r.segments)
+    return names
 
 
 def _paragraphs(blocks: Iterable[str]) -> str:
@@ -106,15 +134,37 @@ def _head(r: ExplainReport) -> str:
 
 
 def _columns_table(r: ExplainReport) -> str:
-    """Return the comparison of columns and its legend, or "" without an Edge TPU."""
+    """Return the comparison of columns, or "" without an Edge TPU."""
     rows = comparison_rows(r)
     if not rows:
         return ""
-    header = rows[0]
 
+    header = rows[0]
     alignment = "l" + "r" * (len(header) - 1)
-    columns = table(header, rows[1:], alignment)
-    return f"{columns}\n{legend(COLUMN_TERMS)}"
+    return table(header, rows[1:], alignment)
+
+
+def column_terms(r: ExplainReport) -> list[str]:
+    """Return the terms in the head, the comparison and the reasons."""
+    terms = ["MACs", "estimated"]
+    # Few models have such ops, and the word needs a long explanation.
+    columns = _columns(r).values()
+    if any(c.uncertain_ops for c in columns):
+        terms.append("uncertain")
+    return terms
+
+
+def _columns(r: ExplainReport) -> dict[str, Column]:
+    """Return the columns, from the least to the most use of the Edge TPU."""
+    if r.link is None:
+        return {}
+    c = r.comparison
+    columns = {"CPU only": c.cpu_only}
+    if c.stock and c.stock.column:
+        columns["stock compiler"] = c.stock.column
+
+    columns["edgec"] = c.edgec
+    return columns
 
 
 def comparison_rows(r: ExplainReport) -> list[tuple[str, ...]]:
@@ -122,21 +172,17 @@ def comparison_rows(r: ExplainReport) -> list[tuple[str, ...]]:
 
     Without an Edge TPU there are no rows.
     """
-    if r.link is None:
+    columns = _columns(r)
+    if not columns:
         return []
-    # From the least to the most use of the Edge TPU.
-    c = r.comparison
-    columns = {"CPU only": c.cpu_only}
-    if c.stock and c.stock.column:
-        columns["stock compiler"] = c.stock.column
-    columns["edgec"] = c.edgec
-
     header = ["", *columns]
     gains = _gains(r)
     if gains:
         header.append("gain")
     rows = [tuple(header)]
     for name, cell in _FIGURES.items():
+        if name == _UNCERTAIN and not any(c.uncertain_ops for c in columns.values()):
+            continue
         row = [name, *map(cell, columns.values())]
         if gains:
             row.append(gains.get(name, ""))
@@ -152,10 +198,12 @@ def _tpu_macs(c: Column) -> str:
     return f"{count(c.tpu_macs)} ({percent(c.tpu_macs_share)})"
 
 
+_UNCERTAIN = "uncertain ops"
+"""The figure that few models have."""
 _FIGURES: dict[str, Callable[[Column], str]] = {
     "ops on the Edge TPU": _tpu_ops,
     "MACs on the Edge TPU": _tpu_macs,
-    "uncertain ops": lambda c: str(c.uncertain_ops),
+    _UNCERTAIN: lambda c: str(c.uncertain_ops),
     "Edge TPU segments": lambda c: str(c.tpu_segments),
     "estimated ms, Edge TPU": lambda c: f"{c.tpu_ms:.2f}",
     "estimated ms, CPU": lambda c: f"{c.cpu_ms:.2f}",
@@ -217,14 +265,13 @@ def _stock_notes(stock: Stock) -> Iterator[str]:
             "that file has int8 inputs and outputs, channels last: "
             "what converts inputs and outputs is an op in no "
             "column, but conversion from and to float is in the estimated ms; "
-            "scales are assumed, uncertain ops taken "
-            "to map"
+            "scales are assumed, ops of which no public log tells are taken to map"
         )
     # The stock compiler makes one segment unless its option -a allows more.
     every_set = stock.every_set
     if every_set.tpu_segments > stock.column.tpu_segments:
         yield (
-            "stock compiler with its option -a: "
+            "stock compiler with its option -a, which allows several segments: "
             f"{every_set.tpu_ops} of {every_set.ops} ops, "
             f"{percent(every_set.tpu_macs_share)} of the MACs, "
             f"{every_set.tpu_segments} segments, "
@@ -245,12 +292,11 @@ def _optimality(est_ms: float, bound_ms: float) -> str:
     )
 
 
-def _segment_table(segments: Sequence[SegmentRow]) -> str:
-    """Return the tables of segments and of their times, and a legend."""
-
+def _segment_tables(segments: Sequence[SegmentRow]) -> str:
+    """Return the tables of segments and of their times."""
     rows = [segment_cells(segment) for segment in segments]
     sizes = table(SEGMENT_HEAD, rows, "llrrrrrrr")
-    return _paragraphs([sizes, _parts_table(segments), legend(segment_terms(segments))])
+    return _paragraphs([sizes, _parts_table(segments)])
 
 
 def segment_cells(s: SegmentRow) -> tuple[str, ...]:
@@ -415,34 +461,41 @@ class Reason:
         """Return the estimated time of the ops on the CPU, ms."""
         return sum(op.cpu_ms for op in self.ops)
 
+    @property
+    def gain_ms(self) -> float:
+        """Return the most that mending the reason would gain, ms."""
+        return self.ops[0].gain_ms
+
     def title(self, times: str) -> str:
-        """Return the number and the cost of the ops; `times` is the sign between."""
+        """Return the number of the ops, and their cost or what mending would gain.
+
+        `times` is the sign between number and kinds.
+        """
         macs = f"{count(self.macs)} MACs, " if self.macs else ""
-        return (
-            f"{len(self.ops)} {times} {self.kinds}: "
-            f"{macs}an estimated "
-            f"{self.cpu_ms:.2f} ms on the CPU"
-        )
+        cost = f"an estimated {self.cpu_ms:.2f} ms on the CPU"
+        if self.fix:
+            cost += f", at most {self.gain_ms:.2f} ms to gain"
+        return f"{len(self.ops)} {times} {self.kinds}: {macs}{cost}"
 
 
 def reasons(ops: Iterable[OpRow]) -> list[Reason]:
-    """Return why ops are on the CPU, most MACs first, then most time."""
+    """Return why ops are on the CPU, what gains most first, then what costs most."""
     groups: dict[tuple[str, str], list[OpRow]] = {}
     for op in ops:
-        if not op.refusals:
-            continue
-        refusal = op.refusals[0]
-        # A region that is not worth its transfers is one group whatever its kinds.
-        subject = refusal.seen if refusal.rule == WORTHWHILE else op.kind
-        groups.setdefault((refusal.rule, subject), []).append(op)
+        if op.refusals:
+            groups.setdefault(reason_of(op.kind, op.refusals[0]), []).append(op)
 
-    ranked = []
-    for key, group in groups.items():
-        macs = sum(op.macs for op in group)
-        cpu_ms = sum(op.cpu_ms for op in group)
-        ranked.append((-macs, -cpu_ms, key))
-    ranked.sort()
-    return [_reason(groups[key]) for _, _, key in ranked]
+    # Equal costs leave the reasons in the order of their rules.
+    every = [_reason(groups[key]) for key in sorted(groups)]
+    every.sort(key=lambda reason: reason.cpu_ms, reverse=True)
+    every.sort(key=lambda reason: reason.gain_ms, reverse=True)
+    return every
+
+
+def pays(reason: Reason, r: ExplainReport) -> bool:
+    """Return whether mending a reason may gain enough for a person to see it."""
+    visible_ms = SMALL * r.comparison.edgec.est_ms
+    return reason.gain_ms >= visible_ms
 
 
 def _reason(ops: Sequence[OpRow]) -> Reason:
@@ -462,19 +515,27 @@ def _reason(ops: Sequence[OpRow]) -> Reason:
     )
 
 
-def _reasons(ops: Iterable[OpRow]) -> str:
-    """Return the reasons with a fix in full, and a line for each other rule."""
-    all_reasons = reasons(ops)
+def _reasons(r: ExplainReport, each: bool) -> str:
+    """Return the reasons with a fix in full, and a line for each other rule.
+
+    each: also what gains next to nothing, which else is one line.
+    """
+    all_reasons = reasons(r.ops)
     if not all_reasons:
         return "every op goes to the Edge TPU"
 
     lines = ["why not on the Edge TPU:"]
+    small: list[Reason] = []
     unfixable: dict[str, list[Reason]] = {}
     for reason in all_reasons:
-        if reason.fix:
-            lines += _fixable(reason, reason.fix)
-        else:
+        if not reason.fix:
             unfixable.setdefault(reason.constraint, []).append(reason)
+        elif not each and not pays(reason, r):
+            small.append(reason)
+        else:
+            lines += _fixable(reason, reason.fix)
+    if small:
+        lines.append(_next_to_nothing(small))
     for rule, group in unfixable.items():
         lines.append(_unfixable(rule, group))
     return "\n".join(lines)
@@ -489,19 +550,31 @@ def _fixable(reason: Reason, fix: str) -> Iterator[str]:
         yield _hung(f"      {label:<5} ", plain(text))
 
 
+def _next_to_nothing(group: Sequence[Reason]) -> str:
+    """Return the line of the reasons with a fix that would gain too little."""
+    parts = [f"{len(reason.ops)} x {reason.kinds}" for reason in group]
+    kinds = ", ".join(parts)
+    return _hung(
+        f"  less than {percent(SMALL)} to gain: ",
+        plain(f"{kinds} (--ops has the fixes)"),
+    )
+
+
 def _unfixable(rule: str, group: Sequence[Reason]) -> str:
     """Return the line of a rule that no change of the model satisfies."""
 
     kinds: dict[str, None] = {}
     total = 0
+    cpu_ms = 0.0
     for reason in group:
         kinds |= dict.fromkeys(reason.kinds.split(", "))
         total += len(reason.ops)
+        cpu_ms += reason.cpu_ms
     hint = ""
     if group[0].ops[0].refusals[0].rule == WORTHWHILE:
         hint = "; --edgetpu all puts it there"
-    text = f"{total} x {', '.join(kinds)}: {rule}{hint}"
-    return _hung("  no fix needed: ", plain(text))
+    title = f"{total} x {', '.join(kinds)}, an estimated {cpu_ms:.2f} ms"
+    return _hung("  no fix: ", plain(f"{title}: {rule}{hint}"))
 
 
 def _hung(start: str, text: str) -> str:

@@ -36,7 +36,7 @@ SEGMENT_HEAD = (
     "est. ms",
 )
 SEGMENT_TERMS = ("segment", "MACs", "arena", "est.")
-ACCURACY_TERMS = ("SQNR", "cosine", "interp")
+ACCURACY_TERMS = ("SQNR", "cosine", "the reference")
 PART_HEAD = ("part", "size", "of all", "files", "what it is")
 MEMORY_HEAD = ("code for", "in all", "code", "constants", "arena", "tensors")
 MAX_LABELS = 4
