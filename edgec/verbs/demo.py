@@ -61,10 +61,18 @@ def run_demo(
     after = out / "after.png"
     say(f"\n3. run it on {device}: the generated C, executed as that board's code\n")
     say(run_bundle(RunRequest(bundle, photo, after, device)).text())
-    say(_side_by_side(photo, after, out / "before_after.png"))
+    pictures = out / "before_after.png"
+    _side_by_side(photo, after, pictures)
 
     say("\n4. latency, segment by segment (a board that is not there is estimated)\n")
+    # Both stand on one page, and readers would compare them.
+    say(
+        "The CPU's segments are estimated by counting the instructions of their C; the "
+        "estimate of 2. is\nby the mean rates of kernels, before there is any C.\n"
+    )
     say(to_markdown(run_bench(Bench(bundle, device))))
+    say(f"\nbefore and after: {pictures}\nthe bundle: {bundle}")
+    say("next: edgec webcam --demo")
 
 
 def fixtures() -> Path:
@@ -82,11 +90,8 @@ def fixtures() -> Path:
     )
 
 
-def _side_by_side(before: Path, after: Path, path: Path) -> str:
-    """Write both pictures as one, each at the size of the network's.
-
-    Return what was written, for people.
-    """
+def _side_by_side(before: Path, after: Path, path: Path) -> None:
+    """Write both pictures as one, each at the size of the network's."""
     with Image.open(after) as right, Image.open(before) as photo:
         left = photo.convert("RGB").resize(right.size, Image.Resampling.BILINEAR)
         size = (2 * right.width + GAP_PIXELS, right.height)
@@ -94,5 +99,3 @@ def _side_by_side(before: Path, after: Path, path: Path) -> str:
         both.paste(left, (0, 0))
         both.paste(right.convert("RGB"), (right.width + GAP_PIXELS, 0))
     both.save(path)
-
-    return f"{path}: before and after"
