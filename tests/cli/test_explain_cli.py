@@ -273,7 +273,7 @@ def test_nothing_is_printed_where_nothing_helps(leaky: Path, tmp_path: Path) -> 
     found = [r for op in data["ops"] for r in op["refusals"]]
     assert any(r["fix"] is None for r in found)
     assert "none needed" not in text + page.read_text() + json.dumps(data)
-    assert text.count("fix:") == len({r["rule"] for r in found if r["fix"]})
+    assert text.count("  fix:  ") == len({r["rule"] for r in found if r["fix"]})
 
 
 def test_calibration_data_is_not_asked_for_when_it_is_there(tmp_path: Path) -> None:

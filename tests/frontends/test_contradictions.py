@@ -151,7 +151,7 @@ def _explained(
     """What `explain` says of a file, on the screen and beside; it is no bug, and no
     warning.
     """
-    code = run_verb(["explain", str(path), "--target", target])
+    code = run_verb(["explain", str(path), "--ops", "--target", target])
     said = capsys.readouterr()
     assert code in (0, 2), said.err
     assert "bug" not in said.err

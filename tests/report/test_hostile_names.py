@@ -47,9 +47,8 @@ def save(path: Path, kind: str = "Relu") -> Path:
 def test_explain_shows_names_as_text(tmp_path: Path) -> None:
     model = save(tmp_path / "a<img src=x onerror=alert(3)>.onnx")
     html = tmp_path / "page.html"
-    done = CliRunner().invoke(
-        cli, ["explain", str(model), "--target", "pi4+coral", "--html", str(html)]
-    )
+    words = ["explain", str(model), "--target", "pi4+coral", "--ops"]
+    done = CliRunner().invoke(cli, [*words, "--html", str(html)])
     assert done.exit_code == 0, done.output
     assert "alert(1)" in done.output
     assert not [c for c in done.output if not c.isprintable() and c != "\n"]

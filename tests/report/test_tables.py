@@ -92,7 +92,7 @@ def test_what_needs_no_fix_is_a_line_for_each_rule(fix: str | None) -> None:
         for op in r.ops
     )
     text = to_text(replace(r, ops=rows))
-    assert "fix:" not in text
+    assert "  fix:  " not in text
     assert "rule:" not in text
     assert text.count("no fix: ") == len({op.refusals[0].constraint for op in kept})
     assert all(

@@ -261,7 +261,7 @@ def test_int8_ends_before_the_head(kind: str, tmp_path: Path) -> None:
 def test_explain_and_compile_say_what_is_left_out(tmp_path: Path) -> None:
     yolo(tmp_path / "y.onnx", "detect", True)
     on = ("--target", "pi4+coral", "--calibrate", PHOTOS)
-    said = verb("explain", "y.onnx", *on, cwd=tmp_path)
+    said = verb("explain", "y.onnx", "--ops", *on, cwd=tmp_path)
     assert said.code == 0, said
     assert "end-to-end head" in said.out + said.err
     assert "topk" not in said.out
@@ -270,7 +270,7 @@ def test_explain_and_compile_say_what_is_left_out(tmp_path: Path) -> None:
     )
     assert compiled.code == 0, compiled
     assert "end-to-end head" in compiled.out + compiled.err
-    kept = verb("explain", "y.onnx", *on, "--keep-head", cwd=tmp_path)
+    kept = verb("explain", "y.onnx", "--ops", *on, "--keep-head", cwd=tmp_path)
     assert "topk" in kept.out
 
 
