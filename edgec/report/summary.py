@@ -14,7 +14,8 @@ from edgec.quantize.float_ops.pruning import Pruned
 from edgec.quantize.observe.verification import Verification
 from edgec.quantize.select.apply import QuantizedModel
 from edgec.report.checked import accuracy, checks, sample_count, wrapped
-from edgec.report.explain.text import PLACES, pays, reasons
+from edgec.report.explain.reasons import pays, reasons
+from edgec.report.explain.text import PLACES
 from edgec.report.precision import bought
 from edgec.report.pruning import taken_out
 from edgec.report.tables import table
@@ -136,7 +137,9 @@ def _top_reasons(report: ExplainReport) -> Iterator[str]:
     every = reasons(report.ops)
     worth = [reason for reason in every if reason.fix and pays(reason, report)]
     for reason in worth[:MAX_REASONS]:
-        yield from wrapped(f"on the CPU: {reason.title('x')}: {reason.constraint}")
+        ops = f"{len(reason.ops)} x {reason.kinds}"
+        gain = f"at most {reason.gain_ms:.2f} ms to gain"
+        yield from wrapped(f"on the CPU: {ops}, {gain}: {reason.constraint}")
     if every:
         yield "(edgec explain says why an operation is on the CPU, and what would help)"
 

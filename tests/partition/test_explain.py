@@ -138,9 +138,8 @@ def test_what_does_not_pay_is_said() -> None:
         "depthwise_conv2d",
         "conv2d",
     ]
-    assert "an Edge TPU region must save more time than its transfers take" in to_text(
-        r
-    )
+    words = " ".join(to_text(r).split())
+    assert "an Edge TPU region must save more time than its transfers take" in words
 
 
 def test_the_summary_comes_first_and_the_operations_last() -> None:

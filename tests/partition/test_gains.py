@@ -13,7 +13,8 @@ from edgec_partitioner.partition import Partition, partition
 
 from edgec.ir import Graph, Op, Refusal
 from edgec.quantize import assumed
-from edgec.report.explain.text import pays, reasons, to_text
+from edgec.report.explain.reasons import pays, reasons
+from edgec.report.explain.text import to_text
 from tests.quantize.nets import Net
 
 CPU = CpuCost()

@@ -12,18 +12,17 @@ from typing import Any
 
 from edgec_partitioner.explain import ExplainReport, SegmentRow
 
+from edgec.report.explain.reasons import Reason, reasons
 from edgec.report.explain.svg import graph_svg
 from edgec.report.explain.text import (
     PLACES,
     SEGMENT_HEAD,
-    Reason,
     assumptions,
     brought,
     column_terms,
     comparison_rows,
     in_words,
     notes,
-    reasons,
     rewrite_cells,
     segment_cells,
     segment_terms,
