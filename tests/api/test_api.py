@@ -26,11 +26,11 @@ SAME = {
     "inputs": "inputs",
 }
 """Options whose name in Python is not that of the command line's parameter."""
-SHOWN = {"as_json", "quiet", "ops"}
+SHOWN = {"as_json", "quiet"}
 """Options about what is printed: Python gets the values."""
 ONLY_CLI = {
     "run": {"output", "raw", "effect", "mask"},  # arrays come back
-    "explain": {"html", "require"},  # the report comes back
+    "explain": {"html", "require", "ops"},  # the report comes back
     "compile": {"workers"},  # taken for a release, and of no effect
     "diff": {
         "html",
