@@ -56,8 +56,7 @@ EK_KERNEL float ek_boxes_score(ek_boxes_t b, ek_exponentials_t e, const float *r
 }
 
 /* The best class of a row, and its probability. */
-EK_KERNEL ek_candidate_t ek_boxes_best(ek_boxes_t b, ek_exponentials_t e, const float *row,
-                                       int i) {
+EK_KERNEL ek_candidate_t ek_boxes_best(ek_boxes_t b, ek_exponentials_t e, const float *row, int i) {
     float most = -INFINITY;
     int best = b.first;
     for (int c = b.first; c < b.classes; c++) {
