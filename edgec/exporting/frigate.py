@@ -175,8 +175,11 @@ def _class_count(bundle: Bundle) -> int:
     """Return the number of classes of a network whose boxes edgec picks."""
     task = bundle.manifest.task
     if not isinstance(task, Detection):
+        why = "nobody said what its outputs mean"
+        if task is not None:
+            why = f"its outputs are taken for {task.kind}"
         raise InputError(
-            "the bundle is no detector: nobody said what its outputs mean",
+            f"the bundle is no detector: {why}",
             at=str(bundle.path),
             hint="compile it with --task yolov8, yolo26 or tflite-ssd",
         )

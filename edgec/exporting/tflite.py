@@ -29,10 +29,14 @@ def write(bundle: Bundle, folder: Path) -> Sequence[str]:
     if MODEL_TFLITE in bundle.names:
         paths.append(MODEL_TFLITE)
     if not paths:
+        hint = "compile the model with --keep-tflite, or for a board with an Edge TPU"
+        if bundle.manifest.target.endswith("+coral"):
+            # It would have taken longer there, by the estimate.
+            hint = "compile the model with --edgetpu all, or with --keep-tflite"
         raise InputError(
             "the bundle has no .tflite file: nothing in it is for the Edge TPU",
             at=str(bundle.path),
-            hint="compile the model with --keep-tflite, or for a board with an Edge TPU",
+            hint=hint,
         )
 
     names = []

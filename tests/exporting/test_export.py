@@ -181,6 +181,20 @@ def test_a_bundle_without_the_parts_says_so(tiny: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("target", "action"), [("pi4", "with an Edge TPU"), ("pi4+coral", "--edgetpu all")]
+)
+def test_a_bundle_without_a_segment_names_what_makes_one(
+    target: str, action: str, tmp_path: Path
+) -> None:
+    manifest, files = tiny_model.parts()
+    manifest["target"] = target
+    write_bundle(tmp_path / "tiny.edgec", manifest, files)
+    with pytest.raises(InputError, match=r"no \.tflite file") as e:
+        edgec.export(tmp_path / "tiny.edgec", tflite=tmp_path / "out")
+    assert action in (e.value.hint or "")
+
+
 @pytest.mark.slow
 def test_the_segments_of_a_model_compute_what_its_session_does(
     cartoon: Path, tmp_path: Path

@@ -291,8 +291,10 @@ def read_photo(path: Path, alpha: bool = False) -> Array:
             hint=other,
         ) from None
     hint = "remove the file or save it again"
+    if not path.exists():
+        raise InputError(f"there is no photo {path}", hint="check the path")
     # Pillow would wait for a pipe's writer, and read a device for ever.
-    if path.exists() and not path.is_file():
+    if not path.is_file():
         raise InputError(
             f"{path.name} cannot be read as a photo: it is no plain file",
             at=str(path),
