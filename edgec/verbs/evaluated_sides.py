@@ -90,13 +90,20 @@ class FloatModelSide:
         """Do nothing: the library of a graph is never unloaded."""
 
 
+_SAME = "give the model that the bundle was compiled from"
+
+
 def _same_network(model: Path, bundle: Bundle) -> ReadModel:
     """Return a float model, cut where the bundle's network ends."""
     manifest = bundle.manifest
     shapes = {info.name: info.shape for info in manifest.input_infos()}
     wanted = {info.name: info.shape for info in manifest.output_infos()}
-    options = ReadOptions(input_shapes=shapes)
-    found = read(model, options)
+    try:
+        found = read(model, ReadOptions(input_shapes=shapes))
+    except InputError as e:
+        # Another network has no inputs of these names and shapes.
+        what = f"{model.name} is not the model of {bundle.path.name}: {e.what}"
+        raise InputError(what, "--model", _SAME) from e
     if not _outputs_of(found).items() >= wanted.items():
         # int8 cannot hold the head of some detectors, which then ends before it.
         head = stated_task(model).head
@@ -112,7 +119,7 @@ def _same_network(model: Path, bundle: Bundle) -> ReadModel:
                 f"{model.name} is not the model of {bundle.path.name}: the bundle has "
                 f'the output "{name}" {list(shape)}, the model has {there}',
                 "--model",
-                "give the model that the bundle was compiled from",
+                _SAME,
             )
     return found
 

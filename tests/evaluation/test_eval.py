@@ -348,7 +348,7 @@ def test_a_device_is_a_third_side(tmp_path: Path, digits: Path) -> None:
         (["--html", "gone/a.html"], "the folder gone does not exist"),
         (["--on", "emulated:pi9"], "pi9"),
         (["--threads", "9"], "threads"),
-        (["--model", str(SHAPES)], "shapes.onnx"),
+        (["--model", str(SHAPES)], "shapes.onnx is not the model of digits.edgec"),
     ],
 )
 def test_what_cannot_be_evaluated(
