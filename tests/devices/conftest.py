@@ -11,9 +11,11 @@ from tests.runtime import tiny_model
 
 
 @pytest.fixture(autouse=True)
-def _private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _private_cache(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     images = cache_dir("machine-images")
-    monkeypatch.setenv("EDGEC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("EDGEC_CACHE", str(tmp_path_factory.mktemp("cache")))
     # A machine that is started again would download its image again.
     (cache_dir() / images.name).symlink_to(images)
 

@@ -5,6 +5,8 @@
 #define EK_SIMD_MATH_H
 #include "ek_simd.h"
 
+typedef uint32_t ek_vu __attribute__((vector_size(sizeof(ek_vi))));
+
 EK_KERNEL ek_vf ek_vf_exponent(ek_vi n) { return (ek_vf)((n + 127) << 23); } /* 2^n */
 
 /* x = n ln 2 + r, n whole: e^r - 1, and n in the low bits of a float. */
@@ -24,10 +26,10 @@ EK_KERNEL ek_vexp_t ek_vf_exp_parts(ek_vf x) {
     return (ek_vexp_t){(ek_vi)n, ek_vf_fma(p, square, r)};
 }
 
-/* e^x for -87 <= x <= 88. */
+/* e^x for -87 <= x <= 88. The bits of what is no number may overflow: unsigned, where they may. */
 EK_KERNEL ek_vf ek_vf_exp_near(ek_vf x) {
     const ek_vexp_t e = ek_vf_exp_parts(x);
-    return (ek_vf)((ek_vi)(e.rest + 1.0f) + (e.bits << 23));
+    return (ek_vf)((ek_vu)(e.rest + 1.0f) + ((ek_vu)e.bits << 23));
 }
 /* e^(factor x) for x <= 0. Bounded above too: where something is not a number, x may be more. */
 EK_KERNEL ek_vf ek_vf_exp_below(ek_vf x, float factor) {
