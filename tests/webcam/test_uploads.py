@@ -164,6 +164,6 @@ def test_a_page_names_no_files(bright: Show, file: str) -> None:
 
 
 def test_an_effect_finds_it_by_its_name() -> None:
-    with pytest.raises(InputError, match="yours cannot be read"):
+    with pytest.raises(InputError, match="there is no photo yours"):
         effect("replace=yours", Painter())
     effect("replace=yours", Painter(), uploads={"yours": gradient()})
