@@ -218,7 +218,7 @@ def test_a_portrait_without_a_face_is_refused(drawn: Path) -> None:
     with pytest.raises(InputError, match="no face was found in the portrait") as e:
         effect(f"avatar={drawn}", Painter(), lambda _: result(None))
     assert "head.json" in str(e.value.hint)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"there is no photo nowhere\.jpg"):
         effect("avatar=nowhere.jpg", Painter(), _found)
 
 
