@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -60,7 +61,7 @@ class CompiledCascade:
 
     def next_command(self) -> str:
         """Return the command to try the bundle with, on this machine."""
-        return f"edgec webcam {self.path}"
+        return f"edgec webcam {shlex.quote(str(self.path))}"
 
     def summary(self) -> str:
         """Return the first screen of each network, and what their terms mean."""

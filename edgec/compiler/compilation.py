@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,9 +72,10 @@ class Compiled:
         """Return the command to try the bundle with, on this machine."""
         board = self.lowered.target.board.name
         on = "" if board == HOST else f" --on emulated:{board}"
+        bundle = shlex.quote(str(self.path))
         if self.lowered.read.preprocess:
-            return f"edgec run {self.path}{on} --input photo.jpg"
-        return f"edgec bench {self.path}{on}"
+            return f"edgec run {bundle}{on} --input photo.jpg"
+        return f"edgec bench {bundle}{on}"
 
     def summary(self) -> str:
         """Return the first screen, and what its terms mean."""

@@ -62,14 +62,7 @@ class Compare(Binary):
     kernel_types: ClassVar[tuple[str, ...]] = (*NUMBER_KERNELS, "s8")
     """Suffixes of the types with a kernel."""
     sampled: ClassVar[tuple[str, ...]] = ("float32", *INTEGERS)
-    tflite_types: ClassVar[tuple[str, ...]] = (
-        "float32",
-        "int8",
-        "uint8",
-        "int32",
-        "int64",
-        "bool",
-    )
+    tflite_types: ClassVar[tuple[str, ...]] = (*Binary.tflite_types, "bool")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return bool of the broadcast shape.

@@ -143,8 +143,7 @@ def run_bundle(request: RunRequest) -> RunResult:
                 result = _classes(bundle, outputs)
             else:
                 canvas = _canvas(given, manifest)
-                size = (canvas.shape[1], canvas.shape[0])
-                result = vision.result(outputs, size)
+                result = vision.result(outputs, (canvas.shape[1], canvas.shape[0]))
 
             def find(photo: Array) -> Result:
                 """Return the result of another picture, on the same device."""

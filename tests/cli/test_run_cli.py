@@ -29,10 +29,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mean = helper.make_node("GlobalAveragePool", ["scaled"], ["mean"])
     flat = helper.make_node("Flatten", ["mean"], ["flat"])
     networks = {
-        "classes": ([scaled, mean, flat, _softmax("flat", 1)], [1, 3]),
-        "pixels": ([scaled, _softmax("scaled", 1)], [1, 3, SIDE, SIDE]),
+        "classes": ([scaled, mean, flat, _softmax("flat")], [1, 3]),
+        "pixels": ([scaled, _softmax("scaled")], [1, 3, SIDE, SIDE]),
         # As many numbers, but none of a softmax.
-        "numbers": ([scaled, mean, _renamed("Flatten", "mean")], [1, 3]),
+        "numbers": (
+            [scaled, mean, helper.make_node("Flatten", ["mean"], ["y"])],
+            [1, 3],
+        ),
     }
     for name, (nodes, shape) in networks.items():
         image = helper.make_tensor_value_info(
@@ -58,12 +61,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _softmax(name: str, axis: int) -> onnx.NodeProto:
-    return helper.make_node("Softmax", [name], ["y"], axis=axis)
-
-
-def _renamed(kind: str, name: str) -> onnx.NodeProto:
-    return helper.make_node(kind, [name], ["y"])
+def _softmax(name: str) -> onnx.NodeProto:
+    return helper.make_node("Softmax", [name], ["y"], axis=1)
 
 
 def test_a_softmax_without_a_task_tells_classes(folder: Path) -> None:
@@ -148,6 +147,11 @@ def test_a_compile_tells_the_task_and_the_next_command(folder: Path) -> None:
     assert done.out.splitlines()[-1] == (
         "next: edgec run named.edgec --on emulated:pi4 --input photo.jpg"
     )
+
+
+def test_the_next_command_is_one_for_the_shell(folder: Path) -> None:
+    done = edgec("compile", "numbers.onnx", "-o", "my net.edgec", cwd=folder)
+    assert "edgec run 'my net.edgec' --input" in done.out.splitlines()[-1]
 
 
 def test_labels_of_the_wrong_number_are_refused(folder: Path) -> None:
