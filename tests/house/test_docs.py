@@ -31,23 +31,6 @@ def test_supported_ops_is_fresh(request: pytest.FixtureRequest) -> None:
     )
 
 
-def test_the_table_of_imports_is_fresh(request: pytest.FixtureRequest) -> None:
-    rows = [
-        f"| `{room}` | {', '.join(f'`{r}`' for r in sorted(may)) or 'nothing'} |"
-        for room, may in TABLE.items()
-    ]
-    table = "\n".join(["| room | may import |", "| --- | --- |", *rows])
-    text = ARCHITECTURE.read_text()
-    head, rest = text.split("<!-- imports -->\n")
-    tail = rest.split("<!-- /imports -->")[1]
-    fresh = f"{head}<!-- imports -->\n\n{table}\n\n<!-- /imports -->{tail}"
-    if request.config.getoption("--update-golden"):
-        ARCHITECTURE.write_text(fresh)
-    assert ARCHITECTURE.read_text() == fresh, (
-        "run pytest --update-golden tests/house/test_docs.py"
-    )
-
-
 def test_the_table_of_options_is_fresh(request: pytest.FixtureRequest) -> None:
     page = ARCHITECTURE.parent / "api.md"
     head, rest = page.read_text().split("<!-- options -->\n")
