@@ -13,7 +13,7 @@ from typing import Any
 from edgec_runtime.bundle.cache import cache_dir
 
 from benchmarks.picycles import LAB, Picycles, missing
-from edgec.toolchain.store import Store
+from edgec.toolchain.build import Store
 
 REMEMBERED_BYTES = 64 << 20
 

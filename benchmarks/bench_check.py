@@ -32,9 +32,9 @@ from edgec_devices.measurement import MeasuringPlan
 from edgec_runtime import Bundle, Summary
 
 from benchmarks.bench_programs import known_waits, one_wait, slowed
-from edgec.benching.baseline import compare_with
 from edgec.benching.request import MAX_REGRESS
 from edgec.benching.result import BenchReport, Compared
+from edgec.verbs.bench import compare_with
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from edgec_devices.boards import Board
 from edgec_devices.cores import cycles_file
+from edgec_partitioner.cpu_cost import in_graph
 
 from benchmarks.bench_arm import BOARDS, files, geo_mean, places
 from benchmarks.cost_fit import Matrix, nonnegative, relative
@@ -35,7 +36,6 @@ from edgec.compiler.lower import lower
 from edgec.compiler.options import CompileOptions
 from edgec.ir import Graph
 from edgec.schedule.cores import Core
-from edgec.schedule.estimate import in_graph
 from edgec.schedule.rates import OTHER, THEN, Rates, following, rate
 
 BUILD = ROOT / "build"

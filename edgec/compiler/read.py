@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from edgec_runtime import Preprocess
 
@@ -20,7 +21,7 @@ from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
 from edgec.frontends.asked import likely_state
 from edgec.frontends.stated import stated_license, stated_preprocessing
-from edgec.frontends.tflite_signatures import TensorNames, tflite_signatures
+from edgec.frontends.tflite_file import TfliteFile, damage_told, text
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Graph
 from edgec.ir.tensors import tensor_info
@@ -171,3 +172,39 @@ def _read_graph(model: Path, options: ReadOptions) -> tuple[Graph, list[str]]:
         "edgec's C picks the boxes as that would"
     )
     return read_whole(outputs=head.outputs), [note]
+
+
+TensorNames = dict[str, str]
+"""The tensor of each argument or result."""
+
+
+def tflite_signatures(path: Path) -> dict[str, dict[str, TensorNames]]:
+    """Return the signatures of the file's main subgraph; {} of other formats.
+
+    The form is {key: {"inputs": {argument: tensor}, "outputs": {result: tensor}}}.
+    Signatures of other subgraphs belong to no code of a bundle and are left out.
+
+    Raises:
+        InputError: the file is damaged
+    """
+    if path.suffix.lower() != ".tflite":
+        return {}
+    signatures: dict[str, dict[str, TensorNames]] = {}
+    with damage_told(path):
+        file = TfliteFile.load(path, any_type=True)
+        for signature in file.model.signatureDefs or ():
+            if signature.subgraphIndex != 0:
+                continue
+            signatures[text(signature.signatureKey)] = {
+                "inputs": _named(file, signature.inputs),
+                "outputs": _named(file, signature.outputs),
+            }
+    return signatures
+
+
+def _named(file: TfliteFile, maps: Sequence[Any] | None) -> TensorNames:
+    """Return the tensors of a signature's TensorMap rows."""
+    named: TensorNames = {}
+    for row in maps or ():
+        named[text(row.name)] = file.name(int(row.tensorIndex))
+    return named

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from edgec_devices.links.emulated import Emulated
 from edgec_partitioner.segments import Segment
 from edgec_partitioner.source import judge
-from edgec_runtime import Bundle, Session
+from edgec_runtime import Bundle, DeviceError, Session
 from edgec_runtime.bundle.extracted import extract
+from edgec_runtime.session.session import machine_target
 
 from edgec.comparing.distance import distance, root_mean_square
 from edgec.compiler import finite
-from edgec.compiler.as_board import check_as_board
 from edgec.compiler.lower import Lowered
 from edgec.compiler.native import NativeGraph
 from edgec.compiler.op_by_op import op_by_op
@@ -30,6 +31,7 @@ from edgec.compiler.segment_checks import (
 )
 from edgec.compiler.whole_tflite import check_whole
 from edgec.emit.tflite import MODEL_TFLITE
+from edgec.errors import EdgecError
 from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ops.softmax import LITERT_SUM
@@ -392,3 +394,65 @@ def _unlike(
                 f"output {v.name} is {error:.3g} from the model as imported, "
                 f"{limit:.3g} allowed"
             )
+
+
+MAX_EMULATED_MACS = 2e9
+"""The limit of emulated multiply-accumulates in float: some 15 seconds.
+
+It is a count and no time, so the same inputs give the same bundle.
+"""
+INTEGER_SHARE = 1 / 8
+"""The time of an integer multiply-accumulate, as a part of a float one's."""
+
+
+def check_as_board(
+    bundle: Bundle, lowered: Lowered, checker: SegmentChecker, say: Progress
+) -> str:
+    """Run the program for the board's first target on the first sample.
+
+    Each segment is checked. Return the note on code that was not run, with the reason;
+    "" if all was, or if the board's code is this machine's.
+
+    Raises EdgecError if the program fails.
+    """
+    board = lowered.target.board
+    target = board.targets[0]
+    if target.name == machine_target():
+        return ""
+    how = f"{target.qemu_cpu} code"
+    # A missing emulator is no error, as most machines have none: the report says so.
+    device = Emulated(board)
+    reason = _too_much(lowered) or device.lacks(bundle)
+    if reason:
+        return f"as {how}: {reason}"
+    say("emulate")
+    sample = lowered.samples.verify[0]
+    try:
+        tensors = {**sample, **device.segments(bundle, sample)}
+    except DeviceError as e:
+        raise EdgecError(
+            f"verification failed: as {how}, {e.what}",
+            at=lowered.graph.name,
+            hint="report it with the model",
+        ) from e
+    # The sample has the inputs of the first segment, the device returned all others.
+    for s in lowered.partition.segments:
+        checker(s, tensors.__getitem__, how)
+    return ""
+
+
+def _too_much(lowered: Lowered) -> str:
+    """Return why a model is too large to be emulated, or ""."""
+    # qemu emulates floats in software, so integers are far cheaper.
+    weighted = 0.0
+    macs = 0
+    for s in lowered.partition.segments:
+        for op in s.graph.ops:
+            count = op.spec.macs(op)
+            is_float = op.outputs[0].type.np_dtype.kind == "f"
+            weighted += count * (1 if is_float else INTEGER_SHARE)
+            macs += count
+    if weighted <= MAX_EMULATED_MACS:
+        return ""
+    again = f"edgec run --on emulated:{lowered.target.board.name}"
+    return f"its {macs / 1e9:.1f} G MACs are too many for an emulator ({again} runs it)"

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from edgec_devices.boards import Board, boards
+from edgec_devices.signing import read_public
 from edgec_runtime import Bundle
+from edgec_runtime.bundle.archive import MANIFEST
 from edgec_runtime.cascade.parameters import CascadeNetwork
+from edgec_runtime.device_end.ed25519 import verify
+from edgec_runtime.device_end.trust import (
+    SIGNATURE,
+    Key,
+    Untrusted,
+    message,
+    parse_signature,
+    trusted,
+)
 
-from edgec.inspecting.facts import InspectedNetwork, Inspection
+from edgec.emit.tflite import MODEL_TFLITE
+from edgec.errors import InputError
+from edgec.inspecting.facts import (
+    InspectedNetwork,
+    InspectedPart,
+    InspectedSignature,
+    Inspection,
+)
 from edgec.inspecting.network import NetworkPlace, network_of
-from edgec.inspecting.parts import parts_of
-from edgec.inspecting.signature import known_keys, signature_of
 
 
 def inspect_bundle(path: Path, key: Path | None = None) -> Inspection:
@@ -86,3 +103,95 @@ def _board(name: str) -> str:
 def _detached(bundle: Bundle) -> tuple[str, ...]:
     files = bundle.manifest.files
     return tuple(sorted(name for name, info in files.items() if info.detached))
+
+
+_ABOUT: Mapping[str, str] = {
+    MANIFEST: "the facts about the bundle, and a hash of each file",
+    SIGNATURE: "who made it",
+    "networks": "the bundle of each network",
+    "segments": "segments for the Edge TPU",
+    MODEL_TFLITE: "the whole int8 model, for other tools",
+    "lib": "the network as a library, which Python loads",
+    "bin": "the network as a program, for bench and services",
+    "src": "the C of the network, for apps of one's own",
+    "task": "files of the task",
+    "state": "the first values of state",
+    "report": "facts for reports",
+}
+"""What the folders of a bundle are for (docs/bundle.md)."""
+
+_COMPILED = "_edgetpu.tflite"
+"""The ending of a segment that edgetpu_compiler made."""
+
+
+def parts_of(bundle: Bundle) -> tuple[InspectedPart, ...]:
+    """Return the parts of a bundle, the largest first; the last is the zip's own."""
+    manifest = bundle.manifest
+    # Weights may lie in a folder of libraries, but are no code.
+    weights = set(manifest.weights.values())
+    groups: dict[tuple[str, str], list[int]] = {}
+    for name in bundle.names:
+        group = _group(name, name in weights)
+        groups.setdefault(group, []).append(manifest.files[name].bytes)
+
+    groups[(MANIFEST, _ABOUT[MANIFEST])] = [len(bundle.manifest_text)]
+    if bundle.signature is not None:
+        groups[(SIGNATURE, _ABOUT[SIGNATURE])] = [len(bundle.signature)]
+    parts = []
+    for (name, about), sizes in groups.items():
+        parts.append(InspectedPart(name, about, len(sizes), sum(sizes)))
+    parts.sort(key=lambda part: (-part.bytes, part.name))
+
+    # Names and sizes of the files, which each zip has.
+    rest = bundle.path.stat().st_size - sum(part.bytes for part in parts)
+    return (*parts, InspectedPart("zip", "names and sizes of the files", 0, rest))
+
+
+def _group(name: str, is_weights: bool) -> tuple[str, str]:
+    """Return the name of a file's part, and what it is for."""
+    path = PurePosixPath(name)
+    if is_weights:
+        return name, "the weights, which the code maps"
+    folder = path.parts[0]
+    if folder in ("lib", "bin"):
+        # Code for each target: a person may ask why a bundle is large.
+        return str(path.parent), _ABOUT[folder]
+    if name.endswith(_COMPILED):
+        return f"*{_COMPILED}", "segments as edgetpu_compiler made them"
+    # Newer compilers may pack files that this one does not know.
+    about = _ABOUT.get(folder, "another file")
+    is_folder = folder in _ABOUT and len(path.parts) > 1
+    return (f"{folder}/" if is_folder else name), about
+
+
+def known_keys(given: Path | None) -> list[Key]:
+    """Return the keys to compare a signer with: a given one, else this machine's.
+
+    Raises InputError for a key that cannot be read.
+    """
+    # A person who names a key asks about that one alone.
+    if given is not None:
+        return [read_public(given)]
+    root = os.path.expanduser(os.environ.get("EDGEC_ROOT") or "~/.edgec")
+    try:
+        return trusted(root)
+    except Untrusted as e:
+        raise InputError(e.what, hint=e.hint) from e
+
+
+def signature_of(bundle: Bundle, keys: Sequence[Key]) -> InspectedSignature | None:
+    """Return whose signature a bundle has, and whether it fits; None without one."""
+    if bundle.signature is None:
+        return None
+    found = parse_signature(bundle.signature)
+    # The manifest has the hashes of all files, which opening a bundle has compared.
+    text = message(bundle.manifest_text, found.app, found.counter)
+    names = [key.comment for key in keys if key.public == found.public]
+    return InspectedSignature(
+        fingerprint=found.key.fingerprint,
+        app=found.app,
+        counter=found.counter,
+        valid=verify(found.public, text, found.signature),
+        trusted=names[0] if names else None,
+        compared=len(keys),
+    )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from edgec_devices.doctor import device_facts, local_facts
 from edgec_devices.findings import DoctorReport
@@ -15,7 +18,8 @@ from edgec.errors import EdgecError
 from edgec.report.files import write_whole
 from edgec.sharing.machine import board_row, machine_row
 from edgec.sharing.measured import latency_row, network_row
-from edgec.sharing.shared import shared_text
+from edgec.sharing.schema import REPORT, SCHEMA
+from edgec.version import VERSION
 
 _LOCAL = "local:"
 _NOT_THERE = "emulated:"
@@ -60,3 +64,22 @@ def share_doctor(report: DoctorReport, path: Path) -> None:
     write_whole(
         path, shared_text("doctor", today, {"machine": machine_row(report.facts)})
     )
+
+
+def shared_text(of: str, day: str, parts: Mapping[str, Any]) -> str:
+    """Return the JSON of a file.
+
+    Args:
+        of: "bench" or "doctor".
+        day: YYYY-MM-DD; the time of day is nobody's business.
+        parts: "machine", and for a bench "network" and "latency".
+    """
+    collected = {
+        "share_schema": SCHEMA,
+        "of": of,
+        "edgec": VERSION,
+        "date": day,
+        **parts,
+    }
+    # Nothing is written that did not go through the list of fields.
+    return f"{json.dumps(REPORT.clean(collected), indent=1)}\n"

@@ -5,10 +5,12 @@ The best schedules go into a database, which later compiles read.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +24,8 @@ from edgec.benching.build import read_graph
 from edgec.benching.tuning import TunedCall, Tuning
 from edgec.compiler.tuned import default_path
 from edgec.emit.calls_file import CALLS_FILE, AskedCall, CallsFile
-from edgec.errors import InputError
-from edgec.executors import each_done
+from edgec.errors import DeviceError, InputError, ToolError
+from edgec.executors import TIMES, each_done
 from edgec.ir import KernelCall
 from edgec.report.files import check_place, write_whole
 from edgec.schedule.cores import Core, cores_of
@@ -32,7 +34,6 @@ from edgec.schedule.records import call_of_record
 from edgec.schedule.variant import legal, tuned
 from edgec.steps import Progress
 from edgec.verbs.trial import ScheduleTrial, TrialOutcome, is_model, try_out
-from edgec.verbs.workers import Workers
 from edgec.version import VERSION
 
 MIN_SPEEDUP = 1.01
@@ -372,3 +373,80 @@ def _types_text(call: KernelCall) -> str:
         types += [p.value.type for p in c.pointers() if p.value.const is None]
 
     return f"{types[0]} -> {types[-1]}"
+
+
+_DASK_URL = re.compile(r"dask://([^/\s]+:\d+)/?")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The workers that a person asks for.
+
+    Attributes:
+        threads: the number of threads of this process; None: the usual number.
+        address: host and port of a Dask scheduler; "": threads do it.
+    """
+
+    threads: int | None = None
+    address: str = ""
+
+    @classmethod
+    def of(cls, given: str | None) -> Workers:
+        """Return the workers of a number, or of "dask://host:port".
+
+        Raises InputError for anything else.
+        """
+        text = (given or "").strip()
+        address = _DASK_URL.fullmatch(text)
+        if address is not None:
+            return cls(address=address[1])
+        if given is None:
+            return cls()
+        if text.isdecimal() and int(text) > 0:
+            return cls(int(text))
+
+        hint = "give how many threads, or for example dask://192.168.1.5:8786"
+        raise InputError(f'"{given}" names no workers', at="--workers", hint=hint)
+
+    @contextlib.contextmanager
+    def executor(self, threads: int, timeout: float) -> Iterator[Executor]:
+        """Yield the executor: the cluster, or a pool of threads.
+
+        threads: the usual number of threads.
+        timeout: seconds to wait for the cluster.
+
+        Raises ToolError where Dask is not installed, DeviceError where no cluster
+        answers.
+        """
+        if not self.address:
+            pool = ThreadPoolExecutor(self.threads or threads)
+            try:
+                yield pool
+            finally:
+                # An error must not wait for trials that nobody needs any more.
+                pool.shutdown(wait=False, cancel_futures=True)
+            return
+
+        try:
+            from distributed import Client
+        except ImportError as e:
+            raise ToolError(
+                "Dask is not installed",
+                at="--workers",
+                hint="pip install 'edgec[dask]'",
+            ) from e
+        try:
+            client = Client(
+                f"tcp://{self.address}", timeout=timeout, set_as_default=False
+            )
+        except (OSError, TimeoutError) as e:
+            hint = "start it there: dask scheduler, and dask worker on each machine"
+            raise DeviceError(
+                f"no Dask scheduler answers at {self.address}: {e}",
+                at="--workers",
+                hint=hint,
+            ) from e
+
+        with client:
+            # Trials are not pure: the same one may have another time.
+            yield client.get_executor(pure=False, retries=TIMES)

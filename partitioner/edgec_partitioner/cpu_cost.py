@@ -1,6 +1,6 @@
 """Estimated time of an operation on one CPU core.
 
-The back-end estimates cycles (edgec.schedule.estimate); a board has the clock.
+The back-end estimates cycles (edgec_partitioner.cpu_cost); a board has the clock.
 """
 
 from __future__ import annotations
@@ -10,9 +10,21 @@ from dataclasses import dataclass, field, replace
 from edgec_devices.boards import Board
 
 from edgec.ir import Graph, Op
-from edgec.schedule.cores import core
-from edgec.schedule.estimate import cycles, in_graph
-from edgec.schedule.rates import is_known
+from edgec.schedule.cores import Core, core
+from edgec.schedule.rates import (
+    NOT_IN_C,
+    OTHER,
+    calls_in_c,
+    chosen_names,
+    has_scales,
+    is_known,
+    rate,
+    rates,
+    step_cycles,
+    work,
+)
+from edgec.schedule.steps import plan_plain_steps
+from edgec.schedule.views import copy_of
 
 _SLOWEST = "pi3"
 """The board whose core stands for cores that were not measured."""
@@ -70,3 +82,57 @@ class CpuCost:
 
     def _ms(self, op_cycles: float) -> float:
         return op_cycles / (CYCLES_PER_MS_AND_GHZ * self.ghz)
+
+
+def cycles(op: Op, on: Core) -> float:
+    """Return the cycles of an op by itself, for one thread of a measured core.
+
+    Ops that only give bytes another shape take none.
+    """
+    names = kernels(op, on)
+    if not names:
+        return 0.0
+
+    return float(rate(rates(on.name), names) @ work(op))
+
+
+def in_graph(graph: Graph, on: Core) -> dict[Op, float]:
+    """Return the cycles of each op of a graph, as if all of it were one segment.
+
+    Fusion and views are taken into account, unless an op cannot be written as C.
+    """
+    if not all(map(has_scales, graph.ops)):
+        return {op: cycles(op, on) for op in graph.ops}
+
+    try:
+        plan = plan_plain_steps(graph, on)
+    except NOT_IN_C:
+        return {op: cycles(op, on) for op in graph.ops}
+
+    total = dict.fromkeys(graph.ops, 0.0)
+    for step, step_core in zip(plan.plain_steps, plan.cores, strict=True):
+        ops = [graph.ops[i] for i in step.ops]
+        for op, spent in zip(ops, step_cycles(ops, step.calls, step_core), strict=True):
+            total[op] += spent
+
+    return total
+
+
+def kernels(op: Op, on: Core) -> tuple[str, ...]:
+    """Return the names of the kernels that compute an op on a core, in order.
+
+    None for an op that has nothing to do, and `OTHER` for one without a kernel.
+    """
+    if op.spec.view:
+        return ()
+
+    calls = calls_in_c(op)
+    if calls is None:
+        return (OTHER,)
+
+    # A copy of a whole value becomes a view.
+    copy = copy_of(calls[0]) if len(calls) == 1 else None
+    if copy is not None and copy.nbytes == copy.source.value.type.nbytes:
+        return ()
+
+    return chosen_names(calls, on)

@@ -14,7 +14,7 @@ from edgec_devices.links.emulated import Emulated
 from edgec_runtime import Bundle, Session, noise_inputs
 
 import edgec
-from edgec.compiler import as_board
+from edgec.compiler import verify
 from edgec.emit import sources
 from edgec.emit.c import CSource, segment_source
 from edgec.emit.weights import WeightsFile
@@ -124,7 +124,7 @@ def test_what_was_not_run_is_said(
     with Bundle.open(tmp_path / "d.edgec") as bundle:
         assert f"not run here {bundle.manifest.verification['not_run']}" == why
     monkeypatch.undo()
-    monkeypatch.setattr(as_board, "MAX_EMULATED_MACS", 1e5)
+    monkeypatch.setattr(verify, "MAX_EMULATED_MACS", 1e5)
     done = edgec.compile(DIGITS, "pi4", tmp_path / "d.edgec")
     assert (
         f"as {HOW}: its 0.0 G MACs are too many for an emulator (edgec run --on "

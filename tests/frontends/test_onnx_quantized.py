@@ -22,7 +22,7 @@ from onnxruntime.quantization import (
     quantize_static,
 )
 
-from edgec.compiler.quantized_file import notes
+from edgec.compiler.lower import notes_on_quantized_file
 from edgec.errors import UnsupportedError
 from edgec.frontends.onnx import read_onnx
 from edgec.ir import Array, Quant, interp, parse, print_graph, verify
@@ -272,7 +272,7 @@ def test_weights_that_are_asymmetric_per_channel_stay_float(tmp_path: Path) -> N
     x = {"x": RNG.integers(0, 256, SHAPE).astype(U8)}
     graph = optimize(read_onnx(path, {}))
     np.testing.assert_array_equal(interp(graph, x)["y"], session(path).run(None, x)[0])
-    assert "1 x conv2d" in notes(graph)[1]
+    assert "1 x conv2d" in notes_on_quantized_file(graph)[1]
 
 
 @pytest.mark.parametrize("name", ["self", "output", "op_type", "axes"])
@@ -364,8 +364,8 @@ def test_a_statically_quantized_file_is_an_int8_graph(
     floats = [op.kind for op in graph.ops if op.output.type.dtype == "float32"]
     assert is_quantized(graph)
     assert floats == ["dequantize"], print_graph(graph, False)
-    assert len(notes(graph)) == 1
-    assert "differ by one step from onnxruntime" in notes(graph)[0]
+    assert len(notes_on_quantized_file(graph)) == 1
+    assert "differ by one step from onnxruntime" in notes_on_quantized_file(graph)[0]
     x = {"x": np.random.default_rng(1).normal(size=(1, 3, 16, 16)).astype(np.float32)}
     got = interp(graph, x)["y"]
     np.testing.assert_array_equal(run_c(graph, x)["y"], got)

@@ -23,7 +23,7 @@ from edgec_partitioner.cost import (
     streamed_bytes,
     tpu_work,
 )
-from edgec_partitioner.cpu_cost import CpuCost
+from edgec_partitioner.cpu_cost import CpuCost, cycles, in_graph, kernels
 from edgec_partitioner.regions import Costs, regions
 
 from benchmarks import cpu_table
@@ -37,7 +37,6 @@ from edgec.ops.matmul import FULLY_CONNECTED, FullyConnected
 from edgec.ops.shape import Reshape
 from edgec.ops.unary import Logistic
 from edgec.schedule.cores import core
-from edgec.schedule.estimate import cycles, in_graph, kernels
 from edgec.schedule.rates import OTHER, THEN, following, rate, rates, work
 from edgec.schedule.variant import choice, variants
 

@@ -17,11 +17,10 @@ from edgec.ir.types import dequantize
 from edgec.ops.conv import Conv2D
 from edgec.quantize.change.products import LinearLayer, linear_layers
 from edgec.quantize.change.state import InterpRunners, QuantizationState, Runners
-from edgec.quantize.change.steps.bias import BiasCorrection
+from edgec.quantize.change.steps.bias import BiasCorrection, living, run_together
 from edgec.quantize.change.steps.gptq import Gptq
 from edgec.quantize.change.steps.minmax import MinMaxRanges
 from edgec.quantize.observe.calibration import Sample
-from edgec.quantize.observe.lockstep import living, run_together
 from tests.quantize.nets import NETS, Net, random_net, samples
 
 

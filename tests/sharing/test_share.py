@@ -28,7 +28,7 @@ from edgec.sharing.machine import board_row, machine_row
 from edgec.sharing.measured import latency_row, network_row
 from edgec.sharing.rules import MAX_ROWS
 from edgec.sharing.schema import REPORT
-from edgec.sharing.shared import shared_text
+from edgec.verbs.sharing import shared_text
 from tests import builds
 from tests.benching import example
 from tests.cli.verbs import edgec as verb

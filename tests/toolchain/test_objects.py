@@ -25,9 +25,8 @@ from edgec.compiler.build import compilers_for
 from edgec.emit.c import CSRC
 from edgec.errors import InternalError
 from edgec.toolchain import build as building
-from edgec.toolchain.build import Binaries, build, build_library
+from edgec.toolchain.build import Binaries, Store, build, build_library
 from edgec.toolchain.cc import Compiler
-from edgec.toolchain.store import Store
 
 pytestmark = pytest.mark.cc
 

@@ -7,18 +7,18 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgec_runtime.bundle.cache import cache_dir
 
 from . import debian, disk
-from .bytecode import compile_python
 from .initramfs import CAMERA_MODULES, MODULES, initramfs, read_kernel
 from .processes import alone
-from .programs import require
+from .programs import require, run
 from .rootfs import add_modules, root_tree
+from .tree import Tree
 
 DISK_BYTES = 1 << 30
 
@@ -94,7 +94,6 @@ def _recipe() -> str:
         here / f"{name}.py"
         for name in (
             "accounts",
-            "bytecode",
             "debian",
             "disk",
             "image",
@@ -109,3 +108,54 @@ def _recipe() -> str:
     ):
         digest.update(str(path.relative_to(here)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+# Names of files come on standard input; the names of those that are made go to standard
+# output.  Some files of a library are meant to be wrong, and some are links that lead
+# nowhere yet.
+_COMPILE = """
+import py_compile, sys
+for name in sys.stdin.read().splitlines():
+    try:
+        made = py_compile.compile(f"{sys.argv[1]}/{name}", dfile=f"/{name}", doraise=True)
+    except (py_compile.PyCompileError, OSError):
+        continue
+    print(made.removeprefix(f"{sys.argv[1]}/"))
+"""
+
+
+def compile_python(tree: Tree, interpreter: Iterable[Path], folder: Path) -> None:
+    """Of all that the guest's Python can import.
+
+    Raises ToolError.
+
+    interpreter: packages with that Python and its libraries for this machine.  folder:
+    for them, and not there yet.
+    """
+    folder.mkdir()
+    native = Tree(folder)
+    for package in interpreter:
+        native.unpack(
+            package, lambda name: name.startswith(("usr/bin/python3.", "usr/lib"))
+        )
+    loader = next(folder.rglob("ld-linux*.so.*"))
+    loader.chmod(0o755)
+    names = [
+        name
+        for name in tree.owners
+        if name.startswith("usr/lib/python3") and name.endswith(".py")
+    ]
+    compiled = run(
+        *(
+            loader,
+            "--library-path",
+            loader.parent,
+            next(folder.glob("usr/bin/python3.*")),
+        ),
+        *("-S", "-s", "-c", _COMPILE, tree.folder),
+        given="\n".join(names),
+        hint="report it",
+        variables={"PYTHONHOME": str(tree.folder / "usr")},
+    )
+    for name in compiled.stdout.splitlines():
+        tree.write(name, (tree.folder / name).read_bytes())
