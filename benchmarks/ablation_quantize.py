@@ -7,11 +7,9 @@ the test photos, in dB, the mean over outputs; that of a step the mean over the 
 the difference that it makes:
 
     on   added to min/max ranges and nearest integers alone; "centre" to equalization
-    off  taken out of all steps together (WHOLE): what it is worth beside the others; "narrow" of
-         those of another
-         candidate (LITTLE), and "clipping little" and "equalize large maps", which are of others,
-         in place of ranges
-         that clip wherever it pays and of equalization of all
+    off  taken out of all steps together (WHOLE): what it is worth beside the others;
+         "clipping little" and "equalize large maps" in place of ranges that clip
+         wherever it pays and of equalization of all
 
 A step that gains less than WORTH on every model, on and off, is named at the end, and
 the exit code is 1: it goes. Markdown on the screen, build/ablation-quantize.json.
@@ -45,10 +43,8 @@ from edgec.quantize.change.state import QuantizationState, RecipeStep, Runners
 from edgec.quantize.change.steps.bias import BiasCorrection
 from edgec.quantize.change.steps.choose import Choose
 from edgec.quantize.change.steps.equalize import Equalize
-from edgec.quantize.change.steps.gptq import Gptq
 from edgec.quantize.change.steps.lower import Lower
 from edgec.quantize.change.steps.minmax import MinMaxRanges
-from edgec.quantize.change.steps.narrow import Narrow
 from edgec.quantize.change.steps.ranges import Ranges
 from edgec.quantize.observe.accuracy import compare
 
@@ -64,15 +60,8 @@ WHOLE = Recipe.load("best").candidate.steps
 """Lower, separate, centre, equalize, choose, gptq, bias."""
 LARGE = tuple(replace(s, rows=4000) if isinstance(s, Equalize) else s for s in WHOLE)
 """The same, but only large maps are equalized."""
-LITTLE = tuple(
-    Narrow()
-    if isinstance(s, Gptq)
-    else replace(s, clipping=10.0)
-    if isinstance(s, Choose)
-    else s
-    for s in WHOLE
-)
-"""The same, but ranges clip little, and narrow is in the place of gptq."""
+LITTLE = tuple(replace(s, clipping=10.0) if isinstance(s, Choose) else s for s in WHOLE)
+"""The same, but ranges clip little."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +83,7 @@ def parts() -> list[Part]:
     ranges.
     """
     first, separate, centre, equalize, choose, gptq, bias = WHOLE
-    *_, little, narrow, _ = LITTLE
+    (little,) = (s for s in LITTLE if s.name == "choose")
     (large,) = (s for s in LARGE if s.name == "equalize")
     assert isinstance(choose, Choose)
     assert isinstance(bias, BiasCorrection)
@@ -115,9 +104,8 @@ def parts() -> list[Part]:
         Part(
             "clipping little",
             ((first, choose), (first, little)),
-            (WHOLE, (*base, little, gptq, bias)),
+            (WHOLE, LITTLE),
         ),
-        Part("narrow", (PLAIN, (*PLAIN, narrow)), ((*base, little, bias), LITTLE)),
         Part(
             "room",
             ((first, tight), (first, choose)),

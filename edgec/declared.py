@@ -49,7 +49,6 @@ class OptionText:
         multiple: whether the command line takes it several times
         parse: makes the field's value of the text, or the texts, that were given
         show_default: whether --help shows the field's default
-        hidden: whether the command line takes it without showing it
         python_only: whether its value is an object, which no command line could give
     """
 
@@ -60,7 +59,6 @@ class OptionText:
     multiple: bool = False
     parse: Callable[[Any], Any] | None = None
     show_default: bool = False
-    hidden: bool = False
     python_only: bool = False
 
 

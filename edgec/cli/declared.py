@@ -55,7 +55,6 @@ def _option(one: Declared) -> Callable[[Callable[..., Any]], Any]:
         one.name,
         section=one.text.section,
         metavar=one.text.metavar,
-        hidden=one.text.hidden,
         help=one.text.help,
         **attributes,
     )

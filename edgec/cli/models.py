@@ -30,8 +30,6 @@ _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but err
 @click.command(cls=SectionedCommand)
 @_MODEL
 @options_of(CompileOptions)
-# Older scripts give --workers, which has no meaning any more.
-@click.option("--workers", hidden=True, expose_value=False)
 @option(
     "-q",
     "--quiet",

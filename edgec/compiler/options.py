@@ -287,28 +287,6 @@ class Options(InputOptions):
             "a detector keeps the head that picks its boxes, also where int8 cannot hold it",
         ),
     )
-    max_drop: str | None = field(
-        default=None,
-        metadata=option("as --accuracy 1%", metavar="PERCENT", hidden=True),
-    )
-    min_sqnr: float | None = field(
-        default=None,
-        metadata=option("as --accuracy 20dB", metavar="DB", hidden=True),
-    )
-    max_ms: float | None = field(
-        default=None,
-        metadata=option("as --budget 12.5ms", metavar="MS", hidden=True),
-    )
-    min_tpu_share: str | None = field(
-        default=None,
-        metadata=option("as --budget tpu=90%", metavar="PERCENT", hidden=True),
-    )
-    max_slowdown: str | None = field(
-        default=None,
-        metadata=option(
-            "as --budget 10%, without a goal", metavar="PERCENT", hidden=True
-        ),
-    )
 
     def check(self) -> None:
         """Raise InputError for values that cannot be."""

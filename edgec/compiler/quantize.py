@@ -39,17 +39,11 @@ from edgec.quantize.select.apply import (
     held_out_parts,
 )
 
-_SLOWDOWN = "--max-slowdown"
 _PRECISION_OPTIONS = (
     "prune",
     "float_ops",
     "accuracy",
     "budget",
-    "max_drop",
-    "min_sqnr",
-    "max_ms",
-    "min_tpu_share",
-    "max_slowdown",
     "data",
 )
 """The options about the precision of an int8 form of a float model."""
@@ -125,32 +119,19 @@ class QuantizeOptions:
 def _goal(options: Options) -> AccuracyGoal:
     """Return the accuracy to keep by leaving operations in float.
 
-    Raises InputError where the options are impossible, or give it twice.
+    Raises InputError where the option is impossible.
     """
-    # --max-drop and --min-sqnr are the older names, kept for scripts.
-    older = AccuracyGoal.of(options.max_drop, options.min_sqnr)
     if options.accuracy is None:
-        return older
-    if older:
-        hint = "leave out --max-drop and --min-sqnr"
-        raise InputError("the accuracy is given twice", "--accuracy", hint)
+        return AccuracyGoal()
     return AccuracyGoal.parse(options.accuracy)
 
 
 def _budget(options: Options) -> CostBudget:
     """Return the largest cost of operations in float.
 
-    Raises InputError where the options are impossible, or give it twice.
+    Raises InputError where the option is impossible.
     """
-    older = CostBudget.of(options.max_ms, options.min_tpu_share)
-    slowdown = share(_SLOWDOWN, options.max_slowdown)
-    older = replace(older, max_slowdown=slowdown)
-    if options.budget is None:
-        return older
-    if older:
-        hint = "leave out --max-ms, --min-tpu-share and --max-slowdown"
-        raise InputError("the budget is given twice", "--budget", hint)
-    return CostBudget.parse(options.budget)
+    return CostBudget() if options.budget is None else CostBudget.parse(options.budget)
 
 
 def _precision_options(options: Options) -> str:
@@ -193,21 +174,12 @@ def _check_precision(options: Options) -> None:
         hint = "give a folder of photos or an .npz file"
         raise InputError(what, "--calibrate", hint)
 
-    # The older option never went with a goal; a slowdown in --budget does.
-    if options.max_slowdown is not None and not _is_slowdown_alone(options):
-        what = (
-            "what stays float is either as little as a limit wants, "
-            "or what a slowdown allows"
-        )
-        hint = "leave it out, or give both by --accuracy and --budget"
-        raise InputError(what, _SLOWDOWN, hint)
-
     # Without an Edge TPU the limit would have no effect, silently.
     has_share = budget.min_tpu_share is not None
     if has_share and not Target.parse(options.target).coral:
         raise InputError(
             f"{options.target} has no Edge TPU",
-            "--budget" if options.min_tpu_share is None else "--min-tpu-share",
+            "--budget",
             "give a target with one: pi4+coral",
         )
 

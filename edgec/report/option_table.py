@@ -12,8 +12,6 @@ def option_table(options: type) -> str:
     """
     lines = ["| Python | command line | |", "| --- | --- | --- |"]
     for one in declared(options):
-        if one.text.hidden:
-            continue
         flags = " ".join(f"`{flag}`" for flag in flags_of(one))
         # A bar would end the cell.
         text = python_help(one).replace("|", "\\|")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from edgec.ir import Array, Graph, Op, Run, Value, interp
-from edgec.ops.compare import Greater
+from edgec.ir import Array, Graph, Op, Value, interp
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.quantize import Dequantize
-from edgec.ops.softmax import Softmax
-from edgec.ops.unary import Logistic
-from edgec.quantize.change import simulate
 from edgec.quantize.change.histograms import (
     METHODS,
     Histogram,
@@ -28,7 +24,7 @@ from edgec.quantize.change.params import activation_quant
 from edgec.quantize.change.products import LinearLayer, apply
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.change.state import QuantizationState, RecipeStep
-from edgec.quantize.change.steps import narrow, steps
+from edgec.quantize.change.steps import steps
 from edgec.quantize.change.steps.bias import BiasCorrection
 from edgec.quantize.change.steps.centre import Centre
 from edgec.quantize.change.steps.choose import Choose
@@ -36,10 +32,8 @@ from edgec.quantize.change.steps.equalize import Equalize
 from edgec.quantize.change.steps.gptq import Gptq, rounded
 from edgec.quantize.change.steps.lower import Lower
 from edgec.quantize.change.steps.minmax import MinMaxRanges
-from edgec.quantize.change.steps.narrow import Narrow
 from edgec.quantize.change.steps.ranges import Ranges
 from edgec.quantize.change.steps.separate import Separate
-from edgec.quantize.observe.calibration import Sample
 from tests.quantize.nets import NETS, Net, db, samples, swish, worked
 
 
@@ -256,89 +250,6 @@ def test_choose_leaves_room_where_a_sample_has_one_vector() -> None:
     assert wide.ranges[x] == tight.ranges[x]
 
 
-def masks() -> Graph:
-    """A sigmoid of large sums: a convolution, and another behind it."""
-    net = Net("masks", 6)
-    y = net.conv(net.input(1, 24, 24, 3), 8, act="none")
-    z = net.conv(y, 4, act="none")
-    w = net.build.graph.ops[-1].inputs[1]
-    assert w.const is not None
-    w.const = w.const * np.float32(200)
-    return net.done(net.op(Logistic(), z))
-
-
-def test_narrow_ends_ranges_where_outputs_far_behind_are_flat() -> None:
-    """The layers that read the sums cannot know: judged by them, no range ends earlier."""
-    graph = masks()
-    plain = worked(graph, MinMaxRanges(), count=8)
-    sums, behind = (op.output for op in plain.graph.ops[:2])
-    found = plain.after(Narrow())
-    assert found.ranges[behind][1] < 0.6 * plain.ranges[behind][1]
-    assert found.ranges[sums] == plain.ranges[sums]
-    assert db(found, graph) > db(plain, graph) + 0.5
-
-
-def test_narrow_takes_the_last_cut_back() -> None:
-    """Other samples reach further: of one cut that helps, none is made."""
-    graph = masks()
-    plain = worked(graph, MinMaxRanges(), count=8)
-    behind = plain.graph.ops[1].output
-    ends = [plain.after(Narrow(cuts=cuts)).ranges[behind] for cuts in (1, 2)]
-    low, high = plain.ranges[behind]
-    assert ends == [(low, high), (0.7 * low, 0.7 * high)]
-
-
-def test_narrow_asks_all_samples_of_those_that_few_say_gain(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of three values one: its range as it is, and its cuts."""
-    asked = list[int]()
-
-    def counted(run: Run, some: Sequence[Sample]) -> Iterator[Mapping[str, Array]]:
-        asked.append(len(some))
-        return simulate.outputs(run, some)
-
-    monkeypatch.setattr(narrow, "outputs", counted)
-    worked(masks(), MinMaxRanges(), count=8).after(Narrow(samples=8, few=2))
-    wanted = 1
-    tries = 1 + Narrow.cuts
-    assert wanted + 2 < asked.count(8) <= wanted + tries
-    assert asked.count(2) >= wanted + 3
-    assert {*asked} == {2, 8}
-
-
-def test_narrow_takes_outputs_that_are_no_numbers() -> None:
-    """What is true of a mask can be an output too."""
-    graph = masks()
-    (mask,) = graph.outputs
-    net = Net("told")
-    net.build.graph = graph
-    graph.outputs = [mask, net.op(Greater(), mask, net.const(1))]
-    found = worked(graph, MinMaxRanges(), count=8).after(Narrow())
-    assert (
-        found.ranges[graph.ops[1].output][1]
-        < 0.8 * found.observed_ranges()[graph.ops[1].output][1]
-    )
-
-
-def test_narrow_leaves_logits_alone() -> None:
-    """Of what has one vector in each sample, few vectors are seen; and a softmax has a
-    scale of its own.
-    """
-    net = Net("classifier", 4)
-    x = net.conv(net.input(1, 24, 24, 3), 8, act="relu")
-    y = net.conv(net.op(AveragePool2D((24, 24)), x), 5, 1, act="none")
-    w = net.build.graph.ops[-1].inputs[1]
-    assert w.const is not None
-    w.const = w.const * np.float32(200)
-    graph = net.done(net.op(Softmax(), y))
-    plain = worked(graph, MinMaxRanges(), count=8)
-    found = plain.after(Narrow())
-    assert all(
-        found.ranges[v] == plain.ranges[v] for op in graph.ops[-2:] for v in op.outputs
-    )
-
-
 # ---- rewrites, rounding, correction
 # --------------------------------------------------------------------------------------
 
@@ -545,7 +456,6 @@ def test_every_step_takes_every_network(net: Callable[[], Graph]) -> None:
         Centre(),
         Equalize(),
         Choose(),
-        Narrow(),
         Gptq(),
         BiasCorrection(),
     ]

@@ -49,18 +49,6 @@ class AccuracyGoal:
     min_sqnr: float | None = None
 
     @classmethod
-    def of(
-        cls, max_drop: str | None = None, min_sqnr: float | None = None
-    ) -> AccuracyGoal:
-        """Return the goal of the options --max-drop (a percentage) and --min-sqnr (dB).
-
-        Raises InputError for values that no goal has.
-        """
-        if min_sqnr is not None and not math.isfinite(min_sqnr):
-            raise InputError(f"no ratio can be {min_sqnr}", "--min-sqnr", "give dB: 20")
-        return cls(share("--max-drop", max_drop), min_sqnr)
-
-    @classmethod
     def parse(cls, text: str) -> AccuracyGoal:
         """Return the goal of a text such as "20dB", "1%" or "20dB,1%".
 
@@ -144,22 +132,6 @@ class CostBudget:
     max_ms: float | None = None
     min_tpu_share: float | None = None
     max_slowdown: float | None = None
-
-    @classmethod
-    def of(
-        cls, max_ms: float | None = None, min_tpu_share: str | None = None
-    ) -> CostBudget:
-        """Return the budget of the options --max-ms and --min-tpu-share (a percentage).
-
-        Raises InputError for values that no budget has.
-        """
-        if max_ms is not None and not 0 < max_ms < math.inf:
-            raise InputError(
-                f"no inference can take {max_ms:g} ms",
-                "--max-ms",
-                "give milliseconds: 12.5",
-            )
-        return cls(max_ms, share("--min-tpu-share", min_tpu_share))
 
     @classmethod
     def parse(cls, text: str) -> CostBudget:
