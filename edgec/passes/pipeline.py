@@ -8,12 +8,48 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from edgec import passes
-from edgec.errors import InternalError
+from edgec.errors import EdgecError, InternalError
 from edgec.ir import Graph, verify
 
-Pass = Callable[[Graph], bool]
+Dump = Callable[[str, Graph], None]
+"""Is called with a pass's name and the graph that the pass has changed."""
+MAX_ROUNDS = 100
+"""More rounds than any model needs: passes that undo one another are a bug."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A change of the graph that leaves its results the same.
+
+    Attributes:
+        name: the name of the module
+        run: changes the graph, and returns whether it did
+        requires: the stage of `edgec.ir.verify` whose rules the graph keeps before
+        ensures: the stage whose rules it keeps after
+    """
+
+    name: str
+    run: Callable[[Graph], bool]
+    requires: str = "imported"
+    ensures: str = "canonical"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Passes that are run until none of them changes the graph.
+
+    Attributes:
+        names: of the passes, in their order
+        ends_if_unchanged: the groups after it have nothing to do where it changed
+            nothing
+    """
+
+    names: tuple[str, ...]
+    ends_if_unchanged: bool = False
+
 
 _TIDY = (
     "constant_folding",
@@ -33,25 +69,18 @@ _FOLD = (
     "dead_channels",
 )
 
-ORDER: tuple[tuple[str, ...], ...] = (
+ORDER: tuple[Group, ...] = (
     # Blocks of dilated convolutions are recognised before their transposes move.
-    (*_TIDY, "recognize_dilated_conv", "layout", "sink_transposes"),
+    Group((*_TIDY, "recognize_dilated_conv", "layout", "sink_transposes")),
     # Transposes find their places before those that only move ones become reshapes.
-    (*_TIDY, "simplify_reshapes"),
+    Group((*_TIDY, "simplify_reshapes")),
     # Now convolution, bias and activation stand side by side.
-    (*_TIDY, "simplify_reshapes", *_RECOGNIZE, *_FOLD),
+    Group((*_TIDY, "simplify_reshapes", *_RECOGNIZE, *_FOLD)),
     # An op becomes int8 with everything that was folded into it.
-    ("recognize_quantized",),
-    (*_TIDY, "layout", "sink_transposes"),
-    (*_TIDY, "simplify_reshapes", *_FOLD),
+    Group(("recognize_quantized",), ends_if_unchanged=True),
+    Group((*_TIDY, "layout", "sink_transposes")),
+    Group((*_TIDY, "simplify_reshapes", *_FOLD)),
 )
-"""Groups of passes, each run until nothing changes.
-
-If "recognize_quantized" changes nothing, the groups after it would not either.
-"""
-
-MAX_ROUNDS = 100
-"""More rounds than any model needs: passes that undo one another are a bug."""
 
 
 def available() -> dict[str, Pass]:
@@ -61,47 +90,69 @@ def available() -> dict[str, Pass]:
         if info.name.startswith("_") or info.name == "pipeline":
             continue
         module = importlib.import_module(f"{passes.__name__}.{info.name}")
-        table[info.name] = module.run
+        table[info.name] = Pass(info.name, module.run)
     return table
 
 
 def optimize(
-    graph: Graph,
-    disabled: Collection[str] = (),
-    dump: Callable[[str, Graph], None] | None = None,
+    graph: Graph, disabled: Collection[str] = (), dump: Dump | None = None
 ) -> Graph:
     """Run all passes on the graph, which is changed, and return it.
 
-    disabled: names of passes to leave out. dump: called with each pass's name and the
-    graph whenever the pass has changed it.
+    disabled: names of passes to leave out.
     """
     table = available()
-    verify(graph, "imported")
+    pipeline = _Pipeline(graph, dump)
     for group in ORDER:
-        enabled = {name: table[name] for name in group if name not in disabled}
-        changed = _fixed_point(graph, enabled, dump)
-        if group == ("recognize_quantized",) and not changed:
+        enabled = [table[name] for name in group.names if name not in disabled]
+        if not pipeline.settle(enabled) and group.ends_if_unchanged:
             break
     verify(graph, "canonical")
     return graph
 
 
-def _fixed_point(
-    graph: Graph, group: dict[str, Pass], dump: Callable[[str, Graph], None] | None
-) -> bool:
-    """Run passes until nothing changes, and return whether anything did.
+@dataclass
+class _Pipeline:
+    """Runs passes on a graph, and remembers which changed it."""
 
-    Raises InternalError if the passes still change the graph after `MAX_ROUNDS`.
-    """
-    for rounds in range(MAX_ROUNDS):
-        changed = False
-        for name, run in group.items():
-            if not run(graph):
-                continue
-            changed = True
-            verify(graph, "canonical")
-            if dump is not None:
-                dump(name, graph)
-        if not changed:
-            return rounds > 0
-    raise InternalError(f"the passes {', '.join(group)} do not settle on {graph.name}")
+    graph: Graph
+    dump: Dump | None
+    changed_by: list[str] = field(default_factory=list)
+
+    def settle(self, group: Collection[Pass]) -> bool:
+        """Run passes until nothing changes, and return whether anything did.
+
+        Raises InternalError if the passes still change the graph after `MAX_ROUNDS`.
+        """
+        for stage in {step.requires for step in group}:
+            verify(self.graph, stage)
+
+        for rounds in range(MAX_ROUNDS):
+            changed = [self._run(step) for step in group]
+            if not any(changed):
+                return rounds > 0
+        names = ", ".join(step.name for step in group)
+        raise InternalError(f"the passes {names} do not settle on {self.graph.name}")
+
+    def _run(self, step: Pass) -> bool:
+        """Run a pass, and return whether it changed the graph.
+
+        Raises InternalError, with the passes that changed the graph before, where it
+        fails or breaks a rule of the graph.
+        """
+        try:
+            if not step.run(self.graph):
+                return False
+            verify(self.graph, step.ensures)
+        except EdgecError:
+            raise
+        except Exception as e:
+            before = ", ".join(dict.fromkeys(self.changed_by)) or "none"
+            raise InternalError(
+                f"the pass {step.name} fails on {self.graph.name}: {e}; "
+                f"passes that changed the graph before: {before}"
+            ) from e
+        self.changed_by.append(step.name)
+        if self.dump is not None:
+            self.dump(step.name, self.graph)
+        return True

@@ -57,16 +57,16 @@ class Check:
         """Each pass changes the graph, says so, and leaves it legal."""
         for name in names:
             text = print_graph(self.graph)
-            assert available()[name](self.graph), f"{name} found nothing"
+            assert available()[name].run(self.graph), f"{name} found nothing"
             assert print_graph(self.graph) != text, f"{name} says it changed the graph"
-            verify(self.graph, "canonical")
+            verify(self.graph, available()[name].ensures)
         return self
 
     def settles(self, *names: str) -> Check:
         """None of these passes finds anything (more)."""
         for name in names:
             text = print_graph(self.graph)
-            assert not available()[name](self.graph), (
+            assert not available()[name].run(self.graph), (
                 f"{name} changes the graph:\n{print_graph(self.graph, False)}"
             )
             assert print_graph(self.graph) == text, (

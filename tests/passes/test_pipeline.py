@@ -15,8 +15,10 @@ from edgec.ir import Graph, interp, parse, print_graph
 from edgec.ops.binary import Add
 from edgec.ops.unary import Relu, Tanh
 from edgec.passes import pipeline
-from edgec.passes.pipeline import ORDER, available, optimize
+from edgec.passes.pipeline import ORDER, Pass, available, optimize
 from tests.passes.chain import Chain
+
+PASSES = available()
 
 
 def graph() -> Graph:
@@ -28,7 +30,7 @@ def graph() -> Graph:
 
 
 def test_every_pass_has_its_place() -> None:
-    assert {name for group in ORDER for name in group} == set(available())
+    assert {name for group in ORDER for name in group.names} == set(available())
 
 
 def test_every_pass_says_what_it_does() -> None:
@@ -69,10 +71,30 @@ def test_dumps_follow_each_change() -> None:
 
 def test_passes_that_never_settle_are_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        pipeline, "available", lambda: dict.fromkeys(available(), lambda g: True)
+        pipeline,
+        "available",
+        lambda: {name: Pass(name, lambda g: True) for name in PASSES},
     )
     with pytest.raises(InternalError, match="do not settle on test"):
         optimize(graph())
+
+
+def test_an_error_names_the_passes_that_ran_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pass that leaves an op's input without a producer breaks a rule of the graph."""
+
+    def tear(graph: Graph) -> bool:
+        del graph.ops[0]
+        return True
+
+    passes = {**PASSES, "simplify_reshapes": Pass("simplify_reshapes", tear)}
+    monkeypatch.setattr(pipeline, "available", lambda: passes)
+    with pytest.raises(InternalError) as caught:
+        optimize(graph())
+    assert "the pass simplify_reshapes fails on test: " in str(caught.value)
+    assert "which nothing has written" in str(caught.value)
+    assert "changed the graph before: algebraic" in str(caught.value)
 
 
 INT8 = [
