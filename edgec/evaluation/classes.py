@@ -34,8 +34,6 @@ _WANTED = (
 )
 _FEW = 5
 """The classes that top-5 looks at."""
-_LEAST_SIDE = 320
-"""Pixels of the longer side of a picture that names of classes are drawn into."""
 _TOP_1 = MeasuredFigure(
     "top1", "top-1", "%", "pictures whose first class is the true one"
 )
@@ -151,9 +149,3 @@ class RankedClasses(Measure):
         """Return the first five classes."""
         assert isinstance(result, Classes)
         return Classes(result.classes[:_FEW])
-
-    def drawn(self, result: Result, frame: Array) -> Array:
-        """Return the picture with its classes; a small one is enlarged before."""
-        # Names of classes would cover a digit of 28 pixels.
-        factor = max(1, _LEAST_SIDE // max(frame.shape[:2]))
-        return result.draw(frame.repeat(factor, axis=0).repeat(factor, axis=1))

@@ -127,10 +127,6 @@ class Measure(ABC):
         """Return the part of a result that a person would be shown."""
         return result
 
-    def drawn(self, result: Result, frame: Array) -> Array:
-        """Return the picture with a result drawn into it, uint8 [H, W, 3]."""
-        return result.draw(frame)
-
     def loss(self, result: Result, picture: LabelledPicture, frame: Array) -> float:
         """Return how bad the result of one picture is: 0 for none, more for worse.
 

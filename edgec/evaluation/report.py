@@ -44,14 +44,16 @@ class WorstPicture:
         losses: how bad each side's result is, by side; 0 is without fault
         lines: what the label says, and what each side found, in words, by "truth" and
             by side
-        drawn: the picture with the same drawn into it, uint8 [H, W, 3]; empty where
-            nobody looks at it
+        captions: the same in fewer words, for a page; empty where nobody wants one
+        drawings: the picture as it is, by "picture", and with the same drawn into it,
+            uint8 [H, W, 3]; None where the captions tell all, and empty as captions are
     """
 
     name: str
     losses: Mapping[str, float]
     lines: Mapping[str, Sequence[str]]
-    drawn: Mapping[str, Array] = field(default_factory=dict)
+    captions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    drawings: Mapping[str, Array | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

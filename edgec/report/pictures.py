@@ -10,7 +10,7 @@ from edgec.ir import Array
 
 MAX_SIDE = 480
 """The longer side of a photo on a page, px."""
-MIN_SIDE = 160
+MIN_SIDE = 320
 """A smaller picture is shown in larger pixels, px."""
 JPEG_QUALITY = 88
 
@@ -30,7 +30,7 @@ def photo_url(picture: Array) -> str:
     image = Image.fromarray(picture)
     image.thumbnail((MAX_SIDE, MAX_SIDE))
     # A digit of 28 pixels would be a blur.
-    factor = MIN_SIDE // max(image.size)
+    factor = -(-MIN_SIDE // max(image.size))
     if factor > 1:
         size = (image.width * factor, image.height * factor)
         image = image.resize(size, Image.Resampling.NEAREST)

@@ -19,6 +19,7 @@ from edgec.catalogue.fetching import local_file
 from edgec.errors import InputError
 from edgec.evaluation.bootstrap import ResampledSides
 from edgec.evaluation.budgets import check_budgets, parse_budgets
+from edgec.evaluation.drawings import captions, drawing
 from edgec.evaluation.kept import KeptObservations, picture_key
 from edgec.evaluation.label_files import check_there
 from edgec.evaluation.measure import LabelledPicture, Measure, Observation
@@ -307,13 +308,16 @@ class _Evaluation:
         for side in sides:
             results[side.key] = self.measure.shown(self._result(side, frame))
 
-        drawn = {}
-        if self.request.html is not None:
-            for key, result in results.items():
-                drawn[key] = self.measure.drawn(result, frame)
-            drawn["picture"] = frame
         lines = {key: result.lines() for key, result in results.items()}
-        return WorstPicture(self._name(picture), losses, lines, drawn)
+        found = WorstPicture(self._name(picture), losses, lines)
+        if self.request.html is None:
+            return found
+        drawings = {key: drawing(result, frame) for key, result in results.items()}
+        return replace(
+            found,
+            captions={key: captions(result) for key, result in results.items()},
+            drawings={"picture": frame, **drawings},
+        )
 
     def _name(self, picture: LabelledPicture) -> str:
         """Return the path of a picture, relative to the data set where it is in it."""

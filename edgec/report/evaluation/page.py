@@ -23,6 +23,10 @@ from edgec.report.wording import plain
 
 MOST_LINES = 4
 """Lines of a result below its picture."""
+MOST_OPEN = 30
+"""Pictures that are seen at once; the others of a longer list are folded away, so that a
+phone shows the page on some twenty screens.
+"""
 MARGIN = 0.2
 """The empty part at each end of a chart, as a part of what it shows."""
 SMALLEST_SPAN = 0.02
@@ -32,6 +36,7 @@ SMALLEST_SPAN = 0.02
 def page(r: EvaluationReport) -> str:
     """Return the page."""
     head, rows, _ = figure_table(r)
+    worst = [*_worst(r)]
     verdicts = []
     for v in r.verdicts:
         verdicts.append(
@@ -50,7 +55,9 @@ def page(r: EvaluationReport) -> str:
         verdicts=verdicts,
         states=[v.state for v in r.verdicts],
         outcome="pass" if r.passed else "fail",
-        worst=[*_worst(r)],
+        worst=worst[:MOST_OPEN],
+        folded=worst[MOST_OPEN:],
+        others=r.pictures - len(worst),
         sides=[(plain(side.title), plain(side.how)) for side in r.sides],
         data={},
     )
@@ -103,11 +110,8 @@ def _worst(r: EvaluationReport) -> Iterator[dict[str, Any]]:
     columns = {"picture": "picture", "truth": "truth"}
     columns |= {side.key: side.title for side in r.sides}
     for picture in r.worst:
-        if picture.drawn:
-            yield {
-                "name": plain(picture.name),
-                "views": [*_views(picture, columns)],
-            }
+        views = [*_views(picture, columns)]
+        yield {"name": plain(picture.name), "views": views}
 
 
 def _views(
@@ -115,14 +119,15 @@ def _views(
 ) -> Iterator[dict[str, Any]]:
     """Yield a picture as it is, with its label, and with what each side found."""
     for key, title in columns.items():
-        lines = [plain(line) for line in picture.lines.get(key, ())]
+        lines = [plain(line) for line in picture.captions.get(key, ())]
         more = len(lines) - MOST_LINES
         if more > 0:
             lines = [*lines[:MOST_LINES], f"and {more} more"]
         if key in picture.losses:
             lines.append(f"loss {picture.losses[key]:.3f}")
+        drawn = picture.drawings[key]
         yield {
             "title": plain(title),
-            "url": photo_url(picture.drawn[key]),
+            "url": "" if drawn is None else photo_url(drawn),
             "lines": lines,
         }
