@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgec_runtime.webcam import server as server_module
 from edgec_runtime.webcam.server import Server
 from edgec_runtime.webcam.show import Show
 from edgec_runtime.webcam.sources import open_source
@@ -258,6 +259,71 @@ def test_it_records_a_video_and_fills_the_screen(server: Server, opened: Any) ->
     assert head[:4] == b"\x1a\x45\xdf\xa3" or head[4:8] == b"ftyp"
     assert file.stat().st_size > 1000
     assert logged == []
+
+
+def test_before_and_after_stand_side_by_side(server: Server, opened: Any) -> None:
+    page, logged = opened(server.url, 390)
+    _shows(page)
+    page.click("#beside")
+    _until(page, "() => document.getElementById('canvas').width === 128")
+    # Gray on the left, black on the right, and no white line between.
+    _until(page, f"() => ({PIXELS})([0.25, 0.5])[0] >= 16")
+    for x in (0.51, 0.75):
+        assert page.evaluate(f"() => ({PIXELS})([{x}, 0.5])")[0] < 8
+    assert not page.is_visible("#split")
+    stage, after = (page.locator(i).bounding_box() for i in ("#stage", "#after"))
+    assert after["x"] - stage["x"] == pytest.approx(stage["width"] / 2 + 8, abs=2)
+    assert after["width"] < stage["width"] / 4
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+    page.click("#beside")
+    _shows(page)
+    assert page.is_visible("#split")
+    assert logged == []
+
+
+@pytest.mark.parametrize(("beside", "width"), [(False, 64), (True, 128)])
+def test_a_snapshot_is_what_is_seen(
+    server: Server, opened: Any, beside: bool, width: int
+) -> None:
+    page, logged = opened(server.url)
+    _shows(page)
+    if beside:
+        page.click("#beside")
+    with page.expect_download(timeout=MS) as download:
+        page.click("#snapshot")
+    assert download.value.suggested_filename == "edgec.jpg"
+    with Image.open(download.value.path()) as snapshot:
+        assert (snapshot.format, snapshot.size) == ("JPEG", (width, 48))
+        pixels = np.asarray(snapshot)
+    assert pixels[24, width // 4].min() >= 12
+    assert pixels[24, 3 * width // 4].max() < 12
+    assert logged == []
+
+
+@pytest.mark.parametrize(
+    ("celsius", "throttled", "says"),
+    [
+        (None, None, ""),
+        (48.2, None, "48 °C\ntemperature"),
+        (48.2, True, "48 °C\nthrottled now"),
+        (None, False, "not throttled\nthe board"),
+    ],
+)
+def test_temperature_is_left_out_where_nothing_tells_it(
+    server: Server,
+    opened: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    celsius: float | None,
+    throttled: bool | None,
+    says: str,
+) -> None:
+    told = {"celsius": celsius, "throttled": throttled}
+    monkeypatch.setattr(server_module._HEAT, "glance", lambda: told)
+    page, _ = opened(server.url)
+    _until(page, "() => document.getElementById('dropped').textContent !== '–'")
+    assert page.is_visible("#warmth") is bool(says)
+    assert page.inner_text("#big").endswith(says or "dropped")
 
 
 def test_it_says_what_is_wrong(server: Server, show: Show, opened: Any) -> None:
