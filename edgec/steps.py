@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 Progress = Callable[[str], None]
-"""Called with the name of each step as it begins, "calibrate 3/100" where it is
-counted, and "" at the end.
+"""Called with each step as it begins, and with "" at the end.
+
+"calibrate 3/100" is a turn of a counted step, "step 2 of 6: calibrate 3/100" one of a
+job whose steps are known before.
 """
 
 COMPILE_C = "compile C"
@@ -35,13 +37,17 @@ class Steps:
     Attributes:
         tell: receives the steps; None: nobody does.
         clock: the time in seconds.
+        plan: the steps of which the job surely has each, in order; all others are told
+            as parts of the one before. Empty: the steps are not counted.
     """
 
     tell: Progress | None = None
     clock: Callable[[], float] = time.perf_counter
+    plan: Sequence[str] = ()
     _seconds: dict[str, float] = field(default_factory=dict)
     _now: str = ""
     _since: float = 0.0
+    _turn: int = 0
 
     def __call__(self, text: str) -> None:
         """Begin a step, and end the one before; "" only ends it."""
@@ -52,12 +58,33 @@ class Steps:
         # Without the count, so that all turns of a counted step are one entry.
         self._now = counted(text)[0]
         self._since = now
+        if self._now in self.plan:
+            self._turn = self.plan.index(self._now) + 1
         if self.tell is not None:
-            self.tell(text)
+            counts = bool(text and self._turn)
+            prefix = f"step {self._turn} of {len(self.plan)}: " if counts else ""
+            self.tell(prefix + text)
 
     def done(self) -> tuple[Step, ...]:
         """Return the steps that have ended, in the order of their beginnings."""
         return tuple(Step(name, seconds) for name, seconds in self._seconds.items())
+
+
+@dataclass(frozen=True)
+class Prefixed:
+    """A Progress that forwards the steps of a part of a job.
+
+    Attributes:
+        prefix: the words before each step.
+        tell: receives the steps.
+    """
+
+    prefix: str
+    tell: Progress
+
+    def __call__(self, text: str) -> None:
+        """Begin a step; "" ends the one before."""
+        self.tell(self.prefix + text if text else "")
 
 
 def counted(text: str) -> tuple[str, int, int]:

@@ -19,7 +19,14 @@ from edgec_devices.protocol import Connection
 from edgec_devices.pushing import push
 from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary
 from edgec_devices.stream import ByteStream, LinkLost, stream_for
-from edgec_devices.transfer import Assembly, Sending, send
+from edgec_devices.transfer import (
+    COMPARING,
+    SENDING,
+    WRITING,
+    Assembly,
+    Sending,
+    send,
+)
 from edgec_devices.wheel import Wheel
 
 ATTEMPTS = 3
@@ -34,6 +41,9 @@ SERVICE_S = 300.0
 """Limit of a switch, s: stopping a service may take systemd 90 s."""
 STATUS_S = 300.0
 """Limit of a status, s."""
+CONNECTING = "connecting"
+SENDING_RUNTIME = "sending the runtime"
+SWITCHING = "switching"
 METRICS = ("min", "p50", "p90", "p95", "p99", "max", "mean")
 HEALTH = Vocabulary({metric: Kind("ms") for metric in METRICS}, "--health", "p95<=40ms")
 
@@ -99,22 +109,24 @@ def flash(
     # A damaged bundle or a mistyped requirement is an error before any device is touched.
     recipe = Assembly.of(bundle, app)
     budget = HEALTH.parse(health) if health is not None else None
+    steps = _steps(budget, wheels is not None)
 
     def flash_device(url: str) -> FlashOutcome:
         start = time.monotonic()
-        step = "connecting"
+        step = CONNECTING
         lost: LinkLost | None = None
 
         def progress(sending: Sending) -> None:
             nonlocal step
             step = sending.step
-            report(url, sending)
+            turn = steps.index(step) + 1
+            report(url, replace(sending, turn=turn, steps=len(steps)))
 
         for attempt in range(ATTEMPTS):
             # Another attempt goes on from the last good byte.
             if attempt:
                 time.sleep(1.0)
-            report(url, Sending(step="connecting"))
+            progress(Sending(step=CONNECTING))
             connected = False
             try:
                 with Connection(stream_for(url, ask, timeout)) as connection:
@@ -133,16 +145,32 @@ def flash(
                 break
         assert lost is not None
         # Nothing was begun, and the error of the link has its own remedy.
-        if step == "connecting":
+        if step == CONNECTING:
             raise lost
         raise _lost(url, step, lost) from lost
 
     return each(urls, flash_device)
 
 
+def _steps(budget: Requirement | None, with_runtime: bool) -> Sequence[str]:
+    """Return the steps of a flash of what the device does not have yet, in order."""
+    steps = [CONNECTING, COMPARING, SENDING, WRITING, SWITCHING]
+    if with_runtime:
+        steps.insert(steps.index(COMPARING), SENDING_RUNTIME)
+    if budget is not None:
+        steps.insert(steps.index(SWITCHING), _measuring(budget))
+    return steps
+
+
+def _measuring(budget: Requirement) -> str:
+    """Return the step of a health check."""
+    count = f"{budget.figure} of {CHECK_RUNS} inferences"
+    return f"measuring {count}, up to {CHECK_S:.0f} s"
+
+
 def _lost(url: str, step: str, error: LinkLost) -> LinkLost:
     """Return the error of a flash whose link was lost during a step, and stays so."""
-    if step == "switching":
+    if step == SWITCHING:
         state = "the device has the earlier version or the new one whole"
     else:
         state = "the earlier version stays"
@@ -169,13 +197,12 @@ def flash_one(
     if service:
         connection.ask("service", answers.Done, app=recipe.app, check=True)
     if wheels is not None:
-        progress(Sending(step="sending the runtime"))
+        progress(Sending(step=SENDING_RUNTIME))
     pushed = "" if wheels is None else f", {push(connection, recipe.app, wheels)}"
     sent = send(connection, recipe, progress=progress, downgrade=downgrade)
     said = ""
     if budget:
-        measured = f"{budget.figure} of {CHECK_RUNS} inferences, up to {CHECK_S:.0f} s"
-        progress(replace(sent.sending, step=f"measuring {measured}"))
+        progress(replace(sent.sending, step=_measuring(budget)))
         try:
             ms = latency(connection, recipe.app, sent.slot).as_dict()[budget.figure]
             said = f", {budget.figure} {ms:.3f} ms"
@@ -197,7 +224,7 @@ def flash_one(
     what = f"was there already, slot {sent.slot}{pushed}{said}"
     # The active slot has this bundle already: there is nothing to switch.
     if not sent.same:
-        progress(replace(sent.sending, step="switching"))
+        progress(replace(sent.sending, step=SWITCHING))
         done, _ = connection.ask(
             "activate",
             answers.Switched,

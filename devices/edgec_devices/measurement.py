@@ -377,7 +377,7 @@ def measured(
     segments = len(bundle.manifest.segments)
     launches = []
     for i, (by_session, options) in enumerate(planned):
-        say(f"{bundle.manifest.name} on {at}: launch {i + 1} of {len(planned)}")
+        say(f"{bundle.manifest.name} on {at}: launch {i + 1}/{len(planned)}")
         report, vitals = launch(by_session, options)
         parsed = Launch.parse(report, segments, at)
         launches.append(parsed.seen_with(vitals))

@@ -24,6 +24,9 @@ MIN_PART = 512
 """Bytes of a file below which a part with a hash costs more than glue."""
 MAX_APP = 64
 """Characters of the name of an application."""
+COMPARING = "comparing"
+SENDING = "sending"
+WRITING = "writing and checking"
 
 
 @dataclass(frozen=True)
@@ -108,13 +111,17 @@ class Sending:
         wire: compressed bytes that have arrived
         seconds: time since the start, s
         step: the step that is under way
+        turn: its number in the job, from 1
+        steps: the number of steps of the job; 0: they are not counted
     """
 
     done: int = 0
     total: int = 0
     wire: int = 0
     seconds: float = 0.0
-    step: str = "sending"
+    step: str = SENDING
+    turn: int = 0
+    steps: int = 0
 
     @property
     def rate(self) -> float:
@@ -164,14 +171,14 @@ def send(
         downgrade: whether a signed bundle may be older than the device's
     """
     start = clock()
-    progress(Sending(step="comparing"))
+    progress(Sending(step=COMPARING))
     begun = _begin(connection, recipe, scratch)
     # The device has it: nothing is sent, installed or checked again.
     if begun.same is not None:
         return Sent(begun.same, True, Sending(0, 0, 0, clock() - start))
     total, wire = _send_lacking(connection, recipe, begun.lacks, progress, clock, start)
     sending = Sending(total, total, wire, clock() - start)
-    progress(replace(sending, step="writing and checking"))
+    progress(replace(sending, step=WRITING))
     installed, _ = connection.ask(
         "install",
         answers.Installed,

@@ -13,9 +13,11 @@ from edgec.cli.echo import echo
 from edgec.cli.reach import SHARE, on_one, resolved
 from edgec.errors import EdgecError, InputError
 from edgec.report.terminal import progress
+from edgec.steps import Prefixed, Progress
 
 if TYPE_CHECKING:
     from edgec.benching.request import Bench
+    from edgec.benching.verdicts import BudgetVerdict
 
 _FILE = click.Path(path_type=Path)
 
@@ -113,31 +115,19 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
     """Measure where the time goes on a device, and check it: the latency of a BUNDLE,
     or of those of edgec.toml.
     """
-    from edgec.benching.verdicts import passed, verdicts
-    from edgec.report.bench.cascade import cascade_markdown
-    from edgec.report.bench.text import to_markdown
-    from edgec.verbs.bench import run_bench
-    from edgec.verbs.bench_cascade import run_cascade_bench
-    from edgec.verbs.cascades import is_cascade_bundle
-
     # An option that is not given leaves the value of edgec.toml.
     given = {k: v for k, v in options.items() if v not in (None, ())}
     requests = _requests(bundle, on, given)
-    say = progress(lines=False)
     codes = []
     for i, request in enumerate(requests):
         if i:
             echo()
         try:
-            if is_cascade_bundle(request.bundle):
-                cascade = run_cascade_bench(request, say)
-                codes.append(0 if cascade.passed() else 1)
-                say("")
-                lines = "".join(f"{v.line()}\n" for v in cascade.verdicts())
-                text = cascade_markdown(cascade, verdicts_last=True)
-                echo(lines if quiet else text, nl=False)
-                continue
-            report = run_bench(request, say)
+            with progress(quiet) as display:
+                bench_turn = ""
+                if len(requests) > 1:
+                    bench_turn = f"bench {i + 1} of {len(requests)}: "
+                judged, text = _judged(request, Prefixed(bench_turn, display))
         except EdgecError as e:
             if len(requests) == 1:
                 raise
@@ -145,17 +135,27 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
             echo(str(e), err=True)
             codes.append(e.exit_code)
             continue
-        finally:
-            # The line of progress must not stay before the report or the error.
-            say("")
-        if quiet:
-            text = "".join(f"{v.line()}\n" for v in verdicts(report))
-        else:
-            text = to_markdown(report, verdicts_last=True)
-        echo(text, nl=False)
-        codes.append(0 if passed(report) else 1)
+        lines = "".join(f"{verdict.line()}\n" for verdict in judged)
+        echo(lines if quiet else text, nl=False)
+        codes.append(1 if any(verdict.state == "fail" for verdict in judged) else 0)
     # 0 only if every bench passed.
     return max(codes)
+
+
+def _judged(request: Bench, say: Progress) -> tuple[tuple[BudgetVerdict, ...], str]:
+    """Measure a bundle, and return its verdicts and its report for a terminal."""
+    from edgec.benching.verdicts import verdicts
+    from edgec.report.bench.cascade import cascade_markdown
+    from edgec.report.bench.text import to_markdown
+    from edgec.verbs.bench import run_bench
+    from edgec.verbs.bench_cascade import run_cascade_bench
+    from edgec.verbs.cascades import is_cascade_bundle
+
+    if is_cascade_bundle(request.bundle):
+        cascade = run_cascade_bench(request, say)
+        return cascade.verdicts(), cascade_markdown(cascade, verdicts_last=True)
+    report = run_bench(request, say)
+    return verdicts(report), to_markdown(report, verdicts_last=True)
 
 
 def _requests(

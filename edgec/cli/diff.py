@@ -113,7 +113,7 @@ def diff(
         for name in ("inputs", "samples", "calibrate", "quantize", "cc")
     }
     request = Request(a, b, model_inputs=model_inputs, **others)
-    with progress(lines=False) as say:
+    with progress() as say:
         comparison = compare(request, say)
 
     if html is not None:

@@ -106,14 +106,12 @@ def evaluate(on: str | None, quiet: bool, **options: Any) -> int:
     if on is not None:
         given["on"] = resolved(on)
     request = EvaluationRequest(data=data, **given)
-    with progress(lines=False) as say:
-        try:
+    try:
+        with progress(quiet) as say:
             report = run_evaluation(request, say)
-        except KeyboardInterrupt:
-            say("")
-            echo("what was evaluated is kept: the same command goes on", err=True)
-            raise
-
+    except KeyboardInterrupt:
+        echo("what was evaluated is kept: the same command goes on", err=True)
+        raise
     lines = "".join(f"{verdict.line()}\n" for verdict in report.verdicts)
     echo(lines if quiet else to_text(report), nl=False)
     return 0 if report.passed else 1

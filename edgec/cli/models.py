@@ -126,7 +126,7 @@ def explain(
     if html is not None:
         check_place(html, "--html")
     if is_cascade(model):
-        with progress(lines=False) as say:
+        with progress() as say:
             cascade = explain_cascade(model, given(Options, options), say, require)
         if html is not None:
             cascade.page().write(html)
@@ -134,7 +134,7 @@ def explain(
         return _explained(texts, cascade.outcomes)
 
     wanted = requirements(require)
-    with progress(lines=False) as say:
+    with progress() as say:
         report = explain_model(model, given(Options, options), say)
     outcomes = check(wanted, report)
     if html is not None:

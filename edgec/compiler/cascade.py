@@ -17,17 +17,25 @@ from edgec_runtime.cascade.parameters import NETWORKS
 from edgec.catalogue.entries import PREFIX
 from edgec.catalogue.fetching import local_file
 from edgec.compiler.cascade_samples import write_samples
-from edgec.compiler.compilation import Compilation, Compiled, PlacedNetwork
+from edgec.compiler.compilation import (
+    COMPLETE_STEPS,
+    PLACE_STEPS,
+    Compilation,
+    Compiled,
+    PlacedNetwork,
+)
 from edgec.compiler.edgetpu_together import compile_together
 from edgec.compiler.job import Job
 from edgec.compiler.options import CompileOptions, path_of
 from edgec.errors import EdgecError, InputError
 from edgec.frontends.cascade_file import CascadeSource, NetworkSource, read_cascade
 from edgec.report.summary import footnote
-from edgec.steps import Progress, Step, Steps
+from edgec.steps import Prefixed, Progress, Step, Steps
 from edgec.toolchain.edgetpu.where import runner_for
 from edgec.version import VERSION
 
+FLOAT_PREFIX = "float "
+"""The beginning of the names of steps that compile the float form of a cascade."""
 OF_ONE_NETWORK = (
     "task",
     "labels",
@@ -92,7 +100,24 @@ def compile_cascade(
     job.check()
     with temporary_folder("cascade") as folder:
         (folder / NETWORKS).mkdir()
-        return _CascadeCompile(job, source, folder, Steps(progress)).run()
+        say = Steps(progress, plan=_plan(source, options))
+        return _CascadeCompile(job, source, folder, say).run()
+
+
+def _plan(source: CascadeSource, options: CompileOptions) -> list[str]:
+    """Return the steps that the compile of a cascade surely has, in order."""
+    names = [network.name for network in source.models()]
+    plan = []
+    for steps in (PLACE_STEPS, COMPLETE_STEPS):
+        plan += [f"{name}: {step}" for name in names for step in steps]
+    if _calibrates_crops(source, options):
+        plan = [*(f"{FLOAT_PREFIX}{step}" for step in plan), *plan]
+    return plan
+
+
+def _calibrates_crops(source: CascadeSource, options: CompileOptions) -> bool:
+    """Return whether networks are calibrated with crops, which float networks find."""
+    return options.calibrate is not None and len(source.models()) > 1
 
 
 def check_options(options: CompileOptions) -> None:
@@ -187,7 +212,7 @@ class _CascadeCompile:
         """Return the calibration data of networks that see crops; {} without photos."""
         photos = path_of(self.job.options.calibrate)
         behind = [n.name for n in self.source.models()[1:]]
-        if photos is None or not behind:
+        if photos is None or not _calibrates_crops(self.source, self.job.options):
             return {}
         # Crops are those of the float networks, which know best where objects are.
         bundle = self.folder / "float.edgec"
@@ -197,7 +222,8 @@ class _CascadeCompile:
         aside = self.folder / "float"
         (aside / NETWORKS).mkdir(parents=True)
         job = Job(self.job.model, options)
-        _CascadeCompile(job, self.source, aside, self.say).run()
+        say = Steps(Prefixed(FLOAT_PREFIX, self.say))
+        _CascadeCompile(job, self.source, aside, say).run()
         write_samples(bundle, photos, self.folder, self.say)
         return {name: self.folder / f"{name}.npz" for name in behind}
 
@@ -217,12 +243,9 @@ class _CascadeCompile:
         job.check()
         where = options.edgetpu_compiler
         runner = runner_for(where, {})
-
-        def say(text: str) -> None:
-            self.say(f"{network.name}: {text}" if text else "")
-
+        say = Steps(Prefixed(f"{network.name}: ", self.say))
         return Compilation(
-            job, Steps(say), runner, needed=where is not None, dump=options.dump
+            job, say, runner, needed=where is not None, dump=options.dump
         )
 
     def _write(self, made: Mapping[str, Compiled]) -> None:

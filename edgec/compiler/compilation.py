@@ -40,6 +40,10 @@ from edgec.report.summary import Made, footnote, summary
 from edgec.steps import Step, Steps
 from edgec.toolchain.edgetpu.runners import Runner
 
+PLACE_STEPS = ("read", "load samples", "partition")
+"""The steps that each compile has up to the placement."""
+COMPLETE_STEPS = ("emit", "verify", "write")
+"""The steps that each compile has after it."""
 MAX_ROUNDS = 2
 """Verifications after which only some ops of a failed float16 network become float32."""
 
@@ -192,7 +196,7 @@ class Compilation:
         if not verification.ok:
             raise self._failure(verification, placed.lowered)
 
-        self.say("pack")
+        self.say("write")
         # The bundle is packed twice: verification opens it as a person will, and the
         # manifest then gets the figures.
         package = trial.package

@@ -9,7 +9,12 @@ from typing import Any
 
 from edgec.catalogue.fetching import local_file
 from edgec.compiler.cascade import is_cascade
-from edgec.compiler.compilation import Compilation, Compiled
+from edgec.compiler.compilation import (
+    COMPLETE_STEPS,
+    PLACE_STEPS,
+    Compilation,
+    Compiled,
+)
 from edgec.compiler.job import Job
 from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError
@@ -17,6 +22,8 @@ from edgec.frontends.pt2 import saved
 from edgec.steps import Progress, Steps
 from edgec.toolchain.edgetpu.handoff import HandOff
 from edgec.toolchain.edgetpu.where import runner_for
+
+_PLAN = (*PLACE_STEPS, *COMPLETE_STEPS)
 
 
 def compile_model(
@@ -36,7 +43,7 @@ def compile_model(
     Raises EdgecError, with exit code 1 when the verification fails and 2 when the input
     must change; no bundle is left then.
     """
-    say = Steps(progress)
+    say = Steps(progress, plan=_PLAN)
     opened: AbstractContextManager[Path]
     if callable(model):
         opened = saved(model, example_inputs)
@@ -71,4 +78,5 @@ def finish(folder: Path, progress: Progress | None = None) -> Compiled:
     runner = HandOff.open(folder)
     job = Job.again(runner.recipe, folder)
     job.check()
-    return Compilation(job, Steps(progress), runner, needed=True, finishing=True).run()
+    say = Steps(progress, plan=_PLAN)
+    return Compilation(job, say, runner, needed=True, finishing=True).run()

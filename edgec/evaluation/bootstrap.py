@@ -19,6 +19,8 @@ from edgec.evaluation.measure import MeasuredFigure, Scored
 from edgec.ir import Array
 from edgec.steps import Progress, each
 
+BOOTSTRAP = "bootstrap"
+"""The step of the draws."""
 LEVEL = 0.95
 SEED = 36
 """The draws are the same every time: a budget must not hold by luck."""
@@ -93,7 +95,7 @@ class ResampledSides:
             drawn[name] = {figure: [] for figure in figures}
 
         turns = draws(pictures, number)
-        for counts in each(turns, number, "bootstrap", say):
+        for counts in each(turns, number, BOOTSTRAP, say):
             for name, scored in sides.items():
                 figures = scored.figures(counts)
                 for figure, value in figures.items():

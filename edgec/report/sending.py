@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from edgec_devices.transfer import SENDING, Sending
 from edgec_runtime.device_end.printable import printable
 
+from edgec.report.interval_log import LOG_INTERVAL_S, IntervalLog
+
 if TYPE_CHECKING:
-    from edgec_devices.transfer import Sending
     from rich.progress import Progress, TaskID
 
-EVERY_S = 5.0
-"""Interval between two lines about one device in a log, s."""
 MAX_SHOWN_S = 1e6
 """Longer estimates of the time to go say nothing and are not shown, s."""
-Report = Callable[[str, "Sending"], None]
+Report = Callable[[str, Sending], None]
 """Takes the URL of a device and the state of its transfer; safe from any thread."""
 
 
@@ -32,7 +32,7 @@ def in_bytes(n: float) -> str:
 
 @contextmanager
 def shown(
-    quiet: bool = False, to: TextIO | None = None, every: float = EVERY_S
+    quiet: bool = False, to: TextIO | None = None, every: float = LOG_INTERVAL_S
 ) -> Iterator[Report]:
     """Provide a function that shows the progress of each device.
 
@@ -91,39 +91,30 @@ def _bars(to: TextIO) -> Iterator[Report]:
 
 @contextmanager
 def _lines(to: TextIO, every: float) -> Iterator[Report]:
-    """Write a line about each device at every interval, even if nothing has changed.
-
-    A log that stands still looks like a program that has stopped.
-    """
+    """Write a line about each device at every interval while the context lasts."""
     states: dict[str, Sending] = {}
-    end = threading.Event()
 
-    def write_lines() -> None:
-        while not end.wait(every):
-            # A copy, because other threads add devices meanwhile.
-            for url, sending in sorted(states.copy().items()):
-                line = f"{url}: {_text(sending)}"
-                to.write(printable(line) + "\n")
-            to.flush()
+    def lines() -> list[str]:
+        # A copy, because other threads add devices meanwhile.
+        return [f"{url}: {_text(sent)}" for url, sent in sorted(states.copy().items())]
 
-    # A daemon: a program that ends does not wait for it.
-    thread = threading.Thread(target=write_lines, daemon=True)
-    thread.start()
+    log = IntervalLog(to, every, lines)
+    log.start()
     try:
         yield states.__setitem__
     finally:
-        end.set()
-        thread.join()
+        log.stop()
 
 
 def _text(sending: Sending) -> str:
     """Return the state of a transfer in words.
 
-    An example is "sending 48 % of 1.4 MB, 512.0 kB/s, 3 s left". Other steps have a
-    name only.
+    An example is "step 3 of 5: sending 48 % of 1.4 MB, 512.0 kB/s, 3 s left". Other
+    steps have a name only.
     """
-    if sending.step != "sending":
-        return sending.step
+    turn = f"step {sending.turn} of {sending.steps}: " if sending.steps else ""
+    if sending.step != SENDING:
+        return turn + sending.step
     # Nothing to send is done already.
     percent = 100
     if sending.total:
@@ -133,4 +124,4 @@ def _text(sending: Sending) -> str:
         left = f", {sending.left:.0f} s left"
     total = in_bytes(sending.total)
     rate = in_bytes(sending.rate)
-    return f"sending {percent} % of {total}, {rate}/s{left}"
+    return f"{turn}sending {percent} % of {total}, {rate}/s{left}"

@@ -9,19 +9,17 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-import click
 from edgec_runtime.device_end.printable import printable
 
+from edgec.report.interval_log import LOG_INTERVAL_S, IntervalLog
 from edgec.report.tables import WIDTH
 from edgec.steps import COMPILE_C, Step, counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-MIN_LOGGED_S = 1.0
-"""Shorter steps have no line in a log, s."""
-LOG_INTERVAL_S = 30.0
-"""Interval between two lines of a log about one long step, s."""
+LEFT = " left"
+"""The end of the words for the time to go."""
 MIN_SUMMARY_SHARE = 0.02
 """Steps with a smaller share of the whole time are not named at the end."""
 MIN_SUMMARY_S = 0.05
@@ -33,8 +31,8 @@ _NO_BREAK = "\u00a0"
 def left(seconds: float) -> str:
     """Return the time to go, for example "8 s left" or "3 min left"."""
     if seconds < 100:
-        return f"{seconds:.0f} s left"
-    return f"{seconds / 60:.0f} min left"
+        return f"{seconds:.0f} s{LEFT}"
+    return f"{seconds / 60:.0f} min{LEFT}"
 
 
 class _Pace:
@@ -46,6 +44,10 @@ class _Pace:
 
     def progress(self, at: int, total: int) -> str:
         """Return "12/64, 8 s left"; the time is shown from the second count on."""
+        # The name of the step may have come before its turns.
+        if not self._first:
+            self._first = at
+            self._start = time.monotonic()
         # The first call may be in the middle of a step.
         done = at - self._first
         if not done:
@@ -59,46 +61,24 @@ class _Pace:
 class StepDisplay:
     """Shows each step that it is called with on standard error; "" ends the last.
 
-    On a terminal it is a bar, which disappears at the end. Elsewhere, with `lines`, it
-    is a line for each step of more than a second, and a line now and then for a long
-    step. With `quiet` it shows nothing.
+    On a terminal it is a bar, which disappears at the end. Elsewhere it is a line now
+    and then about the step that is under way, as long as the job goes on. With `quiet`
+    it shows nothing.
 
-    As a context manager it removes the bar.
+    As a context manager it removes the bar, and ends the lines.
     """
 
-    def __init__(self, quiet: bool = False, lines: bool = True) -> None:
+    def __init__(self, quiet: bool = False, every: float = LOG_INTERVAL_S) -> None:
+        """every: interval between two lines, s."""
         # Standard output may be a pipe for the result, so progress is on standard error.
-        self._bar: _Bar | None = None
-        if not quiet and sys.stderr.isatty():
-            self._bar = _Bar()
-        self._lines = lines and not quiet and self._bar is None
-        self._name = ""
-        self._start = 0.0
-        self._last_line = 0.0
-        self._pace = _Pace(0)
+        self._display: _Bar | _Log | None = None
+        if not quiet:
+            self._display = _Bar() if sys.stderr.isatty() else _Log(every)
 
     def __call__(self, text: str) -> None:
         """Show that a step begins, or how far a counted step is."""
-        name, at, total = counted(printable(text))
-        if self._bar is not None:
-            self._bar.show(name, at, total)
-
-        now = time.monotonic()
-        if name != self._name:
-            self._log_end(now)
-            self._name = name
-            self._start = now
-            self._last_line = now
-            self._pace = _Pace(at)
-        elif self._lines and total and now - self._last_line > LOG_INTERVAL_S:
-            click.echo(f"{name} {self._pace.progress(at, total)}", err=True)
-            self._last_line = now
-
-    def _log_end(self, now: float) -> None:
-        """Write a line about the step that ends, if it took long."""
-        seconds = now - self._start
-        if self._lines and self._name and seconds > MIN_LOGGED_S:
-            click.echo(f"{self._name}: {seconds:.1f} s", err=True)
+        if self._display is not None:
+            self._display.show(*counted(printable(text)))
 
     def __enter__(self) -> StepDisplay:
         """Return the display itself."""
@@ -110,8 +90,39 @@ class StepDisplay:
         e: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        """Remove the bar, also after an exception."""
+        """End the display, also after an exception."""
         self("")
+
+
+class _Log:
+    """A line at every interval about the step that is under way."""
+
+    def __init__(self, every: float) -> None:
+        self._log = IntervalLog(sys.stderr, every, self._lines)
+        self._name = ""
+        self._start = 0.0
+        self._pace = _Pace(0)
+        self._text = ""
+
+    def show(self, name: str, at: int, total: int) -> None:
+        """Note a step and how far it is; an empty name ends the lines."""
+        if not name:
+            self._name = ""
+            self._log.stop()
+            return
+
+        if name != self._name:
+            self._name = name
+            self._start = time.monotonic()
+            self._pace = _Pace(at)
+        self._text = f"{name} {self._pace.progress(at, total)}" if total else name
+        self._log.start()
+
+    def _lines(self) -> tuple[str, ...]:
+        """Return the step with the time that is left, or that has passed."""
+        if self._text.endswith(LEFT):
+            return (self._text,)
+        return (f"{self._text}, {time.monotonic() - self._start:.0f} s so far",)
 
 
 class _Bar:
@@ -165,13 +176,13 @@ def _progress_bar() -> Progress:
 
     name_column = TextColumn("{task.description}", markup=False)
     count_column = TextColumn("{task.fields[of]}", markup=False)
-    columns = (name_column, BarColumn(30), count_column, TimeElapsedColumn())
+    columns = (name_column, BarColumn(20), count_column, TimeElapsedColumn())
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def progress(quiet: bool = False, lines: bool = True) -> StepDisplay:
-    """Return a display for the steps of a verb, to pass as its `Watch`."""
-    return StepDisplay(quiet, lines)
+def progress(quiet: bool = False) -> StepDisplay:
+    """Return a display for the steps of a verb, to pass as its `Progress`."""
+    return StepDisplay(quiet)
 
 
 def where_the_time_went(steps: Sequence[Step]) -> str:

@@ -17,7 +17,7 @@ from edgec_runtime.vision.tasks.base import Result
 
 from edgec.catalogue.fetching import local_file
 from edgec.errors import InputError
-from edgec.evaluation.bootstrap import ResampledSides
+from edgec.evaluation.bootstrap import BOOTSTRAP, ResampledSides
 from edgec.evaluation.budgets import check_budgets, parse_budgets
 from edgec.evaluation.drawings import captions, drawing
 from edgec.evaluation.kept import KeptObservations, picture_key
@@ -37,7 +37,7 @@ from edgec.ir import Array
 from edgec.report.evaluation.junit import to_junit
 from edgec.report.evaluation.page import page
 from edgec.report.files import check_places, write_whole
-from edgec.steps import Progress, each
+from edgec.steps import Progress, Steps, each
 from edgec.verbs.evaluated_sides import (
     BundleHereSide,
     BundleOnDeviceSide,
@@ -157,6 +157,17 @@ def _spread(
     return [pictures[int(i * step)] for i in range(most)]
 
 
+def _plan(sides: Sequence[PictureSide]) -> list[str]:
+    """Return the steps of an evaluation of opened sides, in order."""
+    titles = [side.title for side in sides]
+    return [*titles, *(_comparison_step(side.key) for side in sides), BOOTSTRAP]
+
+
+def _comparison_step(key: str) -> str:
+    """Return the step of a side's comparison."""
+    return f"compare with the labels ({key})"
+
+
 @dataclass(frozen=True)
 class _Evaluation:
     """The work of one evaluation.
@@ -184,16 +195,17 @@ class _Evaluation:
             for side in self._opened(bundle):
                 stack.callback(side.close)
                 sides.append(side)
-            observed = {side.key: self._observed(side) for side in sides}
-            worst = self._worst(sides, observed)
+            say = Steps(self.say, plan=_plan(sides))
+            observed = {side.key: self._observed(side, say) for side in sides}
+            worst = self._worst(sides, observed, say)
 
         scored = {}
         for key, rows in observed.items():
             # COCO's matching takes a while, and has no turns to count.
-            self.say(f"compare with the labels ({key})")
+            say(_comparison_step(key))
             scored[key] = self.measure.score(self.pictures, rows)
         number = self.request.resamples or self.measure.resamples
-        resampled = ResampledSides.of(scored, len(self.pictures), number, self.say)
+        resampled = ResampledSides.of(scored, len(self.pictures), number, say)
 
         drops = {}
         last = sides[-1].key
@@ -251,13 +263,13 @@ class _Evaluation:
 
     # ---- pictures
 
-    def _observed(self, side: PictureSide) -> list[Observation]:
+    def _observed(self, side: PictureSide, say: Progress) -> list[Observation]:
         """Return the observation of every picture, from an earlier call if it is kept."""
         labels = "\n".join(self.reader.labels or ())
         parts = (*side.parts, repr(self.reader.task), labels, repr(self.measure))
         kept = KeptObservations.of(parts, self.request.fresh)
         rows = []
-        turns = each(self.pictures, len(self.pictures), side.title, self.say)
+        turns = each(self.pictures, len(self.pictures), side.title, say)
         for picture in turns:
             key = picture_key(picture)
             if key not in kept.known:
@@ -275,7 +287,10 @@ class _Evaluation:
         return self.reader.result(side.outputs(frame), size)
 
     def _worst(
-        self, sides: Sequence[PictureSide], observed: Mapping[str, list[Observation]]
+        self,
+        sides: Sequence[PictureSide],
+        observed: Mapping[str, list[Observation]],
+        say: Progress,
     ) -> tuple[WorstPicture, ...]:
         """Return the pictures with the worst results of the last side, worst first."""
         losses = {key: [row["loss"] for row in rows] for key, rows in observed.items()}
@@ -291,7 +306,7 @@ class _Evaluation:
         order = sorted(range(len(last)), key=rank)
         chosen = [i for i in order if last[i] != 0][: self.request.worst]
         worst = []
-        for i in each(chosen, len(chosen), "worst pictures", self.say):
+        for i in each(chosen, len(chosen), "worst pictures", say):
             of_picture = {key: numbers[i] for key, numbers in losses.items()}
             worst.append(self._worst_picture(sides, self.pictures[i], of_picture))
         return tuple(worst)

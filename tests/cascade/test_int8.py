@@ -4,6 +4,7 @@ networks that see crops.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,18 @@ def test_crops_of_photos_calibrate(tmp_path: Path) -> None:
     ]
     file = objects.write(tmp_path)
     path = tmp_path / "x.edgec"
+    told: list[str] = []
     done = cascades.compile(
-        file, "host", path, calibrate=photos(tmp_path / "p", *scenes), **OPTIONS
+        file,
+        "host",
+        path,
+        calibrate=photos(tmp_path / "p", *scenes),
+        progress=told.append,
+        **OPTIONS,
     )
+    turns = [int(m[1]) for t in told if (m := re.match(r"step (\d+) of 24: ", t))]
+    assert len(turns) == len([t for t in told if t])
+    assert list(dict.fromkeys(turns)) == list(range(1, 25)), "none is left out"
     # Two objects in twelve photos, each seen by three crops in two frames.
     assert "calibrated on" in done.networks["discs"]
     assert "discs.npz, held back from calibration" in done.summary()

@@ -102,16 +102,20 @@ def test_a_slow_version_never_becomes_active(
     tmp_path: Path, root: Path, program: Path
 ) -> None:
     one = bundle(tmp_path / "1.edgec", program)
-    steps: list[str] = []
+    seen: list[Sending] = []
     error = failed(
         flash(
             one,
             ["local:"],
             health="p50<=0us",
-            report=lambda url, sending: steps.append(sending.step),
+            report=lambda url, sending: seen.append(sending),
         )
     )
-    assert steps[-1] == "measuring p50 of 50 inferences, up to 300 s"
+    measuring = "measuring p50 of 50 inferences, up to 300 s"
+    steps = ["connecting", "comparing", "sending", "writing and checking", measuring]
+    assert list(dict.fromkeys(s.step for s in seen)) == steps
+    # The last of the six is the switch, to which it does not come.
+    assert {(s.turn, s.steps) for s in seen} == {(i, 6) for i in range(1, 6)}
     assert "the health check p50<=0us failed" in error.what
     assert not (root / "tiny" / "current").exists()
     ok(flash(one, ["local:"]))

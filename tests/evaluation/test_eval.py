@@ -300,8 +300,12 @@ def test_an_interrupted_evaluation_goes_on(
     words = ["eval", str(digits / "digits.edgec"), "--data", str(digits / "set")]
     assert run_verb([*words, "--samples", "40", "--worst", "0"]) == 130
     assert "kept: the same command goes on" in capsys.readouterr().err
-    resumed = run()
+    told: list[str] = []
+    resumed = run(progress=told.append)
     assert len(ran) == 15
+    pictures = [t for t in told if "bundle" in t]
+    assert pictures[-2] == "step 1 of 3: int8 bundle 40/40"
+    assert told[-1].startswith("step 3 of 3: bootstrap ")
     # Nothing is left to run; a fresh evaluation runs all of it, to the same figures.
     ran.clear()
     assert run().sides == resumed.sides

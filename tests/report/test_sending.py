@@ -27,14 +27,15 @@ def test_a_log_gets_a_line_every_few_seconds() -> None:
         report("ssh://a", Sending(step="connecting"))
         time.sleep(0.35)
         report("ssh://a", Sending(700_000, 1_400_000, 500_000, 2.0))
-        report("ssh://b", Sending(700_000, 1_400_000, 500_000, 2.0, "switching"))
+        switching = Sending(700_000, 1_400_000, 500_000, 2.0, "switching", 5, 5)
+        report("ssh://b", switching)
         time.sleep(0.15)
     lines = log.getvalue().splitlines()
     assert lines[:2] == ["ssh://a: connecting"] * 2, (
         "a log that stands still looks like a program that does"
     )
     assert "ssh://a: sending 50 % of 1.4 MB, 250.0 kB/s, 2 s left" in lines
-    assert "ssh://b: switching" in lines
+    assert "ssh://b: step 5 of 5: switching" in lines
     assert len(lines) < 9
 
 

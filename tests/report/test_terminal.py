@@ -5,6 +5,7 @@ time went.
 from __future__ import annotations
 
 import io
+import re
 import sys
 import time
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 from edgec.compiler.compile import compile_model
 from edgec.compiler.options import CompileOptions
-from edgec.report.terminal import progress, where_the_time_went
+from edgec.report.interval_log import LOG_INTERVAL_S
+from edgec.report.terminal import StepDisplay, progress, where_the_time_went
 from edgec.steps import COMPILE_C, Step, Steps, counted, each
 
 ROOT = Path(__file__).parents[2]
@@ -74,50 +76,66 @@ def test_items_are_counted() -> None:
     ]
 
 
-def test_a_long_step_says_how_far_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """At most every half a minute, with what is left by its pace so far; a search that
-    goes on begins in the middle.
-    """
-    clock = Clock()
-    monkeypatch.setattr(time, "monotonic", clock)
-    with progress() as say:
-        for i in range(3, 10):
-            say(f"try {i}/9")
-            clock.now += 20
-        for i in range(1, 5):
-            say(f"calibrate {i}/100")
-            clock.now += 16
-    assert capsys.readouterr().err.splitlines() == [
-        "try 5/9, 2 min left",
-        "try 7/9, 60 s left",
-        "try 9/9, 20 s left",
-        "try: 140.0 s",
-        "calibrate 3/100, 26 min left",
-        "calibrate: 64.0 s",
+def test_steps_of_a_plan_are_counted_and_others_are_parts_of_them() -> None:
+    told: list[str] = []
+    say = Steps(told.append, plan=("read", "partition", "verify"))
+    for text in ("download", "read", "calibrate 1/2", "verify 1/2", "emulate", ""):
+        say(text)
+    assert told == [
+        "download",
+        "step 1 of 3: read",
+        "step 1 of 3: calibrate 1/2",
+        "step 3 of 3: verify 1/2",
+        "step 3 of 3: emulate",
+        "",
     ]
+    assert [step.name for step in say.done()][-1] == "emulate", "not the turn"
 
 
-@pytest.mark.parametrize("quiet", [True, False])
-def test_off_a_terminal_there_is_a_line_for_what_took_a_second(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet: bool
+def test_off_a_terminal_a_long_job_says_now_and_then_where_it_is(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    clock = Clock()
-    monkeypatch.setattr(time, "monotonic", clock)
-    with progress(quiet) as say:
-        for text, seconds in [
-            ("read", 0.4),
-            ("calibrate 1/2", 0.7),
-            ("calibrate 2/2", 0.7),
-            ("emit", 0.3),
-            ("pack", 2),
-        ]:
-            say(text)
-            clock.now += seconds
+    """Also while a step that has no turns says nothing, and no more after its end."""
+    with StepDisplay(every=0.2) as say:
+        say("step 1 of 2: emulate")
+        time.sleep(0.5)
+        say("step 2 of 2: try")
+        for turn in range(3, 6):
+            say(f"step 2 of 2: try {turn}/9")
+            time.sleep(0.25)
+    time.sleep(0.3)
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == ("" if quiet else "calibrate: 1.4 s\npack: 2.0 s\n")
+    lines = err.splitlines()
+    assert lines[:2] == ["step 1 of 2: emulate, 0 s so far"] * 2
+    assert "step 2 of 2: try 4/9, 2 s left" in lines
+    assert len(lines) <= 7
+    assert "\033" not in err
+    assert "\r" not in err
+
+
+@pytest.mark.parametrize("every", [LOG_INTERVAL_S, 0.01])
+def test_a_short_or_quiet_job_says_nothing(
+    capsys: pytest.CaptureFixture[str], every: float
+) -> None:
+    with StepDisplay(quiet=every < 1, every=every) as say:
+        for turn in range(1, 100):
+            say(f"calibrate {turn}/99")
+        time.sleep(0.1)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_log_whose_reader_has_gone_ends_no_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError(text)
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    with StepDisplay(every=0.01) as say:
+        say("read")
+        time.sleep(0.1)
 
 
 def test_the_bar_shows_each_step_and_leaves_the_screen_clean(
@@ -196,5 +214,11 @@ def test_a_compile_names_its_steps(tmp_path: Path) -> None:
     ):
         assert name in names, names
     assert told[-1] == ""
-    assert {counted(t)[0] for t in told} - {""} == set(names)
+    numbered = [re.fullmatch(r"step (\d) of 6: (.+)", counted(t)[0]) for t in told[:-1]]
+    steps = [(int(match[1]), match[2]) for match in numbered if match]
+    assert len(steps) == len(told) - 1, "each is counted"
+    turns = [turn for turn, _ in steps]
+    assert turns == sorted(turns)
+    assert {*turns} == {1, 2, 3, 4, 5, 6}, "no step of the plan is left out"
+    assert {name for _, name in steps} == {*names}
     assert all(s.seconds >= 0 for s in done.steps)
