@@ -70,7 +70,8 @@ def write(bundle: Bundle, folder: Path) -> Sequence[str]:
     return (
         f"The C of {bundle.path.name} for {', '.join(targets)}, with its weights.",
         "Build it with `cmake -B build && cmake --build build`, on another machine "
-        f"with `-DCMAKE_TOOLCHAIN_FILE={targets[0]}.cmake` after `-B build`; then "
+        f"with `-DCMAKE_TOOLCHAIN_FILE={targets[0]}.cmake` after `-B build`, in a "
+        "folder of its own, since CMake keeps a folder's first compiler; then "
         "`build/main --input FILE --output DIR`.",
         f"Your own program includes `src/ek_model.h`; {tensors_text(bundle)}",
     )

@@ -326,6 +326,8 @@ for word in sys.argv[1:]:
     if word.startswith("-mcpu="):
         # zig calls cores by other names than gcc does.
         word = "-mcpu=" + word[len("-mcpu=") :].replace("-", "_")
+    elif word.startswith("-I"):
+        word = "-I" + os.path.abspath(word[2:])
     elif not word.startswith("-"):
         word = os.path.abspath(word)
     # Only shared libraries need it, and zig has libraries of its own for each option.
@@ -341,6 +343,47 @@ command = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl
 os.execv(sys.executable, [*command, *words])
 """
 """A cross compiler that every machine with edgec has."""
+
+
+def zig_as_gcc(folder: Path) -> Path:
+    """Write the cross compiler into a folder."""
+    compiler = folder / "zig-as-gcc"
+    compiler.write_text(ZIG_AS_GCC.format(python=sys.executable, source=str(ROOT)))
+    compiler.chmod(0o755)
+    return compiler
+
+
+def on_the_board(program: Path, folder: Path) -> Path:
+    """Write a script that runs a program as on the board."""
+    emulated = folder / "on-the-board"
+    emulated.write_text(
+        f'#!/bin/sh\nexec qemu-aarch64 -cpu cortex-a72 {program} "$@"\n'
+    )
+    emulated.chmod(0o755)
+    return emulated
+
+
+@pytest.mark.arm
+@pytest.mark.slow
+def test_two_compilers_in_one_folder_do_not_mix_objects(
+    digits: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    edgec.export(digits, c=out)
+    exported = sorted(out.rglob("*"))
+    here = ["make", f"CC={shutil.which('gcc')}", f"MODEL_TARGET={machine_target()}"]
+    there = ["make", f"CC={zig_as_gcc(tmp_path)}", "MODEL_TARGET=linux-aarch64"]
+    programs = ((here, out / "main"), (there, on_the_board(out / "main", tmp_path)))
+    for command, program in (*programs, programs[0]):
+        run(out, *command)
+        # Nothing is left to do, as long as the flags are the same.
+        run(out, *command, "--question")
+        changed = [*command, "--question", "CFLAGS=-g"]
+        assert subprocess.run(changed, cwd=out).returncode == 1
+        check_program(program, digits, tmp_path)
+        shutil.rmtree(tmp_path / "results")
+    run(out, *here, "clean")
+    assert sorted(out.rglob("*")) == exported
 
 
 @pytest.mark.arm
@@ -360,15 +403,7 @@ def test_the_c_is_built_for_the_board_by_the_toolchain_file(
         "-DCMAKE_EXE_LINKER_FLAGS=-static",
     ]
     if not shutil.which("aarch64-linux-gnu-gcc"):
-        compiler = tmp_path / "zig-as-gcc"
-        compiler.write_text(ZIG_AS_GCC.format(python=sys.executable, source=str(ROOT)))
-        compiler.chmod(0o755)
-        options.append(f"-DCMAKE_C_COMPILER={compiler}")
+        options.append(f"-DCMAKE_C_COMPILER={zig_as_gcc(tmp_path)}")
     run(out, "cmake", "-B", "build", *options)
     run(out, "cmake", "--build", "build")
-    emulated = tmp_path / "on-the-board"
-    emulated.write_text(
-        f'#!/bin/sh\nexec qemu-aarch64 -cpu cortex-a72 {out}/build/main "$@"\n'
-    )
-    emulated.chmod(0o755)
-    check_program(emulated, digits, tmp_path)
+    check_program(on_the_board(out / "build" / "main", tmp_path), digits, tmp_path)
