@@ -32,7 +32,7 @@ from edgec.errors import EdgecError, InputError
 from edgec.verbs.demo import fixtures
 from edgec.verbs.face_poses import FacePose, motion_of
 
-NETWORKS = "faces"
+NETWORKS = "faces-irises"
 """The cascade of the catalogue that finds the points of a face."""
 SIZE = (640, 480)
 """Width and height of the clip."""

@@ -29,6 +29,6 @@ def test_a_name_stands_for_its_file_and_all_of_its_networks() -> None:
     file = local_file(Path("models:faces"))
     assert file.name == "faces.toml"
     found = [entry.name for entry in entries(["models:faces", "iris", "faces-irises"])]
-    assert found == ["face-near", "face-mesh", "iris"]
+    assert found == ["face-near", "face-mesh", "iris", "face-mesh-attention"]
     with pytest.raises(InputError, match='no "face"; did you mean "faces"'):
         entries(["face"])

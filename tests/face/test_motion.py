@@ -16,7 +16,6 @@ from edgec_runtime.face.landmarks import (
     face_layout,
     openings,
 )
-from edgec_runtime.face.lids import closed_eyes
 from edgec_runtime.face.points import depth_scale
 from edgec_runtime.face.portrait import Portrait
 from edgec_runtime.face.puppet import puppet
@@ -28,12 +27,12 @@ from edgec.ir import Array
 from tests.face.faces import SIZE, points
 
 
-def _driven(pose: FacePose, depth: float = 1.0) -> FaceMotion:
+def _driven(pose: FacePose, depth: float = 1.0, exact_lids: bool = False) -> FaceMotion:
     """What a driver sees of a pose, after a while at rest."""
     driver = Driver()
     for _ in range(NEUTRAL_FRAMES):
         driver(points(depth=depth))
-    motion = driver(points(pose, depth))
+    motion = driver(points(pose, depth), exact_lids)
     assert motion is not None
     return motion
 
@@ -138,11 +137,19 @@ def test_tremor_rests_and_motion_does_not() -> None:
 
 
 def test_eyes_close_one_by_one() -> None:
-    assert max(closed_eyes(_driven(FacePose()))) < 0.01
-    left, right = closed_eyes(_driven(FacePose(left_lid=1.0)))
+    assert _driven(FacePose()).closed().max() < 0.01
+    left, right = _driven(FacePose(left_lid=1.0)).closed()
     assert left > 0.95
     assert right < 0.05
-    assert min(closed_eyes(_driven(FacePose(left_lid=0.5, right_lid=0.5)))) > 0.9
+
+
+def test_half_an_eye_is_closed_to_a_mesh_and_half_to_a_network_for_lids() -> None:
+    half = FacePose(left_lid=0.4, right_lid=0.3)
+    assert _driven(half).closed().min() > 0.75
+    assert 0.4 < _driven(half, exact_lids=True).closed().min() < 0.6
+    # A pose that is known needs no network's measure.
+    known = motion_of(half, face_layout().points)
+    assert_allclose(known.closed(), [0.4, 0.3], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", sorted(POSES))

@@ -83,8 +83,7 @@ def test_the_face_begins_and_ends_at_rest() -> None:
 
 
 def test_a_face_moves_the_portrait_of_a_cat(tmp_path: Path) -> None:
-    for name in ("face-near", "face-mesh"):
-        fetched(name)
+    fetched("faces-irises")
     out = tmp_path / "out"
     shown = edgec.webcam(demo=True, display=False, frames=70, out=out)
     assert shown.figures.delivered == 70

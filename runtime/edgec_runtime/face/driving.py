@@ -29,6 +29,16 @@ LEAST_GAP = 0.01
 MOST_TREMOR = 0.01
 """The largest tremor, in distances of the eyes and radians."""
 
+OPEN = 0.04
+CLOSED = 0.38
+CLOSED_EXACT = 0.6
+"""By how much, in parts of its opening, an eye seems narrower when it begins to close,
+and when it is closed: to a mesh network, which sees a closed eye as one that is half
+open, and to one that looks at each eye. Less is tremor.
+"""
+WIDER = 0.25
+"""By how much an eye can be wider open than usually, in the same."""
+
 
 @dataclass(frozen=True)
 class FaceMotion:
@@ -41,8 +51,8 @@ class FaceMotion:
         expression: the movement of each point in the head, in the layout's unit
             [468, 3]
         shape: the neutral face in the layout's frame [468, 3]
-        narrowing: how much narrower the left and the right eye seem than in the neutral
-            pose, 1: they vanish [2]; None: the expression says it
+        lids: how far the left and the right eye are closed, from 0, as in the neutral
+            pose, to 1; below 0: wide open [2]; None: the expression says it
     """
 
     turn: Array
@@ -50,7 +60,7 @@ class FaceMotion:
     shift: Array
     expression: Array
     shape: Array
-    narrowing: Optional[Array] = None
+    lids: Optional[Array] = None
 
     def eased(self, share: float) -> FaceMotion:
         """Return a share of the motion: 1 is all of it, 0 the neutral pose."""
@@ -60,13 +70,16 @@ class FaceMotion:
             self.shift * share,
             self.expression * share,
             self.shape,
-            self.narrowed() * share,
+            self.closed() * share,
         )
 
+    def closed(self) -> Array:
+        """Return how far the left and the right eye are closed, -WIDER…1 [2]."""
+        lids = self.narrowed() if self.lids is None else self.lids
+        return np.asarray(np.clip(lids, -WIDER, 1))
+
     def narrowed(self) -> Array:
-        """Return how much narrower the left and the right eye seem [2]."""
-        if self.narrowing is not None:
-            return self.narrowing
+        """Return how much narrower both eyes are by the expression, 1: all of it [2]."""
         face = self.shape + self.expression
         parts: List[float] = []
         for upper, lower in openings()[:2]:
@@ -115,11 +128,15 @@ class _Neutral:
         face = solid(points, self.scale)
         return _motion(_pose_of(face, self.shape), self.pose, face, self.shape)
 
-    def steady_motion(self, points: Array) -> FaceMotion:
+    def steady_motion(self, points: Array, closed_at: float) -> FaceMotion:
         """Return the motion of a face since then, without its tremor.
 
         Each v becomes v * v² / (v² + t²) with t some times its tremor: what is larger
         stays, and what is smaller nearly vanishes (as Wiener's filter does).
+
+        Args:
+            points: of the face [468, 3]
+            closed_at: by how much an eye seems narrower when it is closed
         """
         motion = self.motion(points)
         sizes = _sizes(motion) ** 2
@@ -132,8 +149,14 @@ class _Neutral:
             motion.expression * shares[3:, None],
             self.shape,
             # The mean over a lid is steady, though its small motion is lost above.
-            motion.narrowed(),
+            _closed(motion.narrowed(), closed_at),
         )
+
+
+def _closed(narrower: Array, closed_at: float) -> Array:
+    """Return how far eyes are closed that seem narrower [2]."""
+    share = (narrower - OPEN) / (closed_at - OPEN)
+    return np.where(narrower < 0, narrower, np.clip(share, 0, 1))
 
 
 def _sizes(motion: FaceMotion) -> Array:
@@ -156,11 +179,12 @@ class Driver:
         # The thread of a page calls this, while another one may be in a frame.
         self._is_stale = True
 
-    def __call__(self, points: Array) -> Optional[FaceMotion]:
+    def __call__(self, points: Array, exact_lids: bool = False) -> Optional[FaceMotion]:
         """Return the motion of a face; None as long as the neutral pose is not known.
 
         Args:
             points: x, y and depth of face_points [468, 3]
+            exact_lids: whether the network looks at each eye: has_irises says it
         """
         if self._is_stale:
             self._is_stale = False
@@ -172,7 +196,8 @@ class Driver:
                 return None
             self._neutral = _neutral(self._first)
             self._first = []
-        return self._neutral.steady_motion(points)
+        closed_at = CLOSED_EXACT if exact_lids else CLOSED
+        return self._neutral.steady_motion(points, closed_at)
 
 
 def _neutral(frames: List[Array]) -> _Neutral:

@@ -1,8 +1,7 @@
-"""Eyes that close: how far they are closed, and a lid over the eye of a portrait.
+"""Eyes that close: a lid over the eye of a portrait.
 
-Mesh networks see a closed eye as one that is half open, so that the way from open to
-closed is stretched. A portrait with open eyes has no pixels of a closed lid: one is
-drawn in the colours of the skin about the eye, and comes over it as the eye closes.
+A portrait with open eyes has no pixels of a closed lid: one is drawn in the colours of
+the skin about the eye, and comes over it as the eye closes.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import Any, List, Sequence, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .driving import FaceMotion
 from .geometry import bilinear, lengths, mixed, smooth_step
 from .landmarks import (
     LEFT_LID_SKIN,
@@ -34,13 +32,6 @@ EYES = (
 """The edges of the lids and the skin above, of the left and the right eye."""
 CHEEKS = (50, 280, 101, 330, 117, 346, 8, 9)
 """Points where the skin of most faces is bare."""
-OPEN = 0.04
-CLOSED = 0.38
-"""By how much, in parts of its opening, an eye seems narrower when it begins to close,
-and when it is closed. Less is tremor.
-"""
-WIDER = 0.25
-"""By how much an eye can be wider open than usually, in the same."""
 UPPER_SHARE = 0.85
 """The upper lid's part of the way."""
 SKIN_SHARE = 0.35
@@ -64,28 +55,13 @@ SHADE = 0.95
 LASH_SHADE = 0.45
 
 
-def closed_eyes(motion: FaceMotion) -> List[float]:
-    """Return how far the left and the right eye are closed, 0…1; below 0: wide open.
-
-    Args:
-        motion: of a face
-    """
-    found: List[float] = []
-    for narrower in motion.narrowed():
-        if narrower < 0:
-            found.append(max(float(narrower), -WIDER))
-        else:
-            found.append(float(smooth_step(narrower, OPEN, CLOSED)))
-    return found
-
-
-def close_eyes(shape: Array, own: Array, closed: Sequence[float]) -> None:
+def close_eyes(shape: Array, own: Array, closed: Array) -> None:
     """Close the eyes of a face.
 
     Args:
         shape: the face in the layout's frame [468, 3], which is changed
         own: the face with its eyes as they usually are
-        closed: from closed_eyes
+        closed: how far the left and the right eye are [2]
     """
     for share, (upper, lower, skin) in zip(closed, EYES):
         top = own[list(upper), 1]
@@ -138,15 +114,13 @@ def _lid(above: Array, face: Array) -> Array:
     return np.dstack([color * alpha[..., None] / 255, alpha])
 
 
-def lid_warps(
-    pictures: Sequence[Array], face: Array, closed: Sequence[float]
-) -> List[Warp]:
+def lid_warps(pictures: Sequence[Array], face: Array, closed: Array) -> List[Warp]:
     """Return the warps that draw lids over a portrait.
 
     Args:
         pictures: from lid_pictures
         face: the points of the face as it is drawn [468, 3]
-        closed: how far the eyes are
+        closed: how far the left and the right eye are [2]
     """
     found: List[Warp] = []
     for picture, share, eye in zip(pictures, closed, EYES):

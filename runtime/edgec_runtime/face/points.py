@@ -23,15 +23,32 @@ def face_points(result: Result) -> Optional[Array]:
     Args:
         result: the points of a face, or objects with such results by name
     """
+    found = _face_of(result)
+    if found is None:
+        return None
+    depth = found.depth
+    if depth is None:
+        depth = np.full(len(found.points), np.nan)
+    flat = np.column_stack([found.points, depth])
+    return np.asarray(flat[:COUNT], np.float64)
+
+
+def has_irises(result: Result) -> bool:
+    """Return whether the first face of a result has irises: then its network looks at
+    each eye for itself, and sees lids that are closed.
+    """
+    found = _face_of(result)
+    return found is not None and len(found.points) > COUNT
+
+
+def _face_of(result: Result) -> Any:
+    """Return the points of the first face of a result; None where there is none."""
     for candidate in results_of(result):
         points = getattr(candidate, "points", None)
-        if points is None or len(points) < COUNT or not candidate.shown[:COUNT].any():
+        if points is None or len(points) < COUNT:
             continue
-        depth = candidate.depth
-        if depth is None:
-            depth = np.full(len(points), np.nan)
-        flat = np.column_stack([points, depth])
-        return np.asarray(flat[:COUNT], np.float64)
+        if candidate.shown[:COUNT].any():
+            return candidate
     return None
 
 

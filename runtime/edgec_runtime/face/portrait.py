@@ -17,7 +17,7 @@ from .around import AroundFace
 from .driving import FaceMotion, turned_by
 from .geometry import lengths, limited
 from .landmarks import STABLE, face_layout
-from .lids import close_eyes, closed_eyes, lid_pictures, lid_warps
+from .lids import close_eyes, lid_pictures, lid_warps
 from .mouth import FINE, mouth_picture
 from .openings import (
     Triangle,
@@ -116,7 +116,7 @@ class Portrait:
 
     def lids(self, motion: FaceMotion) -> List[Warp]:
         """Return the warps that draw closed lids over the portrait."""
-        return lid_warps(self._lids, self.moved(motion), closed_eyes(motion))
+        return lid_warps(self._lids, self.moved(motion), motion.closed())
 
     def warp(self, motion: FaceMotion) -> Warp:
         """Return the warp that draws the portrait after a motion."""
@@ -164,7 +164,7 @@ class Portrait:
         else:
             factors = proportions(self.shape, motion.shape)
         shape = np.asarray(self.shape + motion.expression * factors)
-        close_eyes(shape, self.shape, closed_eyes(motion))
+        close_eyes(shape, self.shape, motion.closed())
         keep_apart(shape)
         self._last = _Expressed(motion, factors, shape)
         return shape

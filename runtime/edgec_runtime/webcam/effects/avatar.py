@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from ...face.driving import Driver, FaceMotion, at_rest
 from ...face.placed import is_face, portrait_points
-from ...face.points import depth_scale, face_points, solid
+from ...face.points import depth_scale, face_points, has_irises, solid
 from ...face.portrait import Portrait
 from ...face.puppet import puppet as drawn_head
 from ...face.warping import Warp
@@ -113,7 +113,9 @@ class Avatar(Effect):
     def _followed(self, result: Result, at: float) -> FaceMotion:
         """Return the motion of this frame; without a face the last, eased to rest."""
         points = self._steady(result, at)
-        motion = None if points is None else self._driver(points)
+        motion = None
+        if points is not None:
+            motion = self._driver(points, has_irises(result))
         if motion is not None:
             self._motion = motion
             self._seen_at = at
