@@ -16,14 +16,21 @@ from edgec_runtime.face.landmarks import (
     face_layout,
     openings,
 )
+from edgec_runtime.face.lids import EYES, UNDER
+from edgec_runtime.face.mouth import mouth_picture
+from edgec_runtime.face.placed import portrait_points
 from edgec_runtime.face.points import depth_scale
 from edgec_runtime.face.portrait import Portrait
-from edgec_runtime.face.puppet import puppet
+from edgec_runtime.face.puppet import SKIN, puppet
 from edgec_runtime.face.warping import warp_into
+from edgec_runtime.vision.photo import read_photo
+from edgec_runtime.webcam.effects import Painter
+from edgec_runtime.webcam.effects.avatar import drawn, framed
 from numpy.testing import assert_allclose
 
 from benchmarks.face_motions import POSES, FacePose, motion_of
 from edgec.ir import Array
+from edgec.verbs.demo import fixtures
 from tests.face.faces import SIZE, points
 
 
@@ -186,6 +193,55 @@ def test_a_mouth_that_opens_shows_an_inside(portrait: Portrait) -> None:
     x, y = (upper * 0.2 + lower * 0.8).astype(int)
     # Dark: neither lips nor skin.
     assert out[y, x].max() < 110
+
+
+def test_a_mouth_has_teeth_and_gets_darker_towards_the_throat() -> None:
+    head = puppet((640, 480))
+    inside = mouth_picture(head.picture, head.points)
+    width = inside.pixels.shape[1]
+    luma = inside.pixels[:, width // 2].mean(axis=1)
+    teeth, behind, throat, tongue = luma[
+        [round(v * width) for v in (0.08, 0.19, 0.36, 0.6)]
+    ]
+    assert teeth > 150
+    assert behind < 60
+    assert throat * 2 < behind
+    assert throat * 2 < tongue
+
+
+@pytest.mark.parametrize("glasses", [False, True])
+def test_closed_lids_have_the_colour_of_the_skin_about_them(glasses: bool) -> None:
+    head = puppet((640, 480))
+    picture = head.picture.copy()
+    if glasses:
+        for _, _, skin in EYES:
+            x, y = head.points[list(skin), :2].astype(int).T
+            # A dark frame, as it lies above the eyes of most who wear glasses.
+            picture[y.min() - 6 : y.max() + 2, x.min() - 8 : x.max() + 8] = 30
+    portrait = Portrait(picture, head.points)
+    motion = motion_of(FacePose(left_lid=1.0, right_lid=1.0), portrait.shape)
+    out = drawn(portrait, motion, Painter())
+    face = portrait.moved(motion)
+    for upper, _, skin in EYES:
+        middle = face[list(skin[3:-3]), :2] * 0.3 + face[list(upper[3:-3]), :2] * 0.7
+        x, y = middle.astype(int).T
+        assert np.abs(out[y, x].astype(int) - SKIN).max() < 30
+
+
+def test_the_lids_of_a_cat_are_no_patches() -> None:
+    path = fixtures() / "portraits" / "cat.png"
+    face = portrait_points(path.with_suffix(".json"))
+    assert face is not None
+    portrait = framed(read_photo(path), face, (640, 480))
+    motion = motion_of(FacePose(left_lid=1.0, right_lid=1.0), portrait.shape)
+    out = drawn(portrait, motion, Painter()).astype(int)
+    moved = portrait.moved(motion)[:, :2]
+    for (upper, _, skin), under in zip(EYES, UNDER, strict=True):
+        lid = moved[list(skin[3:-3])] * 0.4 + moved[list(upper[3:-3])] * 0.6
+        about = np.concatenate([moved[list(skin[3:-3])], moved[list(under[3:-3])]])
+        lid_color = np.median([out[int(y), int(x)] for x, y in lid], axis=0)
+        skin_color = np.median([out[int(y), int(x)] for x, y in about], axis=0)
+        assert np.abs(lid_color - skin_color).max() < 30
 
 
 def _drawn(portrait: Portrait, motion: FaceMotion) -> Array:

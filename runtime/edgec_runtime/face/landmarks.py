@@ -61,6 +61,10 @@ LEFT_LID_SKIN = (33, 247, 30, 29, 27, 28, 56, 190, 133)
 RIGHT_LID_SKIN = (362, 414, 286, 258, 257, 259, 260, 467, 263)
 """The row of points above the edge of the upper lid, from corner to corner."""
 
+LEFT_LID_UNDER = (33, 25, 110, 24, 23, 22, 26, 112, 133)
+RIGHT_LID_UNDER = (362, 341, 256, 252, 253, 254, 339, 255, 263)
+"""The row of points below the edge of the lower lid, from corner to corner."""
+
 LEFT_BROW = (70, 63, 105, 66, 107, 55, 65, 52, 53, 46)
 RIGHT_BROW = (336, 296, 334, 293, 300, 276, 283, 282, 295, 285)
 """The outlines of the brows, clockwise."""

@@ -11,12 +11,14 @@ from typing import Any, List, Sequence, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .geometry import bilinear, lengths, mixed, smooth_step
+from .geometry import bilinear, mixed, smooth_step
 from .landmarks import (
     LEFT_LID_SKIN,
+    LEFT_LID_UNDER,
     LEFT_LOWER_LID,
     LEFT_UPPER_LID,
     RIGHT_LID_SKIN,
+    RIGHT_LID_UNDER,
     RIGHT_LOWER_LID,
     RIGHT_UPPER_LID,
     strip,
@@ -30,29 +32,34 @@ EYES = (
     (RIGHT_UPPER_LID, RIGHT_LOWER_LID, RIGHT_LID_SKIN),
 )
 """The edges of the lids and the skin above, of the left and the right eye."""
-CHEEKS = (50, 280, 101, 330, 117, 346, 8, 9)
-"""Points where the skin of most faces is bare."""
+UNDER = (LEFT_LID_UNDER, RIGHT_LID_UNDER)
+"""The skin below them."""
 UPPER_SHARE = 0.85
 """The upper lid's part of the way."""
 SKIN_SHARE = 0.35
 """How far the skin above goes with the lid."""
 
-SIDE = 32
+SIDE = 40
 """Width and height of the picture of a lid."""
-EDGE = 0.86
+EDGE = 0.7
 """Where the edge of the lid is in its height."""
-ABOVE = 0.6
+ABOVE = 0.2
 """How far the picture goes beyond the skin above, in heights of the lid."""
-LASH = 0.03
-"""How far the picture goes below the edge, in distances of the eyes."""
-SHOWN_FROM = 0.25
-SHOWN_AT = 0.7
-"""How far an eye is closed when the lid begins to be seen, and when it is."""
-OWN_SHARE = 0.3
-"""The share of the colour above the eye in that of the lid; the rest is the face's."""
-SHADE = 0.95
-"""How dark a lid is beside the skin, and its lashes."""
+LASH = 0.04
+"""Half the height of the lashes, in the height of the picture."""
 LASH_SHADE = 0.45
+"""How dark they are beside the skin."""
+BORDER = 0.08
+"""The part of the width over which a lid fades out on each side."""
+UNLIKE = 24.0
+"""Levels by which a colour about the eye differs from the skin below it, at most: what
+differs more is a brow or a frame of glasses.
+"""
+SHOWN_FROM = 0.1
+SHOWN_AT = 0.4
+"""How far an eye is closed when the lid begins to be seen, and when it is."""
+SHUT_FROM = 0.8
+"""How far it is closed when the lid begins to cover what is below its edge, too."""
 
 
 def close_eyes(shape: Array, own: Array, closed: Array) -> None:
@@ -85,33 +92,47 @@ def lid_pictures(portrait: Array, points: Array) -> List[Array]:
         points: the mesh of its face in pixels [468, 3]
     """
     flat = points[:, :2]
-    face = np.median(bilinear(portrait, flat[list(CHEEKS)]), axis=0)
-    return [_lid(bilinear(portrait, flat[list(skin)]), face) for *_, skin in EYES]
+    found: List[Array] = []
+    for (*_, skin), under in zip(EYES, UNDER):
+        above = bilinear(portrait, flat[list(skin[1:-1])])
+        below = bilinear(portrait, flat[list(under[1:-1])])
+        found.append(_lid(above, below))
+    return found
 
 
-def _lid(above: Array, face: Array) -> Array:
-    """Return the picture of a lid.
+def _lid(above: Array, below: Array) -> Array:
+    """Return the picture of a lid: the skin above the eye, and more and more of that
+    below, so that it has no tint of its own.
 
     Args:
-        above: colours of the skin above it, from corner to corner [9, 3]
-        face: the colour of the face [3]
+        above: colours of the skin above the eye, from left to right [7, 3]
+        below: of the skin below it [7, 3]
     """
-    at = np.linspace(0, 1, SIDE)
-    known = np.linspace(0, 1, len(above))
-    row = np.column_stack([np.interp(at, known, above[:, c]) for c in range(3)])
-    skin = mixed(face, row, np.array(OWN_SHARE)) * SHADE
-
-    # u runs from corner to corner, v from the skin above to below the lashes.
+    # Through glasses the skin below the eye is seen as the lid would be.
+    skin = np.median(below, axis=0)
+    at = (np.arange(SIDE) + 0.5) / SIDE
+    rows = [_row(np.clip(c, skin - UNLIKE, skin + UNLIKE), at) for c in (above, below)]
+    # u runs from corner to corner, v from the skin above to that below.
     u, v = np.meshgrid(at, at)
-    lash = np.exp(-(((v - EDGE) / 0.05) ** 2))
-    round_shade = 1 - 0.12 * np.abs(2 * u - 1) - 0.1 * smooth_step(v, 0.2, EDGE)
-    color = skin[None] * round_shade[..., None]
-    color = mixed(color, skin[None] * LASH_SHADE, lash)
+    color = mixed(rows[0][None], rows[1][None], v)
+    lash = np.exp(-(((v - EDGE) / LASH) ** 2))
+    color = mixed(color, color * LASH_SHADE, lash)
 
     # It fades out on all sides, so that it has no edge of its own.
-    alpha = smooth_step(v, 0.0, 0.55) * (1 - smooth_step(v, EDGE + 0.02, 1.0))
-    alpha = alpha * smooth_step(0.5 - np.abs(u - 0.5), 0.0, 0.2) * 255
+    alpha = smooth_step(v, 0.0, 0.3) * (1 - smooth_step(v, 0.9, 1.0))
+    alpha = alpha * smooth_step(0.5 - np.abs(u - 0.5), 0.0, BORDER) * 255
     return np.dstack([color * alpha[..., None] / 255, alpha])
+
+
+def _row(colors: Array, at: Array) -> Array:
+    """Return colours between those of a row [SIDE, 3].
+
+    Args:
+        colors: from left to right [N, 3]
+        at: places, 0…1 [SIDE]
+    """
+    known = np.linspace(0, 1, len(colors))
+    return np.column_stack([np.interp(at, known, colors[:, c]) for c in range(3)])
 
 
 def lid_warps(pictures: Sequence[Array], face: Array, closed: Array) -> List[Warp]:
@@ -122,31 +143,34 @@ def lid_warps(pictures: Sequence[Array], face: Array, closed: Array) -> List[War
         face: the points of the face as it is drawn [468, 3]
         closed: how far the left and the right eye are [2]
     """
+    below = np.arange(SIDE) + 0.5 > (EDGE + 2 * LASH) * SIDE
     found: List[Warp] = []
-    for picture, share, eye in zip(pictures, closed, EYES):
+    for picture, share, eye, under in zip(pictures, closed, EYES, UNDER):
         shown = float(smooth_step(np.array(share), SHOWN_FROM, SHOWN_AT))
+        shut = float(smooth_step(np.array(share), SHUT_FROM, 1.0))
         if shown > 0:
-            faded = np.clip(picture * shown + 0.5, 0, 255).astype(np.uint8)
-            found.append(_over(faded, face[:, :2], eye))
+            # As long as the eye is open, it is seen below the edge.
+            rows = np.where(below, shut, shown)[:, None, None]
+            faded = np.clip(picture * rows + 0.5, 0, 255).astype(np.uint8)
+            found.append(_over(faded, face[:, :2], eye, under))
     return found
 
 
-def _over(picture: Array, face: Array, eye: Tuple[Sequence[int], ...]) -> Warp:
+def _over(
+    picture: Array, face: Array, eye: Tuple[Sequence[int], ...], under: Sequence[int]
+) -> Warp:
     """Return the warp of one lid.
 
     Args:
         picture: uint8 [SIDE, SIDE, 4]
         face: points as they are drawn [468, 2]
         eye: the edges of its lids and the skin above
+        under: the skin below
     """
     upper, _, skin = eye
     edge = face[list(upper)]
-    # Lashes reach below the edge, away from the skin above.
     down = edge[1:-1] - face[list(skin[1:-1])]
-    down = down.mean(axis=0)
-    top = face[list(skin)] - ABOVE * down
-    eyes = face[RIGHT_UPPER_LID[-1]] - face[LEFT_UPPER_LID[0]]
-    below = edge + down / max(float(lengths(down)), 1e-6) * float(lengths(eyes)) * LASH
+    top = face[list(skin)] - ABOVE * down.mean(axis=0)
 
     count = len(upper)
     columns = np.linspace(0, SIDE, count)
@@ -155,7 +179,7 @@ def _over(picture: Array, face: Array, eye: Tuple[Sequence[int], ...]) -> Warp:
     numbers = range(3 * count)
     triangles = strip(numbers[:count], numbers[count : 2 * count])
     triangles += strip(numbers[count : 2 * count], numbers[2 * count :])
-    end = np.concatenate([top, edge, below])
+    end = np.concatenate([top, edge, face[list(under)]])
     return Warp(
         picture,
         begin.astype(np.float32),

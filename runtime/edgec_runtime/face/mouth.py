@@ -29,10 +29,16 @@ LEAST_OPEN = 0.06
 """The opening, in widths of the mouth, from which on a portrait shows its own teeth."""
 
 TEETH = np.array([232.0, 220.0, 202.0])
-CAVITY = np.array([64.0, 22.0, 22.0])
+CAVITY = np.array([72.0, 26.0, 26.0])
 THROAT = np.array([20.0, 7.0, 9.0])
-TONGUE = np.array([158.0, 78.0, 76.0])
+TONGUE = np.array([116.0, 56.0, 55.0])
 """Colours, red first, in the light of a face of medium brightness."""
+TEETH_HEIGHT = 0.15
+THROAT_AT = 0.2
+TONGUE_AT = 0.5
+"""The height of the teeth in the middle, and how far below them the inside is darkest
+and the tongue brightest, in widths of the mouth.
+"""
 MEDIUM = 150.0
 """Luma of such a face."""
 SKIN_SHARE = 0.25
@@ -121,36 +127,47 @@ def _inside(straight: Array, opened: Array, skin: Array) -> Array:
     v = (np.arange(height) + 0.5) / width
     v = v[:, None]
     below = v - opened / width
-    has_teeth = bool(opened.max() >= LEAST_OPEN * width)
-
-    added = _cavity(u, v, below)
-    if not has_teeth:
-        added = _with_teeth(added, u, v, skin)
+    if opened.max() >= LEAST_OPEN * width:
+        # The portrait shows its own teeth.
+        added = _cavity(u, below)
+    else:
+        edge = _teeth_edge(u)
+        added = _with_teeth(_cavity(u, v - edge), u, v, skin)
     # The face says how much light there is.
     light = np.clip(skin @ LUMA / MEDIUM, 0.3, 1.2)
     picture = mixed(straight, added * light, smooth_step(below, 0.0, SOFT))
     return np.asarray(np.clip(picture + 0.5, 0, 255), np.uint8)
 
 
-def _cavity(u: Array, v: Array, below: Array) -> Array:
-    """Return what is behind the teeth, float64 [H, W, 3]: darkness and a tongue.
+def _cavity(u: Array, below: Array) -> Array:
+    """Return what is behind the teeth, float64 [H, W, 3]: it gets darker towards the
+    throat, in front of which the tongue comes up from below.
 
     Args:
         u: across, 0…1 [W]
-        v: down, in widths [H, 1]
-        below: how far below what the portrait shows [H, W]
+        below: how far below the teeth, in widths [H, W]
     """
     side = np.abs(2 * u - 1)
-    inner = smooth_step(below, 0.05, 0.3)
-    dark = mixed(CAVITY, THROAT, inner * (1 - 0.5 * side))
+    inner = smooth_step(below, 0.0, THROAT_AT) * (1 - 0.5 * side**2)
+    dark = mixed(CAVITY, THROAT, inner)
 
     # The tongue is an ellipse, in the shade of the teeth at its upper end.
-    across = (u - 0.5) / 0.36
-    along = (v - 0.68) / 0.3
+    across = (u - 0.5) / 0.38
+    along = (below - TONGUE_AT) / 0.26
     tongue = np.hypot(across, along)
-    shade = 0.5 + 0.5 * smooth_step(v, 0.35, 0.7)
-    part = 1 - smooth_step(tongue, 0.55, 1.05)
-    return mixed(dark, TONGUE * shade[..., None], part * inner)
+    shade = 0.35 + 0.65 * smooth_step(below, THROAT_AT, TONGUE_AT)
+    part = 1 - smooth_step(tongue, 0.7, 1.0)
+    return mixed(dark, TONGUE * shade[..., None], part)
+
+
+def _teeth_edge(u: Array) -> Array:
+    """Return where the upper teeth end, in widths of the mouth [W]: the row is an arch,
+    lower in the middle and gone at the corners.
+
+    Args:
+        u: across, 0…1 [W]
+    """
+    return np.asarray(TEETH_HEIGHT * np.sqrt(1 - (2 * u - 1) ** 2))
 
 
 def _with_teeth(picture: Array, u: Array, v: Array, skin: Array) -> Array:
@@ -163,15 +180,13 @@ def _with_teeth(picture: Array, u: Array, v: Array, skin: Array) -> Array:
         skin: mean colour of the face [3]
     """
     side = np.abs(2 * u - 1)
-    # The row is an arch: lower in the middle, gone at the corners.
-    arch = np.clip(1 - side**2, 0, 1)
-    edge = 0.15 * np.sqrt(arch)
+    edge = _teeth_edge(u)
     shape = 1 - smooth_step(v, edge - 0.02, edge + 0.02)
     shape = shape * (1 - smooth_step(side, 0.75, 0.95))
 
     # The lip's shadow lies on its upper part, the cheeks' on its sides.
     gap = np.abs(np.sin(u * np.pi * 7))
-    bright = 0.45 + 0.55 * smooth_step(v, 0.0, 0.08)
+    bright = 0.65 + 0.35 * smooth_step(v, 0.0, 0.08)
     bright = bright * (1 - 0.45 * side**2)
     bright = bright * (0.92 + 0.08 * smooth_step(gap, 0.0, 0.25))
 

@@ -6,12 +6,12 @@ shares go over into each other, so that colours have soft borders.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .geometry import smooth_step
+from .geometry import downward, length, smooth_step
 from .landmarks import (
     COUNT,
     LEFT_BROW,
@@ -23,6 +23,8 @@ from .landmarks import (
     RIGHT_LID_SKIN,
     RIGHT_UPPER_LID,
     UPPER_ROWS,
+    openings,
+    strip,
 )
 from .pinned import RingedFace
 from .warping import Warp
@@ -35,7 +37,15 @@ OUTER_SHARE = 0.25
 HAIR_BELOW = 0.1
 HAIR_ABOVE = -0.25
 """Heights in the layout between which hair begins, from the eyes upwards."""
-PARTS = ("lips", "brows", "lids", HAIR)
+LIDS = "lids"
+PARTS = ("lips", "brows", LIDS, HAIR)
+ABOVE_LIDS = 0.6
+"""Of the skin above the lids: the colour fades out there."""
+SHUT = 0.06
+OPEN = 0.11
+"""The mean opening of an eye, in its width, at which the lid covers it, and from which
+on none of it is lid.
+"""
 
 
 def part_shares(mesh: RingedFace) -> Dict[str, Array]:
@@ -54,9 +64,9 @@ def part_shares(mesh: RingedFace) -> Dict[str, Array]:
     for brow in (LEFT_BROW, RIGHT_BROW):
         _set(shares["brows"], brow, 1.0)
     for edge in (LEFT_UPPER_LID, RIGHT_UPPER_LID):
-        _set(shares["lids"], edge[1:-1], 1.0)
+        _set(shares[LIDS], edge[1:-1], 1.0)
     for skin in (LEFT_LID_SKIN, RIGHT_LID_SKIN):
-        _set(shares["lids"], skin[1:-1], 1.0)
+        _set(shares[LIDS], skin[1:-1], ABOVE_LIDS)
 
     # Hair is on the rings above the eyes, and ends within the last one.
     height = mesh.layout[:, 1]
@@ -72,6 +82,23 @@ def _set(shares: Array, numbers: Sequence[int], share: float) -> None:
     shares[list(numbers)] = share
 
 
+def lid_shares(shares: Array, corners: Array) -> Array:
+    """Return the shares of lids in a frame [540]: what is left between the edges of a
+    closed eye is lid, too.
+
+    Args:
+        shares: those of open eyes [540]
+        corners: of the mesh in the frame [540, 3]
+    """
+    result = shares.copy()
+    for upper, lower in openings()[:2]:
+        across = corners[upper[-1], :2] - corners[upper[0], :2]
+        apart = corners[list(lower[1:-1]), :2] - corners[list(upper[1:-1]), :2]
+        opening = (apart @ downward(across)).mean() / length(across)
+        _set(result, lower[1:-1], float(1 - smooth_step(opening, SHUT, OPEN)))
+    return result
+
+
 def share_warp(mesh: RingedFace, corners: Array, shares: Array) -> Warp:
     """Return the warp that draws shares as levels, 255 for all.
 
@@ -83,11 +110,19 @@ def share_warp(mesh: RingedFace, corners: Array, shares: Array) -> Warp:
     white = np.full((2, 2, 4), 255, np.uint8)
     triangles = mesh.triangles(corners, closed=False)
     # Only triangles with a part of it: most of a face has none.
-    is_part = np.any(shares[triangles] > 0, axis=1)
+    above = shares.copy()
+    parts: List[Array] = []
+    for upper, lower in openings()[:2]:
+        if shares[lower[1]] > 0:
+            parts.append(np.array(strip(upper, lower), np.int32))
+            # A lid ends at the edge of the lower one.
+            _set(above, lower, 0.0)
+    is_part = np.any(above[triangles] > 0, axis=1)
+    parts.append(triangles[is_part])
     return Warp(
         white,
         np.ones((len(corners), 2), np.float32),
         corners[:, :2].astype(np.float32),
-        triangles[is_part],
+        np.concatenate(parts),
         shares.astype(np.float32),
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError, did_you_mean
 from ...face.geometry import smooth_step
-from ...face.painted import HAIR, PARTS, part_shares, share_warp
+from ...face.painted import HAIR, LIDS, PARTS, lid_shares, part_shares, share_warp
 from ...face.pinned import RingedFace
 from ...face.points import results_of
 from ...vision.tasks.base import Result
@@ -26,7 +26,7 @@ from .painter import Painter
 Array = NDArray[Any]
 
 EXAMPLE = "makeup=lips:#a03050,brows:#402010"
-STRENGTH: Mapping[str, float] = {"lips": 0.65, "brows": 0.7, "lids": 0.5, HAIR: 0.7}
+STRENGTH: Mapping[str, float] = {"lips": 0.65, "brows": 0.7, LIDS: 0.5, HAIR: 0.7}
 """How much of a pixel is the new colour, at most."""
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 DARKER = (0.08, 0.3)
@@ -98,7 +98,10 @@ class Makeup(Effect):
         self, part: str, corners: Array, frame: Array
     ) -> Tuple[Tuple[slice, slice], Array]:
         """Return the rectangle of a part in the frame, and its shares, 0…1 [h, w]."""
-        warp = share_warp(self._mesh, corners, self._shares[part])
+        shares = self._shares[part]
+        if part == LIDS:
+            shares = lid_shares(shares, corners)
+        warp = share_warp(self._mesh, corners, shares)
         points = warp.end[np.unique(warp.triangles)]
         size = np.array([frame.shape[1], frame.shape[0]])
         low = np.clip(np.floor(points.min(axis=0)), 0, size).astype(int)
