@@ -22,7 +22,7 @@ SIDE = 512
 """Width and height of a mask."""
 UNIT = 190
 """Pixels for the distance of the eyes."""
-MIDDLE = (256, 230)
+MIDDLE = (256, 306)
 """Where the origin of the layout is."""
 SAMPLES = 4
 """Samples of a pixel in a row and a column, for smooth edges."""
@@ -128,8 +128,9 @@ def whiskers() -> Canvas:
     layout = face_layout().points
     nose_x, nose_y = layout[4, :2]
     for side in (-1, 1):
-        outer = [(side * 0.2, -0.5), (side * 0.62, -1.02), (side * 0.8, -0.28)]
-        inner = [(side * 0.34, -0.52), (side * 0.6, -0.86), (side * 0.7, -0.38)]
+        # Upon the hair: a head ends about 0.9 above the eyes.
+        outer = [(side * 0.2, -0.92), (side * 0.6, -1.42), (side * 0.82, -0.66)]
+        inner = [(side * 0.35, -0.94), (side * 0.59, -1.26), (side * 0.72, -0.78)]
         canvas.shape(outer, fur)
         canvas.shape(inner, pink)
         for row in (-1, 0, 1):

@@ -110,7 +110,7 @@ def test_eyes_are_as_closed_as_the_drivers(stage: Stage, name: str) -> None:
         pose = FacePose(left_lid=lids[0], right_lid=lids[1])
         driver = stage.opened(stage.posed(pose))[:2] / rest
         avatar = stage.opened(stage.shown(how, pose))[:2] / own
-        assert np.abs(avatar - driver).max() < 0.25, lids
+        assert np.abs(avatar - driver).max() < 0.3, lids
         # The network is asked what is known, too: closed eyes are seen as closed.
         known = 1 - np.array(lids)
         assert np.abs(driver - known).max() < 0.35, lids

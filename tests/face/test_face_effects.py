@@ -11,7 +11,7 @@ import pytest
 from edgec_runtime import InputError
 from edgec_runtime.cascade.result import CascadeObject, CascadeResult
 from edgec_runtime.face.driving import NEUTRAL_FRAMES
-from edgec_runtime.face.landmarks import LOWER_LIP, UPPER_LIP
+from edgec_runtime.face.landmarks import FOREHEAD, LEFT_BROW, LOWER_LIP, UPPER_LIP
 from edgec_runtime.face.placed import LEAST_NAMED, NAMES, portrait_points
 from edgec_runtime.face.puppet import puppet
 from edgec_runtime.vision.preprocess import Fit
@@ -237,6 +237,18 @@ def test_masks_follow_the_face(name: str) -> None:
     assert moved[1] == pytest.approx(UNIT / 2, abs=2)
     assert abs(moved[0]) < 2
     assert (made(gray, result(None), 1.0) == gray).all()
+
+
+def test_ears_are_above_the_head() -> None:
+    gray = np.full_like(frame(), 128)
+    face = points()
+    out = effect("mask=whiskers", Painter())(gray, result(face), 0.0)
+    rows = np.flatnonzero((out != gray).any(axis=(1, 2)))
+    brows = face[list(LEFT_BROW), 1].min()
+    ears = rows[rows < brows]
+    # They begin above the hairline, and end where no hair is.
+    assert ears.max() < face[FOREHEAD, 1]
+    assert ears.min() < face[FOREHEAD, 1] - 0.8 * UNIT
 
 
 def test_masks_come_with_edgec() -> None:

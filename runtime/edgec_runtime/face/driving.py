@@ -31,7 +31,7 @@ MOST_TREMOR = 0.01
 
 OPEN = 0.04
 CLOSED = 0.38
-CLOSED_EXACT = 0.6
+CLOSED_EXACT = 0.65
 """By how much, in parts of its opening, an eye seems narrower when it begins to close,
 and when it is closed: to a mesh network, which sees a closed eye as one that is half
 open, and to one that looks at each eye. Less is tremor.

@@ -21,7 +21,7 @@ from .warping import Warp
 
 Array = NDArray[Any]
 
-RINGS = (1.35, 1.9)
+RINGS = (1.35, 2.4)
 """Radii of the rings about the face, in those of its outline."""
 RING_MIDDLE = np.array([0.0, 0.35])
 """Their middle, in the frame of the layout."""

@@ -27,6 +27,8 @@ Array = NDArray[Any]
 
 SAMPLES = 3
 """Samples of a pixel in a row and a column, where edges are made smooth."""
+HAIR = 0.4
+"""Height of the hair above the mesh of a face, in heights of the mesh."""
 HELD_S = 0.4
 """Seconds for which a pose stays after the face was lost."""
 EASE_S = 0.5
@@ -180,7 +182,7 @@ def _means(samples: Array, height: int, width: int) -> Array:
 
 
 def framed(picture: Array, points: Array, size: Tuple[int, int]) -> Portrait:
-    """Return the part of a portrait about its face, as large as the frame.
+    """Return the part of a portrait about its head, as large as the frame.
 
     Args:
         picture: uint8 [H, W, 3]
@@ -191,7 +193,10 @@ def framed(picture: Array, points: Array, size: Tuple[int, int]) -> Portrait:
     factor = min(width / size[0], height / size[1])
     part = np.array(size) * factor
     flat = points[:, :2]
-    middle = (flat.min(axis=0) + flat.max(axis=0)) / 2
+    low = flat.min(axis=0)
+    high = flat.max(axis=0)
+    low[1] -= HAIR * (high[1] - low[1])
+    middle = (low + high) / 2
     corner = np.clip(middle - part / 2, 0, np.array([width, height]) - part)
     box = (float(corner[0]), float(corner[1]), float(part[0]), float(part[1]))
     moved = points.copy()
