@@ -190,7 +190,7 @@ def test_points_that_make_no_face_are_refused(
 
 def test_a_face_that_the_border_cuts_off_is_drawn(tmp_path: Path) -> None:
     whole = puppet(SIZE)
-    cut = 68
+    cut = 60
     path = tmp_path / "cut.png"
     Image.fromarray(whole.picture[:, cut:]).save(path)
     points_left = (whole.points[:, :2] - [cut, 0]).tolist()
@@ -220,6 +220,26 @@ def test_a_portrait_without_a_face_is_refused(drawn: Path) -> None:
     assert "head.json" in str(e.value.hint)
     with pytest.raises(InputError, match=r"there is no photo nowhere\.jpg"):
         effect("avatar=nowhere.jpg", Painter(), _found)
+
+
+POOR: Mapping[str, tuple[FacePose, float, float, str]] = {
+    "in profile": (FacePose(turn=(0.0, 0.9, 0.0)), 1, 0, "looks 52 degrees aside"),
+    "looks up": (FacePose(turn=(-0.8, 0.0, 0.0)), 1, 0, "looks 46 degrees aside"),
+    "tiny": (FacePose(), 0.25, 0, "its eyes are 9 pixels apart, 24 are needed"),
+    "off the middle": (FacePose(), 1, -62, "off the middle by 35% of the picture"),
+}
+
+
+@pytest.mark.parametrize("name", POOR)
+def test_portraits_of_which_no_avatar_is_made_are_named(name: str, drawn: Path) -> None:
+    pose, scale, aside, said = POOR[name]
+    face = points(pose)
+    face[:, :2] = (face[:, :2] - np.array(SIZE) / 2) * scale + np.array(SIZE) / 2
+    face[:, 0] += aside
+    with pytest.raises(InputError, match=said) as e:
+        effect(f"avatar={drawn}", Painter(), lambda _: result(face))
+    assert e.value.hint
+    assert str(drawn) in str(e.value)
 
 
 @pytest.mark.parametrize("name", ["glasses", "whiskers", "paint"])

@@ -6,17 +6,19 @@ follow its pose, as hair does, further out less, at the border not at all.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import InputError
 from .alignment import HeadPose, align
 from .around import AroundFace
 from .driving import FaceMotion, turned_by
-from .geometry import lengths, limited
-from .landmarks import STABLE, face_layout
+from .geometry import length, lengths, limited
+from .landmarks import LEFT_CORNERS, RIGHT_CORNERS, STABLE, face_layout
 from .lids import close_eyes, lid_pictures, lid_warps
 from .mouth import FINE, mouth_picture
 from .openings import (
@@ -51,6 +53,13 @@ two pixels must not mix them.
 """
 WIDER = 0.5
 """Pixels by which lips have to be wider apart than in the portrait, to show more."""
+MOST_TURNED = 35.0
+"""Degrees by which the face of a portrait looks aside, up or down at most."""
+LEAST_EYES = 24.0
+LEAST_EYES_SHARE = 1 / 12
+"""The least distance of its eyes, in pixels and in shorter sides of the picture."""
+MOST_ASIDE = 0.3
+"""How far its middle is off that of the square about it in the picture, in its sides."""
 BEHIND = 10.0
 """How far behind the face the rest is drawn, in distances of the eyes."""
 
@@ -70,6 +79,56 @@ class _Expressed:
     expressed: Array
 
 
+def check_portrait(points: Array, size: Tuple[int, int], where: str) -> None:
+    """Refuse a face that would make a poor avatar.
+
+    Args:
+        points: of the face, with depth in pixels [468, 3]
+        size: width and height of its picture
+        where: the picture's name
+
+    Raises:
+        InputError: the face looks aside, is tiny, or is near the border
+    """
+    pose = _pose_of(points)
+    turned = math.degrees(math.acos(min(1.0, float(pose.rotation[2, 2]))))
+    if turned > MOST_TURNED:
+        what = (
+            f"the face of the portrait looks {turned:.0f} degrees aside; "
+            f"{MOST_TURNED:.0f} are possible"
+        )
+        raise InputError(what, where, "take a portrait that looks into the camera")
+
+    flat = points[:, :2]
+    side = min(size)
+    least = max(LEAST_EYES, LEAST_EYES_SHARE * side)
+    apart = length(flat[RIGHT_CORNERS[1]] - flat[LEFT_CORNERS[0]])
+    if apart < least:
+        what = (
+            f"the face of the portrait is tiny: its eyes are {apart:.0f} pixels apart, "
+            f"{least:.0f} are needed"
+        )
+        raise InputError(
+            what, where, "crop the picture about the head, or take one of more pixels"
+        )
+
+    middle = (flat.min(axis=0) + flat.max(axis=0)) / 2
+    corner = np.clip(middle - side / 2, 0, np.array(size) - side)
+    aside = float(np.abs(middle - corner - side / 2).max()) / side
+    if aside > MOST_ASIDE:
+        what = (
+            f"the face of the portrait is off the middle by {aside:.0%} of the picture; "
+            f"{MOST_ASIDE:.0%} are possible"
+        )
+        raise InputError(what, where, "take a portrait with space around the head")
+
+
+def _pose_of(points: Array) -> HeadPose:
+    """Return the pose of a head that carries the layout to its points [468, 3]."""
+    stable = list(STABLE)
+    return align(face_layout().points[stable], points[stable])
+
+
 class Portrait:
     """A picture of a face, drawn as a motion says."""
 
@@ -83,8 +142,7 @@ class Portrait:
         self._last: Optional[_Expressed] = None
         self.picture = picture
         self.size = picture.shape[1], picture.shape[0]
-        stable = list(STABLE)
-        self._pose = align(face_layout().points[stable], points[stable])
+        self._pose = _pose_of(points)
         self.shape = _flattened(self._pose.undo(points))
         keep_apart(self.shape)
         self.points = self._pose.apply(self.shape)

@@ -14,7 +14,7 @@ from ...errors import InputError
 from ...face.driving import Driver, FaceMotion, at_rest
 from ...face.placed import is_face, portrait_points
 from ...face.points import depth_scale, face_points, has_irises, solid
-from ...face.portrait import Portrait
+from ...face.portrait import Portrait, check_portrait
 from ...face.puppet import puppet as drawn_head
 from ...face.warping import Warp
 from ...vision.resample import resize
@@ -39,13 +39,14 @@ def avatar(setting: EffectSetting) -> Effect:
     """Return the effect that shows a moving portrait.
 
     Raises InputError where the file is no photo, or has no face that is found or whose
-    points are given.
+    points are given, or one that looks aside, is tiny, or is near the border.
     """
     if not setting.value:
         raise InputError("avatar wants a portrait", hint="avatar=portrait.jpg")
     path = Path(setting.value)
     picture = setting.picture()
     points = _found(setting, picture, path)
+    check_portrait(points, (picture.shape[1], picture.shape[0]), str(path))
 
     def frame(size: Tuple[int, int]) -> Portrait:
         return framed(picture, points, size)
