@@ -167,15 +167,16 @@ def test_an_emulators_time_is_called_one_and_satisfies_no_budget() -> None:
     )
 
 
-def test_terms_are_explained_below_their_table() -> None:
-    text = to_markdown(estimated())
-    for table, term in (
-        ("| segment", "cost model"),
-        ("by the cost model:", "invoke"),
-        ("| memory", "arena"),
-    ):
-        assert f"{term} = {TERMS[term]}" in " ".join(text[text.index(table) :].split())
-    assert f"est. = {TERMS['est.']}" in " ".join(text.split())
+@pytest.mark.parametrize("last", [False, True])
+def test_terms_are_explained_once_at_the_end(last: bool) -> None:
+    text = to_markdown(estimated(), last)
+    assert len(re.findall(r"^\(", text, re.M)) == 1
+    legend = " ".join(text[text.index("\n(") :].split())
+    for term in ("est.", "cost model", "invoke", "planned", "arena"):
+        assert legend.count(f"{term} = {TERMS[term]}") == 1
+    # Only the verdicts of a terminal come after it.
+    below = text[text.index("\n(") :].partition("\n\n")[2]
+    assert below.startswith("|") if last else not below
 
 
 def test_all_that_takes_time_is_ranked_the_edge_tpu_too() -> None:

@@ -174,7 +174,12 @@ def test_bench_judges_a_network_and_the_whole(tmp_path: Path) -> None:
         if len(case) and case[0].tag == "failure"
     ]
     assert failed == ["p95<=0.000001ms"]
-    assert "`discs: p95" in files["markdown"].read_text()
+    markdown = files["markdown"].read_text()
+    assert "`discs: p95" in markdown
+    assert markdown.count("## ") == 3
+    # Both networks have the same terms.
+    assert markdown.count("planned = ") == 1
+    assert markdown.index("planned = ") > markdown.rindex("- bundle: ")
     assert 'href="out.discs.html"' in files["html"].read_text()
     assert (tmp_path / "out.thing.html").exists()
     events = json.loads(files["trace"].read_text())["traceEvents"]

@@ -6,19 +6,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgec.benching.cascade_report import MS_PER_S, CascadeBench
-from edgec.benching.verdicts import WORDS
+from edgec.benching.verdicts import WORDS, verdicts
 from edgec.report.bench import wording
 from edgec.report.bench.junit import bench_suite, suite_of
 from edgec.report.bench.text import (
     markdown_table,
+    paragraphs,
+    report_body,
+    report_head,
+    report_terms,
     stage_rows,
     stream_section,
-    to_markdown,
     verdict_section,
 )
 from edgec.report.bench.trace import Trace
+from edgec.report.bench.wording import latency_terms
 from edgec.report.cascade_page import CascadePage, PageTable
 from edgec.report.junit import VerdictSuite, to_xml
+from edgec.report.terms import legend
 from edgec.report.wording import plain
 
 NETWORKS = ("network", "p50", "runs a frame", "how")
@@ -44,15 +49,17 @@ def cascade_markdown(bench: CascadeBench, verdicts_last: bool = False) -> str:
     tables = _tables(bench)
     judged = verdict_section(bench.verdicts(), verdicts_last)
     if verdicts_last:
-        blocks = [head, *tables, judged]
+        blocks = [head, *tables, legend(latency_terms(bench.first)), judged]
     else:
         # A terminal would scroll the tables away, which are what a person looks at.
         blocks = [head, judged, *tables]
+        terms: list[str] = []
         for report in bench.networks.values():
-            text = to_markdown(report)
-            blocks.append(text.rstrip("\n"))
-    filled = filter(None, blocks)
-    return "\n\n".join(filled) + "\n"
+            verdict_block = verdict_section(verdicts(report), last=False)
+            blocks += [report_head(report), verdict_block, report_body(report)]
+            terms += report_terms(report)
+        blocks.append(legend(dict.fromkeys(terms)))
+    return paragraphs(*blocks) + "\n"
 
 
 def _tables(bench: CascadeBench) -> list[str]:

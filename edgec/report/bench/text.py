@@ -28,14 +28,28 @@ MAX_NAME = 36
 
 
 def to_markdown(r: BenchReport, verdicts_last: bool = False) -> str:
-    """Return the report in GitHub's Markdown.
+    """Return the report in GitHub's Markdown; the terms that it uses stand at its end.
 
     `verdicts_last` is for a terminal, where the end stays on the screen.
     """
-    headline = f"## {_prose(r.model)} on {_prose(wording.device(r))}"
-    head = f"{headline}: {', '.join(_key_figures(r))}"
     verdict_block = verdict_section(verdicts(r), verdicts_last)
-    blocks = [
+    terms = legend(report_terms(r))
+    if verdicts_last:
+        blocks = [report_head(r), report_body(r), terms, verdict_block]
+    else:
+        blocks = [report_head(r), verdict_block, report_body(r), terms]
+    return paragraphs(*blocks) + "\n"
+
+
+def report_head(r: BenchReport) -> str:
+    """Return the headline: what was measured where, and the key figures."""
+    headline = f"## {_prose(r.model)} on {_prose(wording.device(r))}"
+    return f"{headline}: {', '.join(_key_figures(r))}"
+
+
+def report_body(r: BenchReport) -> str:
+    """Return the tables and remarks between head and terms."""
+    return paragraphs(
         _latency(r),
         _segments(r),
         _slowest(r),
@@ -43,12 +57,17 @@ def to_markdown(r: BenchReport, verdicts_last: bool = False) -> str:
         _memory(r),
         _device(r),
         _notes(r),
-    ]
-    if verdicts_last:
-        blocks = [head, *blocks, verdict_block]
-    else:
-        blocks = [head, verdict_block, *blocks]
-    return _paragraphs(*blocks) + "\n"
+    )
+
+
+def report_terms(r: BenchReport) -> list[str]:
+    """Return the terms that a report uses, in the order in which they stand."""
+    names = wording.latency_terms(r)
+    names += wording.segment_terms(r)
+    names += wording.part_terms(r)
+    if any(wording.memory_rows(r)):
+        names += wording.memory_terms(r)
+    return list(dict.fromkeys(names))
 
 
 def _key_figures(r: BenchReport) -> list[str]:
@@ -143,9 +162,8 @@ def _latency(r: BenchReport) -> str:
         row = ("latency", *map(ms, columns.values()))
         table = markdown_table(header, [row], "l" + "r" * len(columns))
 
-    terms = legend(wording.latency_terms(r))
     conditions = _sentence(wording.conditions(r))
-    return _paragraphs(table, terms, conditions, _histogram(r))
+    return paragraphs(table, conditions, _histogram(r))
 
 
 def _histogram(r: BenchReport) -> str:
@@ -205,8 +223,7 @@ def _segments(r: BenchReport) -> str:
     # Only segments on the Edge TPU have parts.
     parts = filter(None, map(wording.parts, r.segments))
     part_list = "\n".join(f"- {_prose(text)}" for text in parts)
-    terms = legend(wording.segment_terms(r))
-    return _paragraphs(table, terms, part_list, legend(wording.part_terms(r)))
+    return paragraphs(table, part_list)
 
 
 def _slowest(r: BenchReport) -> str:
@@ -234,7 +251,7 @@ def _slowest(r: BenchReport) -> str:
     header = (title, "place", "kind", "in the model", "MACs", "ms", "share")
 
     table = markdown_table(header, rows, "llllrrr")
-    return _paragraphs(table, " ".join(_remarks(r, times)))
+    return paragraphs(table, " ".join(_remarks(r, times)))
 
 
 def _remarks(r: BenchReport, times: Sequence[wording.TimeSpent]) -> Iterator[str]:
@@ -294,8 +311,7 @@ def _memory(r: BenchReport) -> str:
     rows = list(wording.memory_rows(r))
     if not rows:
         return ""
-    table = markdown_table(("memory", "size", "planned"), rows, "lrr")
-    return f"{table}\n\n{legend(wording.memory_terms(r))}"
+    return markdown_table(("memory", "size", "planned"), rows, "lrr")
 
 
 def _device(r: BenchReport) -> str:
@@ -327,7 +343,7 @@ def _notes(r: BenchReport) -> str:
 # ---- Markdown
 
 
-def _paragraphs(*blocks: str) -> str:
+def paragraphs(*blocks: str) -> str:
     """Join the blocks that are not empty."""
     return "\n\n".join(filter(None, blocks))
 

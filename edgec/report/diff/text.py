@@ -77,28 +77,28 @@ def to_text(found: Diff, order: str = "worst", every: bool = False) -> str:
         lines += textwrap.wrap(text, 120, subsequent_indent="  ")
     lines += _culprit(found)
     lines.append("")
-    lines += _layers(found, order, every)
+    shown = _shown(found, order, every)
+    if shown:
+        rows = [row(layer, MAX_NAME) for layer in shown]
+        lines.append(table(HEAD, rows, "rllrrrrrrl"))
+    hidden = len(found.layers) - len(shown)
+    if hidden:
+        lines.append(f"({hidden} more layers: --all, or --order graph)")
     for note in found.notes:
         lines += textwrap.wrap(f"note: {note}", 120)
+    if shown:
+        lines += ["", legend(TERMS)]
     return "\n".join(lines)
 
 
-def _layers(found: Diff, order: str, every: bool) -> Iterator[str]:
-    """Yield the table of layers, its legend and the number of layers left out."""
+def _shown(found: Diff, order: str, every: bool) -> list[Layer]:
+    """Return the layers of the table."""
     layers = found.worst() if order == "worst" else list(found.layers)
-    shown = layers
-    if not every and order != "graph":
-        # Layers without any noise are of no interest.
-        noisy = [layer for layer in layers if layer.sqnr_db < math.inf]
-        shown = noisy[:MOST]
-
-    if shown:
-        rows = [row(layer, MAX_NAME) for layer in shown]
-        yield table(HEAD, rows, "rllrrrrrrl")
-        yield legend(TERMS)
-    hidden = len(layers) - len(shown)
-    if hidden:
-        yield f"({hidden} more layers: --all, or --order graph)"
+    if every or order == "graph":
+        return layers
+    # Layers without any noise are of no interest.
+    noisy = [layer for layer in layers if layer.sqnr_db < math.inf]
+    return noisy[:MOST]
 
 
 def output_rows(found: Diff) -> Iterator[tuple[str, ...]]:
