@@ -186,7 +186,7 @@ class Target:
         board, plus, extra = text.strip().partition("+")
         if plus and extra != "coral":
             raise InputError(
-                f'"{text}" is no target: "+{extra}" is not '
+                f'"{text}" is not a target: "+{extra}" is not '
                 f"known{did_you_mean(extra, ['coral'])}",
                 hint=f"use {board} or {board}+coral",
             )

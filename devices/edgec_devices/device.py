@@ -106,7 +106,7 @@ def link_module(url: str) -> tuple[str, ModuleType, str]:
         # Only for a message are all links imported: some import a whole library.
         usages = " or ".join(sorted(map(usage, kinds)))
         raise InputError(
-            f'"{url}" is no device{did_you_mean(kind, kinds)}', hint=f"use {usages}"
+            f'"{url}" is not a device{did_you_mean(kind, kinds)}', hint=f"use {usages}"
         )
     return kind, importlib.import_module(f"edgec_devices.links.{kind}"), address
 

@@ -60,7 +60,7 @@ def resolve(name: str, folder: Path) -> str:
         meant = did_you_mean(name, known) or (
             f'; did you mean "ssh://{stripped}"?' if is_host else ""
         )
-        what = f'"{name}" is no device{meant}' if meant else e.what
+        what = f'"{name}" is not a device{meant}' if meant else e.what
         raise InputError(what, at=e.at, hint=f"{e.hint}; {listed(folder)}") from e
     return url
 

@@ -99,11 +99,12 @@ def package(
     """
     if format not in FORMATS:
         raise InputError(
-            f'"{format}" is no format of a package', hint=f"use {' or '.join(FORMATS)}"
+            f'"{format}" is not a format of a package',
+            hint=f"use {' or '.join(FORMATS)}",
         )
     if not _MAINTAINER.fullmatch(maintainer):
         raise InputError(
-            f'"{maintainer}" is no maintainer',
+            f'"{maintainer}" is not a maintainer',
             hint='for example --maintainer "Ann <ann@example.org>"',
         )
     with Bundle.open(bundle) as opened:
@@ -152,7 +153,7 @@ def _content(
     version = version or f"{m.edgec}+{bundle.sha256[:8]}"
     if not _VERSION.fullmatch(version):
         raise InputError(
-            f'"{version}" is no version of a Debian package',
+            f'"{version}" is not a version of a Debian package',
             hint="for example --version 1.2.0",
         )
     # The bundle is checked before files are read: it may have no code for this.
@@ -203,7 +204,7 @@ def _architecture(bundle: Bundle, arch: str | None) -> str:
         )
     if arch is not None and arch not in ARCHITECTURES:
         raise InputError(
-            f'"{arch}" is no architecture of Debian',
+            f'"{arch}" is not an architecture of Debian',
             hint=f"use {', '.join(ARCHITECTURES)}",
         )
     if arch is None or arch not in available:

@@ -107,7 +107,7 @@ class ByteStream(ABC):
         It is called before start(). Raises InputError if the link cannot carry pages.
         """
         raise InputError(
-            "a page cannot come through this line",
+            "this link cannot carry a page",
             at=self.url,
             hint="go through ssh, or give --no-display",
         )

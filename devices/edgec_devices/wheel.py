@@ -53,7 +53,7 @@ class Wheel:
         # The name has the tags, and pip refuses other names too.
         if not _NAME.fullmatch(path.name):
             raise InputError(
-                f'"{path.name}" is no name of a wheel',
+                f'"{path.name}" is not a name of a wheel',
                 at=str(path),
                 hint="give a .whl as pip downloads it",
             )
@@ -158,7 +158,7 @@ def wheels_or_names(texts: Iterable[str | Path]) -> list[Wheel | str]:
             wheels.append(text)
         else:
             raise InputError(
-                f'"{text}" is no wheel',
+                f'"{text}" is not a wheel',
                 hint="give a .whl, or a name of the package index: ai-edge-litert",
             )
     return wheels

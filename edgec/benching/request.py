@@ -73,7 +73,7 @@ class Bench:
         self._check_numbers()
         self._check_stream()
         if not 0 < self.max_regress < 10:
-            what = f"{self.max_regress:g} is no limit to a regression"
+            what = f"{self.max_regress:g} cannot limit a regression"
             raise InputError(
                 what, hint="give more than 0 and less than 1000%, for example 5%"
             )
@@ -137,11 +137,13 @@ def share(value: str | float) -> float:
     """
     match = _SHARE.fullmatch(str(value))
     if match is None:
-        raise InputError(f'"{value}" is no share', hint="give for example 5% or 0.05")
+        raise InputError(
+            f'"{value}" is not a share', hint="give for example 5% or 0.05"
+        )
     number = float(match[1])
     if not match[2] and number >= 1:
         raise InputError(
-            f'"{value}" is no share: it could be {value}% or {100 * number:g}%',
+            f'"{value}" is not a share: it could be {value}% or {100 * number:g}%',
             hint=f"write {value}%",
         )
     if match[2]:

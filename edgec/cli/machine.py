@@ -58,7 +58,7 @@ _NAME = click.argument("name", required=False)
 @click.option(
     "--cameras",
     is_flag=True,
-    help="a kernel with drivers of cameras that are none: vivid, and a USB one",
+    help="a kernel with drivers of simulated cameras: vivid, and a USB one",
 )
 @click.option("--fresh", is_flag=True, help="with a new disk")
 @_JSON

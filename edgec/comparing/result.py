@@ -352,7 +352,7 @@ def _layer(
 ) -> Layer:
     """Return the layer of a record."""
     op = record.op
-    assert op is not None, f"{record.value.name} is no layer's"
+    assert op is not None, f"{record.value.name} is not a layer's"
     spread = record.spread
     # A side that cannot be forced has no own error.
     own = record.own if record.own.samples else None

@@ -306,13 +306,11 @@ class Compilation:
         # NaN or infinity times zero may differ (accuracy.md): no fault of the code.
         if checked.not_finite and floats is None:
             what = (
-                f"the model cannot be verified: {checked.not_finite}, "
-                "and what becomes of that differs"
+                f"the model cannot be verified: {checked.not_finite}; "
+                "after that the C and the reference may differ"
             )
-            hint = (
-                "give --validate samples of what the model is for: "
-                "numpy's noise may be none, as for a logarithm"
-            )
+            # Random inputs may be negative, where a logarithm wants positive ones.
+            hint = "give real inputs of the model: --validate"
             return InputError(what, at=name, hint=hint)
 
         # An int8 model that is only too unlike its float form is no fault of the code.

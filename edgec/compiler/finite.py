@@ -136,10 +136,10 @@ def check_calibration(
     for i, (good, name) in enumerate(zip(finite, names, strict=True)):
         if good:
             continue
-        where = first(graph, samples[i]) or "none of them alone"
-        what = (
-            f"no int8 form can be made: on {name} the float model's outputs are "
-            f"not finite; first {where}"
-        )
+        what = f"no int8 form can be made: on {name} the float model's outputs are not finite"
+        # The C may overflow where the reference does not.
+        where = first(graph, samples[i])
+        if where is not None:
+            what += f"; first {where}"
         hint = "leave such samples out of --calibrate, or mend the model"
         raise InputError(what, at=graph.name, hint=hint)

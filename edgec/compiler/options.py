@@ -199,7 +199,7 @@ class Options(InputOptions):
         metadata=option(
             "leave operations in float32 until every output has this SQNR (20dB), or until "
             "int8 changes the top class of at most so many samples (1%); of outputs that are "
-            "no classes, until the noise has at most this part of their power",
+            "not classes, until the noise has at most this part of their power",
             section=Section.INT8,
             metavar="GOAL",
         ),
@@ -247,7 +247,7 @@ class Options(InputOptions):
     min_cosine: float = field(
         default=0.9,
         metadata=option(
-            "how like the float model int8 must be",
+            "least cosine similarity of the outputs in int8 and of the float model",
             show_default=True,
         ),
     )
@@ -350,15 +350,16 @@ class CompileOptions(Options):
         default=None,
         metadata=option(
             "labelled pictures, as edgec eval takes them, that do not calibrate: how it "
-            "becomes int8, and what stays in float32, is chosen by top-1, mAP or what else "
-            "fits its task; a percentage of --accuracy is of that (docs/eval.md)",
+            "becomes int8, and what stays in float32, is chosen by top-1, mAP or another "
+            "figure of its task, and a percentage of --accuracy is points of that figure "
+            "(docs/eval.md)",
             section=Section.INT8,
         ),
     )
     threads: int = field(
         default=1,
         metadata=option(
-            "the most that its C can use, 1 to 4",
+            "threads that the generated C can use, at most: 1 to 4",
             section=Section.TARGET,
             metavar="N",
             show_default=True,

@@ -35,7 +35,7 @@ def whole_tflite(graph: Graph) -> bytes:
     for op in legal.ops:
         if _is_float(op):
             raise InputError(
-                f"{op.kind} {op.outputs[0].name} is in float, so the model is no int8 "
+                f"{op.kind} {op.outputs[0].name} is in float, so the model is not an int8 "
                 ".tflite",
                 at=_OPTION,
                 hint=_LEAVE_OUT,

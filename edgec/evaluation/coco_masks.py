@@ -115,7 +115,7 @@ def _lengths(label: Mapping[str, Any]) -> Sequence[int]:
     # bool is an int for Python, and no length.
     for length in lengths:
         if type(length) is not int or length < 0:
-            raise ValueError(f"{length} is no length")
+            raise ValueError(f"{length} is not a length")
     return [*lengths]
 
 
@@ -132,7 +132,7 @@ def _decompressed(text: str) -> Iterator[int]:
         more = True
         while more:
             if shift == _LONGEST * _BITS or not _FIRST <= ord(text[place]) <= _LAST:
-                raise ValueError("it is no length")
+                raise ValueError("it is not a length")
             bits = ord(text[place]) - _FIRST
             number |= (bits & _VALUE) << shift
             shift += _BITS

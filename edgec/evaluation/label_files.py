@@ -106,7 +106,7 @@ def read_text(path: Path) -> str:
         return given(path, LARGEST_JSON).decode("utf-8-sig")
     except UnicodeDecodeError as e:
         raise InputError(
-            f"{path.name} is no text in UTF-8: byte {e.start}",
+            f"{path.name} is not text in UTF-8: byte {e.start}",
             str(path),
             "save it as UTF-8",
         ) from e
@@ -139,7 +139,7 @@ def table_rows_of(path: Path) -> Iterator[TableRow]:
             yield TableRow(reader.line_num, row)
     except csv.Error as e:
         raise InputError(
-            f"{path.name} is no table: {e}", str(path), "write file,label lines"
+            f"{path.name} is not a table: {e}", str(path), "write file,label lines"
         ) from e
 
 
@@ -154,7 +154,7 @@ def pictures_folder(data: Path, pictures: Path | None) -> Path:
         return data.parent
     if not is_there(pictures, folder=True):
         raise InputError(
-            f"{shortened(str(pictures))} is no folder",
+            f"{shortened(str(pictures))} is not a folder",
             "--pictures",
             "give the pictures' folder",
         )

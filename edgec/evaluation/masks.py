@@ -121,7 +121,7 @@ class MaskOverlap(Measure):
         unknown = [str(i) for i in present.tolist() if self._is_unknown(i)]
         if unknown:
             raise InputError(
-                f"{picture.beside.name} has levels that are no class: {listed(unknown)}",
+                f"{picture.beside.name} has levels that are not a class: {listed(unknown)}",
                 str(picture.beside),
                 f"use 0 to {len(self.labels) - 1}, and {UNJUDGED} for what is not judged",
             )

@@ -114,7 +114,7 @@ def _picture(bundle: Bundle) -> DetectorInput:
     preprocess = manifest.preprocess.get(infos[0].name)
     if len(infos) != 1 or preprocess is None:
         raise InputError(
-            "the model's input is no picture",
+            "the model's input is not a picture",
             at=str(bundle.path),
             hint="export a detector of objects",
         )
@@ -179,7 +179,7 @@ def _class_count(bundle: Bundle) -> int:
         if task is not None:
             why = f"its outputs are taken for {task.kind}"
         raise InputError(
-            f"the bundle is no detector: {why}",
+            f"the bundle is not a detector: {why}",
             at=str(bundle.path),
             hint="compile it with --task yolov8, yolo26 or tflite-ssd",
         )

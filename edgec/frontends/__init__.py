@@ -54,7 +54,7 @@ def read_model(
         what = f"{path.name} has no graph with shapes: it is of torch.save or torch.jit"
         raise InputError(what, str(path), pt2.EXPORT)
     else:
-        what = f"{path.name} is none of {', '.join(SUFFIXES)}"
+        what = f"{path.name} is not one of {', '.join(SUFFIXES)}"
         hint = "export the model to one of them"
         if suffix in PHOTO_SUFFIXES:
             what = f"{path.name} is a picture, and no model"
@@ -104,7 +104,7 @@ def checked(graph: Graph, path: Path) -> Graph:
         # A file may be well-formed and yet state impossible shapes or types.
         verify(graph, "imported")
     except VerifyError as e:
-        what = f"the model contradicts itself: {e}"
-        hint = "report it if others run this file"
+        what = f"the model is inconsistent: {e}"
+        hint = "report it, if other tools can run the file"
         raise InputError(what, str(path), hint) from e
     return graph

@@ -81,7 +81,7 @@ def fix_onnx(
         dims = [*tensor.shape.dim] if tensor.HasField("shape") else None
         shape = static_shape(name, dims, shapes.get(name), f"input {name}")
         if tensor.elem_type not in ONNX_TYPES:
-            what = f"the input {name} is no tensor of numbers"
+            what = f"the input {name} is not a tensor of numbers"
             raise UnsupportedError(what, FIX, "leave it out")
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         constant = _filled(name, shape, dtype, numbers)

@@ -30,9 +30,7 @@ USUAL_SIDES = (224, 224)
 """Height and width of pictures for an example."""
 _IMGSZ = re.compile(r"\[([1-9]\d{0,4}), ?([1-9]\d{0,4})\]")
 """A list of height and width."""
-_DAMAGED = (
-    "the file is damaged or cut short, or it is no ONNX model: copy or export it again"
-)
+_DAMAGED = "the file is damaged or cut short, or it is not an ONNX model: copy or export it again"
 
 
 def load(path: Path) -> ModelProto:
@@ -67,7 +65,7 @@ def check(model: ModelProto, path: Path) -> None:
     that is too old.
     """
     if not all(isinstance(text, str) for text in _texts(model.graph)):
-        what = f"{path.name} holds names that are no text"
+        what = f"{path.name} holds names that are not text"
         raise InputError(what, str(path), _DAMAGED)
     version = opset(model.opset_import)
     if version < MIN_OPSET:

@@ -34,7 +34,7 @@ def input_type(
     readable type, InputError for a wrong shape.
     """
     if info.type.WhichOneof("value") != "tensor_type":
-        what = f"input {info.name} is no tensor"
+        what = f"input {info.name} is not a tensor"
         raise UnsupportedError(what, at, "export a model whose inputs are tensors")
     tensor = info.type.tensor_type
     element_type = tensor.elem_type
@@ -54,7 +54,7 @@ def check_output_type(info: onnx.ValueInfoProto, at: str) -> None:
     A missing type is valid. at: the place of the output, for messages.
     """
     if info.type.WhichOneof("value") not in (None, "tensor_type"):
-        what = f"output {info.name} is no tensor"
+        what = f"output {info.name} is not a tensor"
         raise UnsupportedError(what, at, "export a model whose outputs are tensors")
     element_type = info.type.tensor_type.elem_type
     if not _is_read(element_type):

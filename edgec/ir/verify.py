@@ -148,7 +148,7 @@ def _state_paired(graph: Graph) -> Iterator[str]:
     for state in graph.state:
         pair = f"{state.input} = {state.output}"
         if state.input not in inputs or state.output not in outputs:
-            yield f"the state {pair} is no input and output"
+            yield f"the state {pair} is not an input and output"
             continue
         # A name that is in two pairs is missing the second time.
         ends = (inputs.pop(state.input), outputs.pop(state.output))

@@ -114,7 +114,7 @@ def custom_options(op: TfliteOp) -> Mapping[str, Any]:
     raw = b"" if op.options is None else bytes(op.options)
     options = flexbuffers.Loads(raw) if raw else None
     if not isinstance(options, dict):
-        raise ValueError("options that are no map")
+        raise ValueError("options that are not a map")
 
     return options
 

@@ -42,7 +42,7 @@ class Det(OpDef):
         real_types(self, x[0], int8=False)
         shape = x[0].shape
         if len(shape) < 2 or shape[-1] != shape[-2]:
-            raise ValueError(f"{x[0]} is no square matrix")
+            raise ValueError(f"{x[0]} is not a square matrix")
 
         return (TensorType(shape[:-2]),)
 

@@ -292,7 +292,7 @@ class LstmInt8(OpDef):
         cell_bits = 15 + math.log2(c.scale)
         if cell_bits != int(cell_bits):
             raise ValueError(
-                f"a cell with the scale {c.scale}, which is no power of two"
+                f"a cell with the scale {c.scale}, which is not a power of two"
             )
 
         # The fifth intermediate tensor has the scale of output gate times cell; files

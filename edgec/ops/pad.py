@@ -115,7 +115,7 @@ class Pad(OpDef):
     def _check(self, data: TensorType) -> None:
         """Raise ValueError unless the border fits the tensor."""
         if self.mode not in MODES:
-            raise ValueError(f"mode {self.mode} is none of {', '.join(MODES)}")
+            raise ValueError(f"mode {self.mode} is not one of {', '.join(MODES)}")
 
         is_rank_fitting = len(self.pads) == data.rank <= MAX_RANK
         if not is_rank_fitting or any(min(pair) < 0 for pair in self.pads):

@@ -103,7 +103,7 @@ class Resize(OpDef):
 
         if self.mode not in MODES:
             raise ValueError(
-                f"coordinate mode {self.mode} is none of {', '.join(MODES)}"
+                f"coordinate mode {self.mode} is not one of {', '.join(MODES)}"
             )
 
         n, _, _, channels = x[0].shape
@@ -214,7 +214,7 @@ class ResizeNearest(_TfliteResize):
         """
         if self.nearest_mode not in ROUNDINGS:
             raise ValueError(
-                f"nearest_mode {self.nearest_mode} is none of {', '.join(ROUNDINGS)}"
+                f"nearest_mode {self.nearest_mode} is not one of {', '.join(ROUNDINGS)}"
             )
 
         return super().infer(*x)

@@ -207,7 +207,7 @@ def taken_out(pruned: Pruned, here: Sequence[float]) -> Iterator[str]:
     where = f"on {pruned.samples} sample{plural} held back"
     if pruned.kept is None:
         if pruned.most is not None:
-            why = "what may go is no faster without"
+            why = "the model is not faster without what may go"
         else:
             why = "every channel says more than may be lost"
         yield f"pruning: no gain: {why}, {where}"

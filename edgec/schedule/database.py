@@ -105,7 +105,7 @@ class Database:
             ) from e
         if database.format != FORMAT or not database._has_valid_times():
             raise InputError(
-                f"the file is no database of schedules ({FORMAT})",
+                f"the file is not a database of schedules ({FORMAT})",
                 at=str(path),
                 hint=hint,
             )

@@ -135,7 +135,7 @@ class _CallWriter:
             case Sequence():
                 return [self.operand(v) for v in x]
 
-        raise TypeError(f"{x!r} is no operand")
+        raise TypeError(f"{x!r} is not an operand")
 
     def field(self, name: str, x: object) -> Any:
         """Return a field of a struct."""

@@ -265,7 +265,7 @@ def _photo(path: Path) -> Array:
         if is_photo(array) and array.size:
             return np.ascontiguousarray(CameraFrame.of(array).rgb())
     raise InputError(
-        f"{path.name} is no photo, and a cascade takes one",
+        f"{path.name} is not a photo, and a cascade takes one",
         at=str(path),
         hint="give a photo, or an .npy of uint8 [height, width, 3]",
     )
@@ -360,7 +360,7 @@ def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:
         info = _single(manifest.input_infos(), "input", path)
         if info.name not in manifest.preprocess:
             raise InputError(
-                f"input {info} is no image, so it cannot take a photo",
+                f"input {info} is not an image, so it cannot take a photo",
                 str(path),
                 "give an .npz file",
             )
@@ -419,7 +419,7 @@ def _image(path: Path, array: Array, info: TensorInfo) -> tuple[Image.Image, str
     layout = ImageLayout.of(info)
     if layout is None:
         raise InputError(
-            f"output {info} is no image of 1 or 3 channels",
+            f"output {info} is not an image of 1 or 3 channels",
             str(path),
             "give an .npz file, or compile with --task, which says what it means",
         )

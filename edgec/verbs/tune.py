@@ -68,7 +68,7 @@ class Search:
     def __post_init__(self) -> None:
         if self.ops is not None and self.ops < 1:
             raise InputError(
-                f"{self.ops} ops are none", at="--ops", hint="give 1 or more"
+                f"--ops cannot be {self.ops}", at="--ops", hint="give 1 or more"
             )
         if Workers.of(self.workers).address and not is_model(self.on):
             what = f"workers would measure on {self.on} all at once"
@@ -137,7 +137,7 @@ def tune(search: Search, say: Progress = lambda text: None) -> Tuning:
 
     names = ", ".join(core.name for core in by_core)
     raise InputError(
-        f"{search.on} is none of {names}",
+        f"{search.on} is not one of {names}",
         at=str(search.bundle),
         hint="compile for the device's board, or tune on that board",
     )

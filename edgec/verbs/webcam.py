@@ -90,7 +90,7 @@ class WebcamRequest:
             )
         if self.out is not None and self.out.exists() and not self.out.is_dir():
             raise InputError(
-                f"{self.out} is no folder",
+                f"{self.out} is not a folder",
                 "--out",
                 "give a folder, or a name that is free",
             )

@@ -171,12 +171,12 @@ def test_another_file_of_the_same_model_keeps_to_its_budgets(
         ),
         (
             "on = 'atic'",
-            '"atic" is no device; did you mean "attic"?',
+            '"atic" is not a device; did you mean "attic"?',
             "there are attic, cellar",
         ),
         (
             "on = 'shs://pi@attic'",
-            '"shs://pi@attic" is no device; did you mean "ssh"?',
+            '"shs://pi@attic" is not a device; did you mean "ssh"?',
             "use emulated:<board>",
         ),
         ("on = 'emulated:pi44'", "pi44", "pi4"),
@@ -207,12 +207,12 @@ def test_another_file_of_the_same_model_keeps_to_its_budgets(
         ("seconds = '1s'", "seconds = '1s' is not a number", "a number"),
         ("threads = 0", "0 threads", "give 1"),
         ("threads = 5", "5 threads", "give 1 to 4"),
-        ("max-regress = '5'", '"5" is no share: it could be 5% or 500%', "write 5%"),
-        ("max-regress = 5", '"5" is no share: it could be 5% or 500%', "write 5%"),
-        ("max-regress = -0.1", '"-0.1" is no share', "5% or 0.05"),
-        ("max-regress = nan", '"nan" is no share', "5% or 0.05"),
-        ("max-regress = '0%'", "0 is no limit to a regression", "for example 5%"),
-        ("max-regress = '1000%'", "10 is no limit to a regression", "for example 5%"),
+        ("max-regress = '5'", '"5" is not a share: it could be 5% or 500%', "write 5%"),
+        ("max-regress = 5", '"5" is not a share: it could be 5% or 500%', "write 5%"),
+        ("max-regress = -0.1", '"-0.1" is not a share', "5% or 0.05"),
+        ("max-regress = nan", '"nan" is not a share', "5% or 0.05"),
+        ("max-regress = '0%'", "0 cannot limit a regression", "for example 5%"),
+        ("max-regress = '1000%'", "10 cannot limit a regression", "for example 5%"),
         ("max-regress = true", "max-regress = True is not a number", "a number"),
         (
             "accept-estimates = 1",
@@ -274,7 +274,7 @@ def test_mistakes_in_an_entry(folder: Path, line: str, message: str, hint: str) 
         ),
         (
             "[[bench]]\nbundle = 'other.edgec'\non = 'x'\n[devices]\nx = 'nosuch:'",
-            '"nosuch:" is no device',
+            '"nosuch:" is not a device',
             None,
         ),
     ],
@@ -311,7 +311,7 @@ def test_devices_by_name_and_by_url(folder: Path) -> None:
     for name, what in (
         ("atik", 'did you mean "attic"'),
         ("locl:", 'did you mean "local"'),
-        ("", "is no device"),
+        ("", "is not a device"),
     ):
         with pytest.raises(InputError, match=what) as e:
             resolve(name, folder)

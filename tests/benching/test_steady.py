@@ -90,7 +90,7 @@ def test_times_below_the_clocks_resolution() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
 def test_what_is_no_time_is_refused(bad: float) -> None:
-    with pytest.raises(InputError, match=r"no duration \(inference 2\)"):
+    with pytest.raises(InputError, match=r"not a duration \(inference 2\)"):
         steady_from([1.0, 1.0, bad, 1.0])
 
 

@@ -277,7 +277,7 @@ def test_a_bundle_of_one_network_says_nothing_of_cascades() -> None:
         inner = bundle.network("mirror")
         assert inner.manifest_text == bundle.network("discs").manifest_text
         assert b"cascade" not in inner.manifest_text
-        with pytest.raises(InputError, match="it is no cascade"):
+        with pytest.raises(InputError, match="it is not a cascade"):
             inner.network("x")
         with pytest.raises(InputError, match='did you mean "discs"'):
             bundle.network("disc")

@@ -226,7 +226,7 @@ def test_each_session_takes_its_own_kind(tmp_path: Path) -> None:
     with Bundle.open(bundle()) as opened:
         inner = tmp_path / "one.edgec"
         inner.write_bytes(opened.read("networks/discs.edgec"))
-    with pytest.raises(BundleError, match="no cascade but one network"):
+    with pytest.raises(BundleError, match="one network, not a cascade"):
         CascadeSession(inner)
 
 

@@ -89,7 +89,7 @@ def test_neither_onnx_nor_tflite(tmp_path: Path) -> None:
     (tmp_path / "model.h5").write_bytes(b"x")
     refused(
         edgec("compile", "model.h5", cwd=tmp_path),
-        "model.h5 is none of .onnx, .tflite, .pt2",
+        "model.h5 is not one of .onnx, .tflite, .pt2",
     )
 
 

@@ -83,12 +83,12 @@ def test_photos_and_videos(tmp_path: Path, kind: str) -> None:
     KINDS[kind](tmp_path / "x.jpg")
     KINDS[kind](tmp_path / "x.mp4")
     with within(60):
-        with pytest.raises(InputError, match="no plain file"):
+        with pytest.raises(InputError, match="not a plain file"):
             read_photo(tmp_path / "x.jpg")
         for name in ("x.jpg", "x.mp4"):
             with pytest.raises(InputError, match="neither a file nor a folder"):
                 open_source(str(tmp_path / name))
-        with pytest.raises(InputError, match="no plain file"):  # one of a folder
+        with pytest.raises(InputError, match="not a plain file"):  # one of a folder
             list(open_source(str(tmp_path)).frames())
 
 

@@ -193,7 +193,7 @@ def test_the_files_metadata_is_the_default_and_damage_is_noted(tmp_path: Path) -
         ("0_1+bgr", 'no preprocessing "0_1+bgr"', "separate by commas: 0_1,bgr"),
         ("mean=123", "mean=123 is not in 0…1", "docs/preprocessing.md"),
         ("raw", "raw is for int8 and uint8; write 0_255", "docs/preprocessing.md"),
-        ("nhwc", "is no image of 1 or 3 channels in nhwc", ".npz"),
+        ("nhwc", "is not an image of 1 or 3 channels in nhwc", ".npz"),
     ],
 )
 def test_wrong_preprocessings_are_refused_before_any_work(

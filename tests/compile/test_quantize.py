@@ -270,12 +270,12 @@ def test_a_slowdown_is_said_and_can_be_forbidden(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (("--accuracy", "-1%"), "-1% is no part of a whole"),
-        (("--accuracy", "101%"), "101% is no part of a whole"),
-        (("--accuracy", "x%"), "x% is no part of a whole"),
-        (("--budget", "tpu=90"), "90 is no part of a whole"),
-        (("--budget", "5"), "5 is no part of a whole"),
-        (("--accuracy", "20"), "20 is no part of a whole"),
+        (("--accuracy", "-1%"), "-1% is not a percentage from 0% to 100%"),
+        (("--accuracy", "101%"), "101% is not a percentage from 0% to 100%"),
+        (("--accuracy", "x%"), "x% is not a percentage from 0% to 100%"),
+        (("--budget", "tpu=90"), "90 is not a percentage from 0% to 100%"),
+        (("--budget", "5"), "5 is not a percentage from 0% to 100%"),
+        (("--accuracy", "20"), "20 is not a percentage from 0% to 100%"),
         (("--accuracy", "20dB,30dB"), "--accuracy cannot be 20dB,30dB"),
         (("--budget", "tpu=90%"), "host has no Edge TPU"),
         (("--budget", "-1ms"), "no inference can take -1 ms"),

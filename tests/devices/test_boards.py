@@ -86,12 +86,12 @@ def test_targets_that_are_none(text: str, what: str) -> None:
     ("url", "what"),
     [
         ("emulatd:pi4", 'did you mean "emulated"'),
-        ("pi4", '"pi4" is no device'),
-        ("__init__:", "is no device"),
+        ("pi4", '"pi4" is not a device'),
+        ("__init__:", "is not a device"),
         ("emulated:", "of which board"),
         ("emulated:pi44", 'did you mean "pi4"'),
         ("emulated:pi4/linux-armv8", 'did you mean "linux-armv7"'),
-        ("local:fast", "is no way to run"),
+        ("local:fast", "is not a way to run"),
     ],
 )
 def test_urls_that_are_none(url: str, what: str) -> None:

@@ -341,7 +341,7 @@ def test_what_cannot_be_booted_is_said(tmp_path: Path) -> None:
         ("emulated:pi4",): "add --whole",
         ("emulated:pi44", "--whole"): 'did you mean "pi4"',
         ("emulated:host", "--whole"): "cannot be emulated",
-        ("emulated:pi4", "--whole", "--name", "../x"): "is no name",
+        ("emulated:pi4", "--whole", "--name", "../x"): "is not a name",
     }.items():
         result = CliRunner().invoke(cli_machine.boot, list(words))
         assert isinstance(result.exception, InputError), result

@@ -388,12 +388,12 @@ def test_the_archive_installs_the_same_tree(bundle: Path, tmp_path: Path) -> Non
 @pytest.mark.cc
 def test_what_is_refused(bundle: Path, tmp_path: Path) -> None:
     for options, what in (
-        ({"format": "rpm"}, "no format"),
+        ({"format": "rpm"}, "not a format"),
         ({}, "programs for arm64, armhf, amd64"),
-        ({"arch": "arm"}, "no architecture of Debian"),
-        ({"arch": "arm64", "version": "new"}, "no version"),
-        ({"arch": "arm64", "version": "1\nDepends: x"}, "no version"),
-        ({"arch": "arm64", "maintainer": "me\nDepends: x"}, "no maintainer"),
+        ({"arch": "arm"}, "not an architecture of Debian"),
+        ({"arch": "arm64", "version": "new"}, "not a version"),
+        ({"arch": "arm64", "version": "1\nDepends: x"}, "not a version"),
+        ({"arch": "arm64", "maintainer": "me\nDepends: x"}, "not a maintainer"),
         ({"arch": "arm64", "app": "a" * 80}, "cannot be the name of a service"),
     ):
         with pytest.raises(InputError, match=what) as e:

@@ -315,7 +315,7 @@ def test_what_wheel_takes(tmp_path: Path) -> None:
     assert (one, two) == ("ai-edge-litert", "numpy==2.2.0")
     assert isinstance(three, Wheel)
     for wrong in ("-r x", "--index-url=x", "a b", "", "x;y"):
-        with pytest.raises(InputError, match="is no wheel"):
+        with pytest.raises(InputError, match="is not a wheel"):
             wheels_or_names([wrong])
 
 

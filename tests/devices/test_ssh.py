@@ -418,6 +418,6 @@ def test_boards_that_are_on_are_listed(pi4: _On) -> None:
     found = {f.url: f.what for f in listing(Path.cwd())}
     assert found["ssh://emulated-lab"] == "Raspberry Pi 4, a whole emulated machine, on"
     assert pi4.serial_url in found
-    with pytest.raises(InputError, match="is no device") as e:
+    with pytest.raises(InputError, match="is not a device") as e:
         resolve("cellar", Path.cwd())
     assert "ssh://emulated-lab" in str(e.value.hint)

@@ -96,7 +96,7 @@ def test_missing_pictures_are_named_together(tmp_path: Path) -> None:
         ("", "labels.csv has no labelled picture"),
         ("file,label\n", "labels.csv has no labelled picture"),
         ("a.png\n", "labels.csv has lines without a label: line 1"),
-        ("\xff".encode("latin-1"), "labels.csv is no text in UTF-8: byte 0"),
+        ("\xff".encode("latin-1"), "labels.csv is not text in UTF-8: byte 0"),
     ],
 )
 def test_a_table_without_labels(
@@ -285,7 +285,7 @@ def test_names_that_no_file_has(tmp_path: Path) -> None:
     photo(tmp_path / "a.png")
     path = coco(tmp_path, labels_of())
     long = tmp_path / ("a" * 5000)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         BoxPrecision(NAMES, TASK, long).read(path)
     with pytest.raises(InputError, match="there is no data set"):
         check_there(long)
@@ -379,7 +379,7 @@ def test_levels_that_are_no_class(tmp_path: Path) -> None:
     measure = MaskOverlap(("ground", "dog"))
     (pair,) = measure.read(tmp_path)
     frame = np.zeros((24, 32, 3), np.uint8)
-    with pytest.raises(InputError, match=r"a.png has levels that are no class: 9\n"):
+    with pytest.raises(InputError, match=r"a.png has levels that are not a class: 9\n"):
         measure.truth(pair, frame)
 
     Image.new("RGB", (32, 24), (10, 20, 30)).save(mask)

@@ -247,7 +247,7 @@ def test_the_whole_model_is_one_file(digits: Path, tmp_path: Path) -> None:
 def test_a_float_model_is_no_int8_file(tmp_path: Path) -> None:
     done = verb("compile", DIGITS / "digits.onnx", "--keep-tflite", cwd=tmp_path)
     assert done.code == 2
-    assert "is in float, so the model is no int8 .tflite" in done.err
+    assert "is in float, so the model is not an int8 .tflite" in done.err
     assert "at: --keep-tflite" in done.err
     assert not list(tmp_path.iterdir())
 

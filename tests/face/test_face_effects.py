@@ -144,14 +144,14 @@ def test_all_points_may_be_placed(tmp_path: Path) -> None:
 
 
 PLACED: Mapping[str, tuple[str, str]] = {
-    "no JSON": ("{", "is no JSON"),
-    "deep": ("[" * 100_000, "is no JSON"),
+    "no JSON": ("{", "is not JSON"),
+    "deep": ("[" * 100_000, "is not JSON"),
     "another form": ("[]", 'has no "points"'),
     "an unknown name": ('{"points": {"left eye outr": [1, 2]}}', "did you mean"),
     "too few": ('{"points": {"chin": [1, 2]}}', "at least 15 are needed"),
-    "no place": ('{"points": {"chin": [1]}}', "no place in a picture"),
-    "no number": ('{"points": {"chin": [1, true]}}', "no place in a picture"),
-    "infinity": ('{"points": {"chin": [1, 1e999]}}', "no place in a picture"),
+    "no place": ('{"points": {"chin": [1]}}', "not a place in a picture"),
+    "no number": ('{"points": {"chin": [1, true]}}', "not a place in a picture"),
+    "infinity": ('{"points": {"chin": [1, 1e999]}}', "not a place in a picture"),
     "few in a list": ('{"points": [[1, 2]]}', "has 1 points, not 468"),
     "neither": ('{"points": 7}', "has no points, not 468"),
 }
@@ -288,7 +288,7 @@ def test_a_mask_is_lit_as_the_face_is() -> None:
 PINNED: Mapping[str, tuple[str, str]] = {
     "too few": ('{"points": [[1, 2, 3]]}', "3 points or more"),
     "no list": ('{"points": {"chin": [1, 2]}}', "3 points or more"),
-    "no such point": ('{"points": [[1, 2, 3], [1, 2, 468], [4, 4, 5]]}', "no pinned"),
+    "no such point": ('{"points": [[1, 2, 3], [1, 2, 468], [4, 4, 5]]}', "not a pinned"),
     "twice": ('{"points": [[1, 2, 3], [7, 2, 3], [4, 4, 5]]}', "pinned twice"),
 }
 
@@ -326,9 +326,9 @@ def test_makeup_colours_lips_and_keeps_their_shades() -> None:
     ("text", "said"),
     [
         ("lip:#a02040", 'no "lip"; did you mean'),
-        ("lips:red", '"red" is no colour'),
-        ("lips:#a0204", "is no colour"),
-        ("lips", "is no colour"),
+        ("lips:red", '"red" is not a colour'),
+        ("lips:#a0204", "is not a colour"),
+        ("lips", "is not a colour"),
     ],
 )
 def test_wrong_makeup_is_named(text: str, said: str) -> None:

@@ -496,5 +496,5 @@ def test_an_output_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
     onnx.save(
         helper.make_model(helper.make_graph(nodes, "sequence", [], outputs)), path
     )
-    with pytest.raises(UnsupportedError, match="output y is no tensor"):
+    with pytest.raises(UnsupportedError, match="output y is not a tensor"):
         read_model(path)

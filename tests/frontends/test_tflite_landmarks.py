@@ -138,7 +138,7 @@ def test_the_way_back(dimensions: int, tmp_path: Path) -> None:
         ({"output_width": 0}, "a part of"),
         ({"scale_x": float("nan")}, "a part of"),
         ({"scale_x": None}, "custom Landmarks2TransformMatrix"),
-        (None, "options that are no map"),
+        (None, "options that are not a map"),
     ],
 )
 def test_what_is_wrong_is_said(

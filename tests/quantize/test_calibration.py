@@ -146,7 +146,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, photos: Path) -> None:
 
 
 def test_inputs_that_are_no_image(photos: Path) -> None:
-    with pytest.raises(InputError, match="is no image"):
+    with pytest.raises(InputError, match="is not an image"):
         load_calibration(photos, [PLAIN])
     with pytest.raises(InputError, match="cannot take a photo"):
         load_calibration(photos, [Value("i", TensorType((1, 4, 6, 3), "int64"))])

@@ -132,5 +132,5 @@ def test_compile_prunes_and_says_what_it_gained(tmp_path: Path) -> None:
     assert none.code == 0
     wrong = edgec("compile", *same, "--prune", "5", "-o", "f.edgec", cwd=tmp_path)
     assert wrong.code == 2
-    assert "5 is no part of a whole" in wrong.err
+    assert "5 is not a percentage from 0% to 100%" in wrong.err
     assert "--prune" in wrong.err

@@ -208,8 +208,12 @@ def test_what_is_wrong_is_said(text: str, what: str, hint: str) -> None:
         ("raw", FLOAT, "raw is for int8 and uint8; write 0_255"),
         ("0_1", UINT8, "the input has no scale to quantize with; write raw"),
         ("rgb", GREY, "an input of 1 channel takes gray, not rgb"),
-        ("nchw", FLOAT, "is no image of 1 or 3 channels in nchw"),
-        ("0_1", TensorInfo("x", (1, 8, 8, 4), "<f4"), "is no image of 1 or 3 channels"),
+        ("nchw", FLOAT, "is not an image of 1 or 3 channels in nchw"),
+        (
+            "0_1",
+            TensorInfo("x", (1, 8, 8, 4), "<f4"),
+            "is not an image of 1 or 3 channels",
+        ),
         (
             "0_1",
             TensorInfo("x", (1, 8, 8, 3), "<i8"),

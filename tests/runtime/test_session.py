@@ -361,7 +361,7 @@ def test_both_packages_are_asked_for_reference_kernels(
         ),
         (
             {"image": [[1], [1, 2]]},
-            'the input "image" is no array',
+            'the input "image" is not an array',
             "give an array |u1 (1, 4, 4, 3)",
         ),
         (

@@ -144,7 +144,7 @@ def test_c_is_within_one_level_of_pillow(
 
 
 def test_frames_of_the_wrong_size_are_refused() -> None:
-    with pytest.raises(InputError, match="5 bytes are no rgb frame of 2 x 1"):
+    with pytest.raises(InputError, match="5 bytes are not one rgb frame of 2 x 1"):
         CameraFrame.packed("rgb", np.zeros(5, np.uint8), 2, 1)
     with pytest.raises(InputError) as e:
         CameraFrame.packed("yuyv", np.zeros(6, np.uint8), 3, 1)
@@ -162,7 +162,7 @@ def test_a_jpeg_is_decoded(tmp_path: Path) -> None:
     decoded = decode_jpeg(path.read_bytes()).rgb()
     assert decoded.shape == (48, 64, 3)
     assert np.abs(decoded[..., 1].astype(int) - smooth - 40).mean() < 3
-    with pytest.raises(InputError, match="no JPEG"):
+    with pytest.raises(InputError, match="not a JPEG"):
         decode_jpeg(b"\xff\xd8 cut off")
 
 

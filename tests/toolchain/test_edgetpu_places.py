@@ -93,7 +93,7 @@ def test_the_path_is_the_default(
 
 
 def test_a_path_that_is_no_program(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no program"):
+    with pytest.raises(InputError, match="is not a program"):
         runner_for(str(tmp_path / "absent"), {})
     (tmp_path / "text").write_text("x")
     with pytest.raises(InputError, match="is not executable"):
@@ -218,7 +218,7 @@ def test_a_compiler_that_hangs_over_there_is_stopped_there(
     ["ssh://", "ssh://-oProxyCommand=x", "ssh://a b", "ssh://h:port", "ssh://-x@h"],
 )
 def test_addresses_that_are_none(url: str) -> None:
-    with pytest.raises(InputError, match="is no address"):
+    with pytest.raises(InputError, match="is not an address"):
         runner_for(url, {})
 
 
@@ -386,7 +386,7 @@ def test_an_exit_code_that_is_no_text(
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no hand-off folder"):
+    with pytest.raises(InputError, match="is not a hand-off folder"):
         HandOff.open(tmp_path)
     (tmp_path / "mine").write_text("x")
     with pytest.raises(InputError, match="is not empty"):

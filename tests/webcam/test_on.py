@@ -113,7 +113,7 @@ def test_what_the_device_refuses(
         assert done.code == 2
         assert said in done.err
     done = typed("webcam", bundles[0], "--on", "serial:///dev/ttyS0", cwd=tmp_path)
-    assert "a page cannot come through this line" in done.err
+    assert "this link cannot carry a page" in done.err
 
 
 def test_only_what_is_signed_is_shown(
@@ -356,5 +356,5 @@ def test_a_link_that_is_silent(
     "name", ["", "../x", "A" * 32, "0" * 31, "0" * 33, "0" * 31 + "/"]
 )
 def test_names_that_are_none(name: str) -> None:
-    with pytest.raises(Exception, match="no name of a show"):
+    with pytest.raises(Exception, match="not a name of a show"):
         page_folder(name)

@@ -36,7 +36,7 @@ def test_what_is_kept(bundles: list[Path], photos: Path, tmp_path: Path) -> None
     assert kept.result["areas"][0]["share"] == kept.mask.mean()
     (tmp_path / "file").write_text("")
     done = typed("webcam", bundles[1], *words[:-1], "file", cwd=tmp_path)
-    assert (done.code, "is no folder" in done.err) == (2, True)
+    assert (done.code, "is not a folder" in done.err) == (2, True)
 
 
 def _kept(folder: Path, box: list[float], score: float) -> Kept:

@@ -283,9 +283,9 @@ def test_a_camera_that_was_unplugged_is_waited_for(
     ("asked", "said"),
     [
         ("sise=1x1", 'a camera has no "sise"; did you mean "size"'),
-        ("size=0x4", '"0x4" is no size of a camera'),
-        ("format=mjpg", '"mjpg" is no format of a camera'),
-        ("fps=", '"" is no fps of a camera'),
+        ("size=0x4", 'size of a camera cannot be "0x4"'),
+        ("format=mjpg", 'format of a camera cannot be "mjpg"'),
+        ("fps=", 'fps of a camera cannot be ""'),
     ],
 )
 def test_what_cannot_be_asked_of_a_camera(asked: str, said: str) -> None:
@@ -296,9 +296,9 @@ def test_what_cannot_be_asked_of_a_camera(asked: str, said: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="V4L2 is Linux's")
 def test_files_that_are_no_cameras() -> None:
-    with pytest.raises(DeviceError, match="/dev/null is no camera"):
+    with pytest.raises(DeviceError, match="/dev/null is not a camera"):
         open_source("/dev/null")
-    with pytest.raises(DeviceError, match="is no video output"):
+    with pytest.raises(DeviceError, match="is not a video output"):
         video_output.VideoOutput("/dev/null")
     with pytest.raises(DeviceError, match="cannot open /dev/video77: No such file"):
         open_source("77")

@@ -53,8 +53,8 @@ def test_sixteen_bits_of_grey_keep_their_light() -> None:
     ("data", "said"),
     [
         (lambda: b"", "empty, or larger than 8 MB"),
-        (lambda: b"GIF89a" + bytes(100), "cannot be read: it is no JPEG or PNG"),
-        (lambda: encoded(gradient(), "BMP"), "cannot be read: it is no JPEG or PNG"),
+        (lambda: b"GIF89a" + bytes(100), "cannot be read: it is not a JPEG or PNG"),
+        (lambda: encoded(gradient(), "BMP"), "cannot be read: it is not a JPEG or PNG"),
         (lambda: encoded(gradient(), "PNG")[:80], "cannot be read"),
         (lambda: encoded(gradient(), "JPEG")[:300], "cannot be read"),
         (lambda: blank_png(12_000, 12_000), "has 12000 x 12000 pixels"),

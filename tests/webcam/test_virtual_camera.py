@@ -150,7 +150,7 @@ def test_rows_may_be_longer_than_the_picture() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("gone9", "cannot open"), ("file", "is no video output")]
+    ("name", "said"), [("gone9", "cannot open"), ("file", "is not a video output")]
 )
 def test_what_is_no_output(
     bundles: list[Path], photos: Path, tmp_path: Path, name: str, said: str

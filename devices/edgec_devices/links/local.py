@@ -45,7 +45,7 @@ def open_device(rest: str) -> Device:
     """
     tpu = rest or "auto"
     if tpu not in TPU_MODES:
-        what = f'"local:{rest}" is no way to run{did_you_mean(rest, TPU_MODES)}'
+        what = f'"local:{rest}" is not a way to run{did_you_mean(rest, TPU_MODES)}'
         raise InputError(
             what, hint=f"use local: or local: and one of {', '.join(TPU_MODES)}"
         )

@@ -96,13 +96,13 @@ def open_stream(rest: str, ask: bool = False) -> ByteStream:
     for name in options:
         if name != "baud":
             raise InputError(
-                f'"{name}" is no option of a serial link{did_you_mean(name, ["baud"])}',
+                f'"{name}" is not an option of a serial link{did_you_mean(name, ["baud"])}',
                 at=url,
                 hint=USAGE,
             )
     text = options.get("baud", [str(BAUD)])[-1]
     if not port or not text.isdecimal() or not 50 <= int(text) <= 4_000_000:
-        what = f'"{text}" is no speed' if port else "which serial port?"
+        what = f'"{text}" is not a speed' if port else "which serial port?"
         raise InputError(what, at=url, hint=f"for example {USAGE}")
     return SerialStream(url, port, int(text), ask)
 

@@ -110,7 +110,7 @@ def open_stream(rest: str, ask: bool = False) -> ByteStream:
         port = parts.port
     except ValueError as e:
         raise InputError(
-            f"this is no URL: {e}", at=url, hint=f"for example {USAGE}:22"
+            f"this is not a URL: {e}", at=url, hint=f"for example {USAGE}:22"
         ) from e
     named = bool(
         _NAMED.fullmatch(host or "") and _NAMED.fullmatch(parts.username or "pi")

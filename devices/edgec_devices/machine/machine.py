@@ -280,7 +280,8 @@ class Machine:
         if requested not in (None, *RELEASES):
             hint = f"use {' or '.join(RELEASES)}"
             raise InputError(
-                f'"{requested}" is no release of Debian that can be booted', hint=hint
+                f'"{requested}" is not a release of Debian that can be booted',
+                hint=hint,
             )
         path = self.folder / _DISK
         if fresh or not path.exists():
@@ -424,7 +425,7 @@ def start(
     name = name or settings.board
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", name):
         raise InputError(
-            f'"{name}" is no name for a machine', hint="use a-z, 0-9 and -"
+            f'"{name}" is not a name for a machine', hint="use a-z, 0-9 and -"
         )
     _hardware(settings.board)
     machine = Machine(cache_dir("machines", name), settings)

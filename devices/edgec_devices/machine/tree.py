@@ -105,7 +105,7 @@ def merged(name: str) -> str:
     if ".." in parts:
         raise ToolError(
             f'a package has a file named "{name}"',
-            hint="its mirror is not to be trusted",
+            hint="name another mirror of Debian in /etc/apt",
         )
     if parts and parts[0] in MERGED:
         parts.insert(0, "usr")

@@ -139,7 +139,9 @@ class Recipe:
         Raises ValueError for a key or a value that no recipe has.
         """
         if unknown := decoded.keys() - _KEYS:
-            raise ValueError(f'"{min(unknown)}" is none of {", ".join(sorted(_KEYS))}')
+            raise ValueError(
+                f'"{min(unknown)}" is not one of {", ".join(sorted(_KEYS))}'
+            )
 
         candidates = _candidates(decoded.get("candidate"))
         seed = decoded.get("seed", 0)

@@ -360,5 +360,5 @@ class _Rewriter:
 
 
 def _array(v: Value) -> Array:
-    assert v.const is not None, f"{v.name} is no constant"
+    assert v.const is not None, f"{v.name} is not a constant"
     return v.const

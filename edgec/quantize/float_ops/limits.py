@@ -263,5 +263,5 @@ def share(option: str, text: str | None) -> float | None:
     # NaN is refused by the comparison.
     if not sign or rest.strip() or not 0 <= part <= 1:
         hint = HINTS.get(option, "give a percentage: 0.5%")
-        raise InputError(f"{text} is no part of a whole", option, hint)
+        raise InputError(f"{text} is not a percentage from 0% to 100%", option, hint)
     return part

@@ -132,7 +132,7 @@ class SampleReport:
         # The hint is for recipes that did not try to leave them out.
         hint = ""
         if self.without_db is None:
-            hint = "; leave out what is no such picture as the model will see"
+            hint = "; leave out pictures of a kind that the model will not see"
 
         return f"unlike the other calibration samples: {names}: {fate}{colon}{effect}{hint}"
 

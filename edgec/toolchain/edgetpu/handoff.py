@@ -316,7 +316,9 @@ def _read_state(path: Path) -> _State:
     except FileNotFoundError as e:
         other = "give the folder of edgec compile --edgetpu-compiler folder:…"
         raise InputError(
-            f"{path.parent} is no hand-off folder: it has no {STATE}", str(path), other
+            f"{path.parent} is not a hand-off folder: it has no {STATE}",
+            str(path),
+            other,
         ) from e
     except OSError as e:
         raise InputError(f"{path} cannot be read: {e.strerror}", str(path), hint) from e

@@ -73,7 +73,7 @@ class SshRunner:
             user is not None and not _NAME.fullmatch(user)
         ):
             raise InputError(
-                f"{url} is no address",
+                f"{url} is not an address",
                 "--edgetpu-compiler",
                 "write ssh://[user@]host[:port]",
             )

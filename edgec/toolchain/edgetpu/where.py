@@ -38,7 +38,7 @@ def runner_for(where: str | None, recipe: Mapping[str, Any]) -> Runner | None:
     # `which` takes a path as well as a name, and looks at the mode.
     path = shutil.which(where)
     if path is None or not os.path.isfile(path):
-        why = "is not executable" if os.path.isfile(where) else "is no program"
+        why = "is not executable" if os.path.isfile(where) else "is not a program"
         raise InputError(
             f"{where} {why}",
             "--edgetpu-compiler",

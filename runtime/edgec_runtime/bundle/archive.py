@@ -264,7 +264,7 @@ class Bundle:
         cascade = self.manifest.cascade
         if cascade is None:
             raise InputError(
-                f'the bundle has no network "{name}": it is no cascade',
+                f'the bundle has no network "{name}": it is not a cascade',
                 at=str(self.path),
                 hint="leave the network out",
             )

@@ -27,7 +27,7 @@ def read_arrays(path: Path) -> Dict[str, Array]:
     """
     try:
         if path.exists() and not path.is_file():
-            raise ValueError("it is no plain file")  # a pipe would be waited for
+            raise ValueError("it is not a plain file")  # a pipe would be waited for
         if not zipfile.is_zipfile(path):
             with path.open("rb") as file:
                 return {"": read_array(file)}

@@ -332,7 +332,7 @@ def _tensor(name: str, r: JsonReader) -> TensorInfo:
     shape = r.get("shape", list)
     dtype = r.get("dtype", str)
     if dtype not in DTYPES:
-        r.bad(f'has a "dtype" that is none of {", ".join(DTYPES)}', dtype)
+        r.bad(f'has a "dtype" that is not one of {", ".join(DTYPES)}', dtype)
     if len(shape) > MAX_RANK or not all(
         type(n) is int and 0 < n <= MAX_TENSOR_BYTES for n in shape
     ):

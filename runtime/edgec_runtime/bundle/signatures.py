@@ -77,5 +77,5 @@ def _tensors(row: JsonReader, side: str, known: Tuple[str, ...]) -> Dict[str, st
     # A caller finds tensors by these names without another check.
     for tensor in named.values():
         if not isinstance(tensor, str) or tensor not in known:
-            row.bad(f"names a tensor that is none of the model's {side}", tensor)
+            row.bad(f"names a tensor that is not one of the model's {side}", tensor)
     return named

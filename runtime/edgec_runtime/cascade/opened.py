@@ -69,7 +69,7 @@ def cascade_of(bundle: Bundle) -> Cascade:
     """Return the cascade of a bundle; raises BundleError where it is none."""
     if bundle.manifest.cascade is None:
         raise BundleError(
-            "the bundle is no cascade but one network",
+            "the bundle is one network, not a cascade",
             at=str(bundle.path),
             hint="run it with a Session",
         )

@@ -111,7 +111,7 @@ def executed(manifest: Dict[str, Any]) -> Dict[str, Executed]:
             sha256 = manifest["files"][source]["sha256"]
             size = manifest["files"][source]["bytes"]
             if not _SHA256.fullmatch(sha256):
-                raise ValueError(f"{sha256!r:.80} is no sha256")
+                raise ValueError(f"{sha256!r:.80} is not a sha256")
             found[path] = Executed(
                 source, sha256, size, key != "weights", key == "libraries"
             )

@@ -148,7 +148,7 @@ def _opened(path: _Path, most: int, flags: int) -> BinaryIO:
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file", str(path))
+            raise OSError(errno.EINVAL, "it is not a plain file", str(path))
         if found.st_size > most:
             raise OSError(
                 errno.EFBIG,

@@ -70,7 +70,7 @@ def _fault(f: BinaryIO, size: int, target: str, library: bool) -> Optional[str]:
     kind = struct.unpack_from("<H", head, 16)[0]
     kinds = (_SHARED,) if library else (_EXECUTABLE, _SHARED)
     if kind not in kinds:
-        return "is no library" if library else "is no program"
+        return "is not a library" if library else "is not a program"
 
     entry, table = struct.unpack_from("<QQ" if wide else "<II", head, 24)
     width, number = struct.unpack_from("<HH", head, 54 if wide else 42)
@@ -142,10 +142,10 @@ def _layout(parts: List[_Part], size: int, entry: int, library: bool) -> Optiona
         return "has impossible program headers"
     if library:
         has_dynamic = any(p.kind == _DYNAMIC for p in parts)
-        return None if has_dynamic else "is no library"
+        return None if has_dynamic else "is not a library"
 
     starts = [_is_code_at(p, entry) for p in loads]
-    return None if any(starts) else "is no program: it starts nowhere"
+    return None if any(starts) else "is not a program: it starts nowhere"
 
 
 def _is_mappable(part: _Part) -> bool:

@@ -45,7 +45,7 @@ def page_folder(name: str) -> str:
         Refused: it is another name
     """
     if not _NAME.fullmatch(name):
-        raise Refused("input", f"{name!r:.40} is no name of a show", "update edgec")
+        raise Refused("input", f"{name!r:.40} is not a name of a show", "update edgec")
     return f"/tmp/edgec-{name}"
 
 
@@ -202,7 +202,7 @@ def _label(name: Any) -> str:
     """
     if not isinstance(name, str) or not _LABEL.fullmatch(name):
         raise Refused(
-            "input", f"{name!r:.80} is no name for a bundle", "give it a plain name"
+            "input", f"{name!r:.80} is not a name for a bundle", "give it a plain name"
         )
     return name
 

@@ -470,7 +470,7 @@ def check_name(name: str) -> None:
 
 def _check_slot(slot: str) -> None:
     if slot not in (*SLOTS, SCRATCH):
-        raise Refused("input", f'"{slot!s:.80}" is no slot', "give a, b or try")
+        raise Refused("input", f'"{slot!s:.80}" is not a slot', "give a, b or try")
 
 
 def _graph(manifest: Dict[str, Any]) -> List[str]:
@@ -479,7 +479,7 @@ def _graph(manifest: Dict[str, Any]) -> List[str]:
     if graph != "" and not (isinstance(graph, str) and graph.isalnum()):
         raise Refused(
             "bundle",
-            f"the bundle's graph is {graph!r:.80}, which is no hash",
+            f"the bundle's graph is {graph!r:.80}, which is not a hash",
             "compile the model again",
         )
     return ["--graph", graph] if graph else []

@@ -145,7 +145,7 @@ def mask_points(path: Path) -> Pinned:
     numbers: List[int] = []
     for row in given:
         if not isinstance(row, list) or len(row) != 3 or not _is_point(row[2]):
-            raise InputError(f"{row!r:.60} is no pinned point", str(path), example)
+            raise InputError(f"{row!r:.60} is not a pinned point", str(path), example)
         places.append(_place(row[:2], path))
         numbers.append(row[2])
     if len(set(numbers)) < len(numbers):
@@ -166,14 +166,14 @@ def _read(path: Path) -> Any:
     hint = f"it should have {EXAMPLE}"
     try:
         if not path.is_file() or path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path.name} is no file of points", str(path), hint)
+            raise InputError(f"{path.name} is not a file of points", str(path), hint)
         decoded = json.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
         what = f"cannot read {path.name}: {e.strerror}"
         raise InputError(what, str(path), "check its permissions") from e
     # A file of deep brackets makes the decoder recurse.
     except (ValueError, RecursionError) as e:
-        what = f"{path.name} is no JSON: {e!s:.80}"
+        what = f"{path.name} is not JSON: {e!s:.80}"
         raise InputError(what, str(path), hint) from e
     if not isinstance(decoded, dict) or "points" not in decoded:
         raise InputError(f'{path.name} has no "points"', str(path), hint)
@@ -184,7 +184,7 @@ def _place(value: Any, path: Path) -> Tuple[float, float]:
     """Return x and y of a place in a picture."""
     is_pair = isinstance(value, list) and len(value) == 2
     if not is_pair or not all(_is_coordinate(v) for v in value):
-        what = f"{value!r:.60} is no place in a picture"
+        what = f"{value!r:.60} is not a place in a picture"
         raise InputError(what, str(path), "give x and y in pixels: [212, 180]")
     return float(value[0]), float(value[1])
 

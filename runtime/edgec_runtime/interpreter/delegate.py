@@ -30,7 +30,7 @@ def load_delegate(
     # GPU, NNAPI and XNNPACK delegates exist as well.
     if not os.path.basename(library).startswith(_NAME):
         raise InterpreterError(
-            f'the delegate "{library}" is none for an Edge TPU',
+            f'the delegate "{library}" is not one for an Edge TPU',
             hint="leave the delegate out: a bundle's own code runs on the CPU",
         )
     # The genuine call fails here, too, and scripts fall back to the CPU where it does.

@@ -291,7 +291,7 @@ class Interpreter:
             wanted = tuple(operator.index(n) for n in tensor_size)
         except TypeError:
             raise InterpreterError(
-                f"{tensor_size!r:.80} is no shape",
+                f"{tensor_size!r:.80} is not a shape",
                 at=self._path,
                 hint=f"give a list of integers: {list(info.shape)}",
             ) from None
@@ -416,7 +416,7 @@ def _threads(wanted: Any, bundle: Bundle) -> int:
         return 1
     if not isinstance(wanted, int) or wanted < 1:
         raise InterpreterError(
-            f"num_threads={wanted!r} is no number of threads",
+            f"num_threads={wanted!r} is not a number of threads",
             hint="give an integer of at least 1, or leave it out",
         )
     there = bundle.manifest.threads

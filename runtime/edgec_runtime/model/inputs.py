@@ -79,7 +79,7 @@ def _check(
         array = np.asarray(inputs[info.name])
     except (ValueError, TypeError) as e:
         raise InputError(
-            f'the input "{info.name}" is no array: {e}',
+            f'the input "{info.name}" is not an array: {e}',
             hint=f"give an array {info.dtype} {info.shape}",
         ) from e
     if prepare is not None and is_photo(array):

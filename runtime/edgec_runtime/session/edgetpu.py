@@ -40,9 +40,7 @@ class EdgeTpuOptions:
     def check(self) -> None:
         """Raise InputError for values that cannot be."""
         if self.tpu not in TPU_MODES:
-            what = (
-                f'tpu="{self.tpu}" is no way to run{did_you_mean(self.tpu, TPU_MODES)}'
-            )
+            what = f'tpu="{self.tpu}" is not a way to run{did_you_mean(self.tpu, TPU_MODES)}'
             raise InputError(what, hint="use " + ", ".join(TPU_MODES))
         if not self.timeout > 0:
             raise InputError(

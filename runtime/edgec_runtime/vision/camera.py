@@ -64,7 +64,7 @@ class CameraFrame:
         is_tuple = isinstance(planes, (tuple, list)) and len(planes) > 0
         if not is_tuple or not all(isinstance(p, np.ndarray) for p in planes):
             raise InputError(
-                f"the planes of a {self.format} frame are no tuple of arrays",
+                f"the planes of a {self.format} frame are not a tuple of arrays",
                 hint='give a tuple: CameraFrame("rgb", (array,))',
             )
         told = ", ".join(f"{p.dtype} {list(p.shape)}" for p in planes)
@@ -80,7 +80,7 @@ class CameraFrame:
         if not is_levels or [p.shape for p in planes] != shapes:
             wanted = ", ".join(f"uint8 {list(shape)}" for shape in shapes)
             raise InputError(
-                f"planes {told} are no {self.format} frame of {width} x {height}",
+                f"planes {told} are not one {self.format} frame of {width} x {height}",
                 hint=f"it has {wanted}",
             )
 
@@ -123,7 +123,7 @@ class CameraFrame:
         wanted = sum(sizes)
         if flat.size != wanted:
             raise InputError(
-                f"{flat.size} bytes are no {format} frame of {width} x {height}",
+                f"{flat.size} bytes are not one {format} frame of {width} x {height}",
                 hint=f"it has {wanted}",
             )
 
@@ -181,7 +181,7 @@ def _check_sides(format: str, width: int, height: int, told: str) -> None:
     elif width % across != 0 or height % down != 0:
         hint = "its sides are even"
     if hint is not None:
-        what = f"{told} are no {format} frame of {width} x {height}"
+        what = f"{told} are not one {format} frame of {width} x {height}"
         raise InputError(what, hint=hint)
 
 
@@ -237,7 +237,7 @@ def decode_jpeg(data: bytes) -> CameraFrame:
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
     if pixels is None:
         raise InputError(
-            "the frame is no JPEG picture", hint="check the camera's format"
+            "the frame is not a JPEG picture", hint="check the camera's format"
         )
     return CameraFrame("bgr", (pixels,))
 
@@ -257,7 +257,7 @@ def _by_pillow(data: bytes) -> CameraFrame:
                 return CameraFrame("rgb", (pixels,))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as e:
         raise InputError(
-            f"the frame is no JPEG picture: {e}", hint="check the camera's format"
+            f"the frame is not a JPEG picture: {e}", hint="check the camera's format"
         ) from e
 
 

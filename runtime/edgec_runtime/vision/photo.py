@@ -296,7 +296,7 @@ def read_photo(path: Path, alpha: bool = False) -> Array:
     # Pillow would wait for a pipe's writer, and read a device for ever.
     if not path.is_file():
         raise InputError(
-            f"{path.name} cannot be read as a photo: it is no plain file",
+            f"{path.name} cannot be read as a photo: it is not a plain file",
             at=str(path),
             hint=hint,
         )

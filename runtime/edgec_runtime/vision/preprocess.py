@@ -237,7 +237,7 @@ class Preprocess:
         layout = ImageLayout.of(info, self.layout) if self.layout in LAYOUTS else None
         if layout is None:
             return (
-                f"the shape {list(info.shape)} is no image with 1 or 3 channels in "
+                f"the shape {list(info.shape)} is not an image with 1 or 3 channels in "
                 f"{self.layout}"
             )
 
@@ -358,7 +358,7 @@ def bind(info: TensorInfo, given: Wish = NOTHING, stated: Wish = NOTHING) -> Pre
     statements = {**stated.parts(), **given.parts()}
     layout = ImageLayout.of(info, statements.get("layout"))
     if layout is None:
-        what = f"input {info} is no image of 1 or 3 channels"
+        what = f"input {info} is not an image of 1 or 3 channels"
         if "layout" in statements:
             what += f" in {statements['layout']}"
         raise InputError(what, hint="give an .npz file with an array of that shape")

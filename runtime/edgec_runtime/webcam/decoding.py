@@ -81,7 +81,7 @@ def _limited(data: bytes, limits: PictureLimits) -> Any:
         raise
     except UnidentifiedImageError:
         # Its own text names an object of this program.
-        what = "the picture cannot be read: it is no JPEG or PNG, or damaged"
+        what = "the picture cannot be read: it is not a JPEG or PNG, or damaged"
         raise InputError(what, hint=HINT) from None
     except MemoryError:
         what = f"the picture takes more than {limits.memory >> 20} MB to read"

@@ -264,7 +264,9 @@ def _camera_of(text: str) -> Callable[[], Union[Camera, PiCamera]]:
                 f"format is one of {', '.join(kinds)}, size for example 1280x720, "
                 "fps a number"
             )
-            raise InputError(f'"{value}" is no {name} of a camera', "--source", hint)
+            raise InputError(
+                f'the {name} of a camera cannot be "{value}"', "--source", hint
+            )
 
     width, _, height = asked.get("size", "").partition("x")
     size = (int(width), int(height)) if width else None
@@ -289,7 +291,9 @@ class _Capture:
         """Raises DeviceError while it is not there."""
         capture = _capture(importlib.import_module("cv2"), text)
         if capture is None:
-            raise DeviceError(f"OpenCV cannot open {text}")
+            raise DeviceError(
+                f"OpenCV cannot open {text}", hint="check its address and the network"
+            )
         return cls(capture)
 
     def read(self) -> CameraFrame:

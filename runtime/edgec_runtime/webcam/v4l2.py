@@ -208,7 +208,7 @@ class VideoDevice:
         if not self.can & wanted:
             self.close()
             raise DeviceError(
-                f"{path} is no {what}",
+                f"{path} is not a {what}",
                 hint="v4l2-ctl --list-devices shows which is what",
             )
 

@@ -52,7 +52,7 @@ def _is_planar(interpreter: Any) -> bool:
     shape = tuple(int(n) for n in input_details(interpreter, "shape"))
     if len(shape) != 4:
         raise InterpreterError(
-            f"the input of shape {shape} is no picture",
+            f"the input of shape {shape} is not a picture",
             hint="fill it with interpreter.set_tensor()",
         )
     # Of other numbers of channels pycoral's scripts say that they are last.

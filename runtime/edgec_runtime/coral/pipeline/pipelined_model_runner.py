@@ -162,7 +162,7 @@ class PipelinedModelRunner:
             tensor = tensors[name]
             if not isinstance(tensor, np.ndarray) or tensor.dtype != dtype:
                 raise InterpreterError(
-                    f'the tensor "{name}" is no array of {np.dtype(dtype)}',
+                    f'the tensor "{name}" is not an array of {np.dtype(dtype)}',
                     hint=f"give an array of {np.dtype(dtype)}",
                 )
 

@@ -59,7 +59,7 @@ def parse_task(value: Any, at: str = "the task") -> Task:
             hint="install the edgec of it",
         )
     if not isinstance(kind, str) or kind not in TASKS:
-        what = f"{at} is no task: {kind!r:.40}{did_you_mean(str(kind), TASKS)}"
+        what = f"{at} is not a task: {kind!r:.40}{did_you_mean(str(kind), TASKS)}"
         raise InputError(what, hint="use " + ", ".join(TASKS))
     found: Task = read(TASKS[kind], rest, at)
     return found

@@ -118,9 +118,9 @@ class Detection(DetectionParameters):
             return
         if len(self.scales) != 4:
             raise InputError(
-                f"four scales are wanted, not {len(self.scales)}",
+                f"{len(self.scales)} scales are given, and anchors have four",
                 "scales",
-                "of x, y, w and h",
+                "give those of x, y, w and h: [10, 10, 5, 5]",
             )
         if self.order not in ("xywh", "yxhw"):
             raise InputError(
@@ -148,9 +148,10 @@ class Detection(DetectionParameters):
                 "no column is left for scores", "score_column", "see docs/tasks.md"
             )
 
-        if any(len(pair) != 2 for pair in task.lines):
+        wrong = [list(line) for line in task.lines if len(line) != 2]
+        if wrong:
             raise InputError(
-                "a line joins two points",
+                f"the line {wrong[0]} does not join two points",
                 at="lines",
                 hint="for example [[0, 1], [1, 2]]",
             )

@@ -132,9 +132,10 @@ class Landmarks:
                 "columns",
                 "for example x,y,z",
             )
-        if any(len(pair) != 2 for pair in self.lines):
+        wrong = [list(line) for line in self.lines if len(line) != 2]
+        if wrong:
             raise InputError(
-                "a line joins two points",
+                f"the line {wrong[0]} does not join two points",
                 at="lines",
                 hint="for example [[0, 1], [1, 2]]",
             )

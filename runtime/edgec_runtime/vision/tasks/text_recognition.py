@@ -46,7 +46,7 @@ class TextRecognition:
     activation: str = parameter(
         "what makes probabilities of it", "none", choices=ACTIVATIONS
     )
-    blank: int = parameter("the class that is no character", 0, low=0, high=1 << 20)
+    blank: int = parameter("the class that is not a character", 0, low=0, high=1 << 20)
     threshold: float = parameter(
         "text whose characters have a smaller mean probability is left out",
         0.5,

@@ -57,7 +57,7 @@ def _entry(entry: str) -> Tuple[str, Array]:
         what = f'makeup has no "{part:.40}"{did_you_mean(part, PARTS)}'
         raise InputError(what, hint=f"use {', '.join(PARTS)}: {EXAMPLE}")
     if not _COLOR.fullmatch(color):
-        what = f'"{color:.40}" is no colour for {part}'
+        what = f'"{color:.40}" is not a colour for {part}'
         raise InputError(what, hint=f"write it as #rrggbb: {EXAMPLE}")
     levels = bytes.fromhex(color[1:])
     return part, np.array(list(levels), np.float32)
