@@ -52,8 +52,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Program:
-    """A static program of the board's 64-bit target. arena, bound, text: bytes (text:
-    of the model's own code).
+    """A static program of the board's 64-bit target.
+
+    Attributes:
+        main: the program
+        weights: the file of its weights
+        arena: the size of its arena, in bytes
+        bound: the least size that any plan of the arena could have, in bytes
+        text: the size of the model's own code, in bytes
+        calls: its calls of kernels
     """
 
     main: bytes

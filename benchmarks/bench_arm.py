@@ -388,7 +388,7 @@ def files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
 
 
 def all_files(names: Iterable[str]) -> Iterator[tuple[str, Sequence[Path]]]:
-    """As `files`, with every file of a network, the one that edgec reads first."""
+    """Yield what `files` does, with all files of a network: first the one edgec reads."""
     for name in names:
         if Path(name).is_file():
             found = [Path(name)]

@@ -83,9 +83,7 @@ def cases() -> list[Case]:
 
 
 def _operator(name: str, model: ModelProto) -> str:
-    """The operator that a case is about; an expansion has none of its own, and counts
-    by its name.
-    """
+    """Return the operator under test; "(expanded)" for the test of a function's body."""
     if "_expanded" not in name:
         return str(max(model.graph.node, key=lambda n: n.op_type != "Constant").op_type)
     return "(expanded)"

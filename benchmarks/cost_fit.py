@@ -243,8 +243,9 @@ def fit_cycles(files: Sequence[Compiled]) -> Fitted:
 
 
 def fit_code(files: Sequence[Compiled]) -> Fitted:
-    """Segment, operation, byte beyond LARGE; whole sources are left out, since their
-    files are alike.
+    """Fit the size of the code to a segment, its operations, and its bytes above LARGE.
+
+    The cross-validation leaves out all files of a source at once: they are alike.
     """
     a = [[1, len(c.ops), sum(max(0, o.touched - LARGE) for o in c.ops)] for c in files]
     truth = np.array([c.code for c in files], np.float64)
@@ -254,8 +255,10 @@ def fit_code(files: Sequence[Compiled]) -> Fitted:
 
 
 def fit_layout(files: Sequence[Compiled]) -> Fitted:
-    """Byte of constants, byte of a depthwise convolution's; small files are mostly
-    rounding.
+    """Fit the size of the parameters to the constants of depthwise convolutions and of
+    other operations, in bytes.
+
+    Small files are left out: most of their size is rounding.
     """
     rows = [c for c in files if c.parameters > 20_000]
     a = [

@@ -53,8 +53,8 @@ WAYS: tuple[dict[str, Any], ...] = (
 OPENINGS_MB = 3.0
 # of a session at most, made when runs first meet: some of them after the warm-up
 LANES = max(2, os.cpu_count() or 1)
-# openings, or runs of each thread, before what the process has is looked at for the
-# first time
+# openings, or runs of each thread, before the memory and files of the process are
+# measured for the first time
 WARM = 20
 
 

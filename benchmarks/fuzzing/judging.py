@@ -16,7 +16,10 @@ ALL = (*WAYS, *PROGRAMS)
 
 
 def problems(trials: Sequence[Trial], ways: Sequence[str]) -> list[list[str]]:
-    """Of each trial, what is wrong by which way; what raises counts as wrong."""
+    """Return the failures of each trial, each with the way that it came by.
+
+    An exception is a failure.
+    """
     found: list[list[str]] = [[] for _ in trials]
     for trial, wrong in zip(trials, found, strict=True):
         try:

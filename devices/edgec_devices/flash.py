@@ -273,7 +273,9 @@ def latency(
         return Summary.of([ns / 1e6 for ns in steady])
     except ValueError as e:
         raise DeviceError(
-            f"the program's report has no latencies: {e}", at=connection.stream.url
+            f"the program's report has no latencies: {e}",
+            at=connection.stream.url,
+            hint="compile the bundle again with this edgec",
         ) from e
 
 

@@ -1,4 +1,4 @@
-"""The compile of a cascade: each network as any other, then all in one bundle."""
+"""Compiles a cascade: each network alone, then all of them into one bundle."""
 
 from __future__ import annotations
 

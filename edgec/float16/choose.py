@@ -244,10 +244,10 @@ class Float16Chooser:
     def _cheapest(
         self, groups: Sequence[Sequence[Op]], given_back: list[int]
     ) -> Float16Choice:
-        """Return the choice with groups in float16 again, as far as limits allow.
+        """Return the choice with groups back in float16, while the limits hold.
 
-        Those that cost most time come first: what was given back after them may have
-        been enough.
+        The costliest are tried first: the groups that came to float32 after them may
+        have been enough.
         """
         costs: dict[int, float] = {}
         for g in given_back:

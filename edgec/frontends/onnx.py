@@ -590,10 +590,9 @@ class _OnnxReader:
         unknown one.
         """
         if name in self.omitted:
-            what = (
-                f"{self.omitted[name]} ({name}) is read, which edgec does not compute"
-            )
-            raise UnsupportedError(what, at)
+            what = f"{self.omitted[name]} ({name}) is read; edgec cannot compute it"
+            hint = "export a model in which nothing reads that output"
+            raise UnsupportedError(what, at, hint)
         if name not in self.values:
             hint = "the file is damaged or cut short: export it again"
             raise InputError(f"{name} is read before anything writes it", at, hint)

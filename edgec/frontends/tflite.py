@@ -410,7 +410,8 @@ class _TfliteReader:
             return values[i]
         if not self.file.has_data(i):
             what = f"tensor {self.file.name(i)} is read before anything writes it"
-            raise InputError(what, str(self.file.path))
+            hint = "the file is damaged: convert the model again"
+            raise InputError(what, str(self.file.path), hint)
         values[i] = self.build.constant(self.file, i)
         return values[i]
 

@@ -66,7 +66,7 @@ class Graph:
 
         groups.append(self.outputs)
 
-        # A value may be read by many ops.
+        # A value that several ops read is listed once.
         seen: set[int] = set()
         for value in chain.from_iterable(groups):
             if id(value) not in seen:

@@ -32,8 +32,8 @@ def run(graph: Graph) -> bool:
     """Remove dead channels of convolutions and fully connected layers.
 
     Channels tied by an add or a concatenation are removed together or not at all. A
-    channel stays if a product reads it as unknown, or as a number other than zero next
-    to a border of zeros.
+    channel stays if its value is not a known constant where a layer multiplies it, or
+    if that constant is not zero next to a border of zeros.
     """
     if not any(_has_dead(op) for op in graph.ops):
         return False

@@ -1,4 +1,4 @@
-"""`bench` of a cascade: each network as any other, and what they give together."""
+"""`bench` of a cascade: each network alone, then the frames per second of all."""
 
 from __future__ import annotations
 

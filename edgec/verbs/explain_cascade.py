@@ -1,4 +1,4 @@
-"""`explain` of a cascade: each network as any other, and what they share."""
+"""`explain` of a cascade: each network alone, then what all of them share."""
 
 from __future__ import annotations
 

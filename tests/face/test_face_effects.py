@@ -288,7 +288,10 @@ def test_a_mask_is_lit_as_the_face_is() -> None:
 PINNED: Mapping[str, tuple[str, str]] = {
     "too few": ('{"points": [[1, 2, 3]]}', "3 points or more"),
     "no list": ('{"points": {"chin": [1, 2]}}', "3 points or more"),
-    "no such point": ('{"points": [[1, 2, 3], [1, 2, 468], [4, 4, 5]]}', "not a pinned"),
+    "no such point": (
+        '{"points": [[1, 2, 3], [1, 2, 468], [4, 4, 5]]}',
+        "not a pinned",
+    ),
     "twice": ('{"points": [[1, 2, 3], [7, 2, 3], [4, 4, 5]]}', "pinned twice"),
 }
 

@@ -225,8 +225,7 @@ def test_an_output_that_is_not_computed(tmp_path: Path) -> None:
     )
     text = message(path, UnsupportedError)
     assert (
-        "output 1 of BatchNormalization (mean) is read, which edgec does not compute"
-        in text
+        "output 1 of BatchNormalization (mean) is read; edgec cannot compute it" in text
     )
 
 

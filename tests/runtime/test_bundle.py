@@ -295,7 +295,10 @@ def test_files_that_the_manifest_does_not_know_or_lacks(path: Path) -> None:
         (lambda m: m.update(threads=0), 'impossible "threads": 0'),
         (lambda m: m.update(threads=5), 'impossible "threads": 5'),
         (lambda m: m.update(threads="2"), 'impossible "threads"'),
-        (lambda m: m["tensors"]["q"].update(dtype="object"), '"dtype" that is not one of'),
+        (
+            lambda m: m["tensors"]["q"].update(dtype="object"),
+            '"dtype" that is not one of',
+        ),
         (lambda m: m["tensors"]["q"].update(shape=[1, 0]), 'impossible "shape"'),
         (lambda m: m["tensors"]["q"].update(shape=[1] * 9), 'impossible "shape"'),
         (lambda m: m["tensors"]["q"].update(shape=[1 << 29, 1 << 29]), "larger than"),

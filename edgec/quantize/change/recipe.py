@@ -67,8 +67,8 @@ class Recipe:
         name: the name of the recipe.
         candidates: the way to quantize; where there are two, the first is the guard, a
             plain way that is kept where the other loses more on held-back samples.
-        seed: the seed of what steps draw.
-        within_db: how far below the guard the way may be, in dB.
+        seed: the seed of the random numbers of the steps.
+        within_db: the most that the way may lose against the guard, in dB.
         slowdown: how much more time, as a part of what int8 takes, may be spent on
             operations that stay in float.
         worth_db: what they must gain on held-back samples, in dB.

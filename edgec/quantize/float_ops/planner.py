@@ -66,7 +66,7 @@ class FloatPlanner:
 
     @property
     def is_quick(self) -> bool:
-        """Whether the quick search plans: for a slowdown alone."""
+        """Whether only a slowdown is limited, so that the quick search is enough."""
         return not self.goal and self.budget.is_relative
 
     @property

@@ -225,7 +225,7 @@ def _gated(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
     if kernels not in ([_LOGISTIC, _MUL], [_HARD_SIGMOID, _MUL]) or e.pitch:
         return None
 
-    # A constant factor is no tensor.
+    # A product with a constant has one tensor less, and is not v * f(v).
     function, product = calls
     v, gate = tensors([function])
     *factors, y = tensors([product])

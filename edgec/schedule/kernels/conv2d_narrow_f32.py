@@ -56,7 +56,7 @@ def _column(c: GemmF32Shape, block: int) -> GemmF32Shape:
 
 
 def _narrow_layer(call: KernelCall) -> FloatLayer | None:
-    """Return the layer; None where steps other than clamps and a function follow."""
+    """Return the layer; None if a fused op is neither a clamp nor an activation."""
     layer = float_layer(call)
     if layer is None or layer.epilogue.todo & ~CLAMPS:
         return None

@@ -54,11 +54,17 @@ def unit_text(
     user: bool = False,
     extra: str = "",
 ) -> str:
-    """The unit.
+    """Return the text of a systemd unit that runs an application.
 
-    folder: what holds model.edgec, where the application runs.  program: of the bundle.
-    settings: a file that may set COMMAND.  user: a unit of a user's manager.  extra:
-    more lines of [Service]. Raises Refused for a path that would have to be quoted.
+    Raises Refused for a path that would have to be quoted.
+
+    Args:
+        app: the application's name
+        folder: the folder with model.edgec, in which the program runs
+        program: the path of the bundle's program
+        settings: a file that may set COMMAND
+        user: whether the unit is one of a user's manager
+        extra: more lines of [Service]
     """
     for path in (folder, program, settings):
         _check_path(path)

@@ -175,8 +175,8 @@ class Sensors(Files):
         }
 
     def flags(self) -> Tuple[Optional[int], Optional[str]]:
-        """The word of get_throttled, and who says so: vcgencmd, or the file where
-        vcgencmd does not answer.
+        """Return the bits of get_throttled, and their source: "vcgencmd", or "sysfs"
+        where vcgencmd does not answer. None, None: neither tells.
         """
         word = _word(self._ask("get_throttled"))
         if word is not None:

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class HeadPose:
-    """y = scale * rotation @ x + shift.
+    """A similarity transform: y = scale * rotation @ x + shift.
 
     Attributes:
         scale: the factor

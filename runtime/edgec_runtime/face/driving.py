@@ -101,7 +101,7 @@ def _gap(face: Array, upper: Sequence[int], lower: Sequence[int]) -> float:
 
 
 def at_rest() -> FaceMotion:
-    """Return no motion."""
+    """Return the motion of a face at rest: zeros."""
     still = np.zeros((COUNT, 3))
     return FaceMotion(np.zeros(3), 0.0, np.zeros(3), still, face_layout().points)
 
@@ -148,7 +148,8 @@ class _Neutral:
             motion.shift * shares[2],
             motion.expression * shares[3:, None],
             self.shape,
-            # The mean over a lid is steady, though its small motion is lost above.
+            # Of the motion before the filter, which would lose small motions of a lid: the
+            # mean over its points hardly trembles.
             _closed(motion.narrowed(), closed_at),
         )
 

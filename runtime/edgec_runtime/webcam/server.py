@@ -176,7 +176,8 @@ class _Handler(Asked):
                 raise ValueError
         # No JSON, no object, or brackets nested too deeply for the parser.
         except (ValueError, AttributeError, RecursionError) as e:
-            raise InputError('the body is {"bundle": …, "effect": …}') from e
+            what = "the body does not name a bundle or an effect"
+            raise InputError(what, hint='send {"bundle": …, "effect": …}') from e
         self.server.show.switch(bundle, effect)
 
     def _take_picture(self) -> None:

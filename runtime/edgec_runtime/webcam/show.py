@@ -162,7 +162,7 @@ class Show:
         return offered
 
     def _values(self, name: str) -> List[str]:
-        """Return what may stand behind an effect's name, for a page: no other files."""
+        """Return the values that a page may choose for an effect: no other files."""
         given, _, value = self._given.partition("=")
         values = EFFECTS[name].built_in()
         if given == name and value not in values:

@@ -73,6 +73,7 @@ class Anchors:
                 raise InputError(
                     f"anchors of stride {stride} have no [width, height]",
                     "anchors.sizes",
+                    "give each stride a list of sizes: [[[10, 13], [16, 30]], …]",
                 )
             centres = self._centres(stride, image)
 
@@ -128,5 +129,9 @@ def _read(data: bytes, name: str) -> Array:
 
     # One such anchor would make every overlap of its box NaN.
     if not np.isfinite(array).all():
-        raise InputError("the anchors have numbers that are not finite", at=name)
+        raise InputError(
+            "the anchors have numbers that are not finite",
+            at=name,
+            hint="export them again",
+        )
     return np.asarray(array)

@@ -192,7 +192,9 @@ class Detection(DetectionParameters):
 
             if not 0 <= column <= columns - numbers:
                 raise InputError(
-                    f"{name} is {given}, and there are {columns} columns", at=name
+                    f"{name} is {given}, and there are {columns} columns",
+                    at=name,
+                    hint=f"give 0 to {columns - numbers}",
                 )
             counted[name] = column
         return replace(self, **counted)
@@ -313,7 +315,7 @@ class Detection(DetectionParameters):
 
 
 def _has_size(size: int) -> Callable[[Tuple[int, ...]], bool]:
-    """Return a test whether an output has so many numbers."""
+    """Return a predicate: whether the shape of an output has `size` elements."""
     return lambda shape: math.prod(shape) == size
 
 

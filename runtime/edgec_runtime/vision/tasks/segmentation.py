@@ -73,7 +73,9 @@ class Segmentation:
 
         if index is not None and 1 < classes <= index:
             raise InputError(
-                f"the mask has {classes} classes, none of them {index}", at="index"
+                f"the mask has {classes} classes, none of them {index}",
+                at="index",
+                hint=f"give 0 to {classes - 1}",
             )
         return replace(self, output=name, index=index)
 
