@@ -397,7 +397,7 @@ def test_a_source_of_broken_frames_ends_the_show(bundles: list[Path]) -> None:
         yield frame
 
     for frames in (one_plane, changed):
-        with pytest.raises(InputError, match="no nv12 frame of"):
+        with pytest.raises(InputError, match="not one nv12 frame of"):
             list(_show(bundles[:1], Source("broken", False, 25.0, frames)))
 
 
