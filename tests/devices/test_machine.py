@@ -31,6 +31,7 @@ import edgec
 from edgec.benching.result import EMULATOR
 from tests.cli.verbs import edgec as edgec_verb
 from tests.conftest import ROOT
+from tests.house.pages import commands
 from tests.runtime import tiny_model
 
 pytestmark = [pytest.mark.pi, pytest.mark.slow]
@@ -143,7 +144,20 @@ def test_a_machine_that_is_on_is_reached_by_its_name_alone(
         assert facts["board"].startswith("Raspberry Pi 4")
 
 
-def test_the_device_part_of_the_tutorial(
+TUTORIALS = {
+    "tutorial.md": (
+        *("7. Flash", "8. Check, and go back", "9. A service"),
+        *("flash", "compile", "flash", "status", "bench", "bench", "rollback"),
+        *("package", "scp", "ssh", "ssh", "devices"),
+    ),
+    "tutorial-yolo.md": ("6. Flash", "devices", "flash", "status", "devices"),
+}
+"""The sections about a device, and the programs or verbs there."""
+
+
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_the_device_part_of_the_tutorials(
+    page: str,
     machine: Machine,
     url: Callable[[str], str],
     bundles: tuple[Path, Path],
@@ -152,10 +166,13 @@ def test_the_device_part_of_the_tutorial(
     """Its command lines as they are printed, from flash to the service, with the tiny
     model for the network.
     """
-    shutil.copy(bundles[0], tmp_path / "mobilenet_v2.edgec")
-    shutil.copy(bundles[1], tmp_path / "second.edgec")
+    for name, bundle in zip(
+        ("mobilenet_v2", "second", "yolo11n"), (*bundles, bundles[0]), strict=True
+    ):
+        shutil.copy(bundle, tmp_path / f"{name}.edgec")
     machine.run("rm -rf ~/.edgec")
-    text = (ROOT / "docs" / "tutorial.md").read_text()
+    headings = [word for word in TUTORIALS[page] if word[0].isdigit()]
+    text = "\n".join(commands(f"docs/{page}", *headings))
     for written, here in (
         ("ssh://emulated-pi4", url("ssh")),
         (" emulated-pi4", f" {machine.alias}"),
@@ -163,9 +180,8 @@ def test_the_device_part_of_the_tutorial(
         ("edgec-mobilenet-v2", "edgec-tiny"),
     ):
         text = text.replace(written, here)
-    lines = re.findall(r"^    \$ (.*)$", text[text.index("## 7.") :], re.M)
     done = []
-    for line in lines:
+    for line in text.splitlines():
         words = shlex.split(line)
         if words[0] != "edgec":
             ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
@@ -177,10 +193,7 @@ def test_the_device_part_of_the_tutorial(
             result = edgec_verb(*words[1:], cwd=tmp_path)
             assert result.code == 0, (line, result)
         done.append(words[0] if words[0] != "edgec" else words[1])
-    assert done == [
-        *("flash", "compile", "flash", "status", "bench", "bench", "rollback"),
-        *("package", "scp", "ssh", "ssh", "devices"),
-    ]
+    assert (*headings, *done) == TUTORIALS[page]
 
 
 @pytest.mark.parametrize("link", LINKS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
@@ -10,15 +9,9 @@ import pytest
 from PIL import Image
 
 from tests.cli.verbs import edgec
+from tests.house.pages import ROOT, commands
 
-ROOT = Path(__file__).parents[2]
 MAX_LINES = 120
-
-
-def _commands(heading: str) -> list[str]:
-    """The commands of a section, without their prompts."""
-    section = (ROOT / "README.md").read_text().split(f"## {heading}\n")[1]
-    return re.findall(r"^    \$ (.*)$", section.split("\n## ")[0], re.M)
 
 
 def test_it_is_short_and_says_how_figures_are_known() -> None:
@@ -29,7 +22,7 @@ def test_it_is_short_and_says_how_figures_are_known() -> None:
 
 @pytest.mark.arm
 def test_the_first_result_comes_as_written(tmp_path: Path) -> None:
-    setup, *lines = _commands("A first result")
+    setup, *lines = commands("README.md", "A first result")
     # Setup is what these tests run in.
     assert setup.startswith("make setup")
     assert len(lines) == 2
