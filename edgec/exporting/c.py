@@ -16,7 +16,7 @@ MODEL_TARGET ?= {target}
 all: main
 include src/$(MODEL_TARGET)/model.mk
 
-# Objects of another compiler, target or option are no objects of this program.
+# Objects of another compiler, target or option do not fit this program.
 BUILD := $(strip $(MODEL_TARGET) $(CC) $(CFLAGS) $(MODEL_CFLAGS) $(LDFLAGS))
 ifneq ($(BUILD),$(file <build.txt))
 .PHONY: build.txt
