@@ -136,7 +136,7 @@ def _module() -> ModuleType:
     if sys.platform != "linux":
         raise UnsupportedError(
             f"whole machines are emulated on Linux, and this is {sys.platform}",
-            hint="emulated:pi4 needs no machine",
+            hint="use emulated:pi4, which runs programs alone",
         )
     # Not at the top, where the command line of other systems would import it too.
     return importlib.import_module("edgec_devices.machine")

@@ -94,7 +94,7 @@ def _exported(torch: Any, module: Any, inputs: tuple[Any, ...], name: str) -> An
     # torch.export has errors of many kinds for code that it cannot trace.
     except Exception as e:
         what = f"torch.export cannot export it: {_first_line(e)}"
-        raise InputError(what, name, "torch.export.export says more") from e
+        raise InputError(what, name, "mend what torch.export.export reports") from e
     finally:
         for m in training:
             m.training = True
@@ -107,7 +107,7 @@ def _as_onnx(torch: Any, program: Any, name: str, at: str) -> ModelProto:
     # The exporter has errors of many kinds for operators without an ONNX form.
     except Exception as e:
         what = f"torch cannot write {name} as ONNX: {_first_line(e)}"
-        raise InputError(what, at, "torch.onnx.export says more") from e
+        raise InputError(what, at, "mend what torch.onnx.export reports") from e
     model: ModelProto = exported.model_proto
     return model
 

@@ -249,7 +249,7 @@ class _SideOpener:
             raise InputError(
                 "LiteRT takes a file with all its inputs",
                 spec,
-                "without --fix and --state, or by c:",
+                "leave out --fix and --state, or compare by c:",
             )
         return LiteRtSide(spec, path, self._read(path), way == "litert-opt")
 

@@ -252,7 +252,7 @@ def test_what_a_bundle_cannot_do_says_one_action(classifier: Path) -> None:
         ours.Interpreter(classifier, num_thread=1)
     with pytest.raises(ours.InterpreterError, match="as delegate"):
         ours.Interpreter(classifier, experimental_delegates=["gpu"])
-    with pytest.raises(ValueError, match="is none for an Edge TPU"):
+    with pytest.raises(ValueError, match="is not one for an Edge TPU"):
         ours.load_delegate("libGpuDelegate.so")
     for kind in (OSError, ValueError):
         with pytest.raises(kind, match="cannot be loaded"):

@@ -101,7 +101,8 @@ def portrait_points(path: Path) -> Optional[Array]:
         flat = _listed(given, path)
     if not is_face(flat):
         what = "these points make no face: its parts are not where a face has them"
-        raise InputError(what, str(path), "left and right are the picture's")
+        hint = "look at the names: left and right are the picture's"
+        raise InputError(what, str(path), hint)
     # Nobody places a depth: it is the layout's.
     unknown = np.full((COUNT, 1), np.nan)
     return solid(np.hstack([flat, unknown]), math.nan)

@@ -39,7 +39,7 @@ class SignatureRunner:
                     f'the signature has no argument "{name}"'
                     f"{did_you_mean(name, expected)}",
                     at=self._signature.key,
-                    hint=f"its arguments are {', '.join(expected)}",
+                    hint=f"give its arguments: {', '.join(expected)}",
                 )
         for name in expected:
             if name not in arguments:

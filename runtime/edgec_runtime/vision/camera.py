@@ -81,7 +81,7 @@ class CameraFrame:
             wanted = ", ".join(f"uint8 {list(shape)}" for shape in shapes)
             raise InputError(
                 f"planes {told} are not one {self.format} frame of {width} x {height}",
-                hint=f"it has {wanted}",
+                hint=f"give {wanted}",
             )
 
     @classmethod
@@ -124,7 +124,7 @@ class CameraFrame:
         if flat.size != wanted:
             raise InputError(
                 f"{flat.size} bytes are not one {format} frame of {width} x {height}",
-                hint=f"it has {wanted}",
+                hint=f"give {wanted} bytes",
             )
 
         planes: List[Array] = []

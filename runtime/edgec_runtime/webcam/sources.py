@@ -130,7 +130,7 @@ def _photos_in(folder: Path) -> List[Path]:
         raise InputError(
             f"{folder} holds no photos",
             "--source",
-            f"they end with {', '.join(PHOTO_SUFFIXES)}",
+            f"put files there that end with {', '.join(PHOTO_SUFFIXES)}",
         )
     return photos
 

@@ -103,7 +103,7 @@ class VideoOutput:
         """Return the error of a device that takes no frames."""
         return DeviceError(
             f"{self._device.path} takes no frames: {e.strerror}",
-            hint="another program may have it",
+            hint="end the program that has it",
         )
 
     def _begin(self, width: int, height: int) -> None:

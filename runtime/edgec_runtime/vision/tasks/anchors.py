@@ -124,7 +124,7 @@ def _read(data: bytes, name: str) -> Array:
         raise InputError(
             what,
             at=name,
-            hint="x and y of a centre, width and height, each 0…1 of the input",
+            hint="give x and y of each centre, width and height, as parts of the input",
         )
 
     # One such anchor would make every overlap of its box NaN.

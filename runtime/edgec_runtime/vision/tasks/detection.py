@@ -124,7 +124,7 @@ class Detection(DetectionParameters):
             )
         if self.order not in ("xywh", "yxhw"):
             raise InputError(
-                f"boxes with anchors are not {self.order}", "order", "xywh or yxhw"
+                f"boxes with anchors are not {self.order}", "order", "give xywh or yxhw"
             )
         # Those of a file are checked when the bundle is read.
         if self.anchors.file is None:

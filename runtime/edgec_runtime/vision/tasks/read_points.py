@@ -190,7 +190,7 @@ def _check_points(refinement: Refinement, count: int) -> None:
         raise InputError(
             f"there is no point {max(refinement.depth_of)} with a depth",
             "refinements",
-            f"the points before have the numbers 0 to {count - 1}",
+            f"give points before it: 0 to {count - 1}",
         )
 
 

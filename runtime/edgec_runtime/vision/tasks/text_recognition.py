@@ -62,7 +62,7 @@ class TextRecognition:
             raise InputError(
                 f"class {self.blank} cannot be the blank of {classes} classes",
                 "blank",
-                "the usual one is 0",
+                "give the class of no character, usually 0",
             )
         return replace(self, output=output)
 
