@@ -351,8 +351,7 @@ class CompileOptions(Options):
         metadata=option(
             "labelled pictures, as edgec eval takes them, that do not calibrate: how it "
             "becomes int8, and what stays in float32, is chosen by top-1, mAP or another "
-            "figure of its task, and a percentage of --accuracy is points of that figure "
-            "(docs/eval.md)",
+            "figure of its task, and --accuracy 1% is about that figure (docs/eval.md)",
             section=Section.INT8,
         ),
     )
