@@ -50,6 +50,12 @@ def test_every_photo_of_a_folder_in_order(bundles: list[Path], photos: Path) -> 
     )
 
 
+def test_frames_of_a_file_have_its_times(bundles: list[Path], photos: Path) -> None:
+    source = open_source(str(photos))
+    times = [picture.at for picture in _show(bundles[:1], source)]
+    assert times == [i / source.fps for i in range(9)]
+
+
 def test_ctrl_c_before_the_first_frame_is_no_error(bundles: list[Path]) -> None:
     """A camera that takes its time: nobody is told to check it."""
     ended = threading.Event()

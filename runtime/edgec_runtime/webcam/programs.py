@@ -43,7 +43,7 @@ class ShownFrame:
         before: the frame, uint8 [H, W, 3]
         after: the picture with the effect, uint8 [H, W, 3]
         result: the decoded outputs
-        at: when it was captured, in seconds of a clock that only runs forward
+        at: its time in seconds, of a clock that only runs forward
     """
 
     number: int
@@ -60,11 +60,13 @@ class DrawnFrame(NamedTuple):
         before: the frame, uint8 [H, W, 3]
         after: the picture with the effect, uint8 [H, W, 3]
         result: the decoded outputs
+        at: its time, seconds
     """
 
     before: Array
     after: Array
     result: Result
+    at: float
 
 
 class ProgramOptions(NamedTuple):
@@ -75,12 +77,14 @@ class ProgramOptions(NamedTuple):
         uploads: pictures of effects that are in memory
         smooth: whether results are smoothed over time
         tpu: as for a Session
+        rate: frames a second of a file; 0: a camera's, whose time is their capture's
     """
 
     effect: str
     uploads: Uploads
     smooth: bool
     tpu: str
+    rate: float
 
 
 class ShowProgram(ABC):
@@ -104,6 +108,7 @@ class ShowProgram(ABC):
         self._previews: Dict[str, Effect] = {}
         self._smoother = Smoother() if options.smooth else None
         self._how = options.effect
+        self._rate = options.rate
         self.effect = self._effect(options.effect)
 
     @abstractmethod
@@ -159,12 +164,21 @@ class ShowProgram(ABC):
         # Smoothed twice, a face would be late.
         if self._smoother is None or self.effect.smooths:
             return result
-        return self._smoother(result, shot.captured)
+        return self._smoother(result, self._time_of(shot))
+
+    def _time_of(self, shot: Shot) -> float:
+        """Return the time of a frame in seconds.
+
+        A file that is read as fast as it goes moves no faster for that: in the time of
+        its reading everything in it would be smoothed away.
+        """
+        return shot.index / self._rate if self._rate else shot.captured
 
     def _draw(self, shot: Shot) -> DrawnFrame:
         before = self._painter.rgb(shot.source)
-        after = self.effect(before, shot.value, shot.captured)
-        return DrawnFrame(before, after, shot.value)
+        at = self._time_of(shot)
+        after = self.effect(before, shot.value, at)
+        return DrawnFrame(before, after, shot.value, at)
 
     def __enter__(self) -> ShowProgram:
         return self

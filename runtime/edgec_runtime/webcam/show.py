@@ -110,7 +110,7 @@ class Show:
             before=drawn.before,
             after=drawn.after,
             result=drawn.result,
-            at=shot.captured,
+            at=drawn.at,
         )
         with self._lock:
             self._picture = shown
@@ -276,7 +276,8 @@ class Show:
 
     def _opened(self, choice: Choice, smooth: bool) -> ShowProgram:
         """Return the program of a choice."""
-        options = ProgramOptions(choice.effect, choice.uploads, smooth, self._tpu)
+        rate = 0.0 if self.source.live else self.source.fps
+        options = ProgramOptions(choice.effect, choice.uploads, smooth, self._tpu, rate)
         return program_of(self.bundles[choice.bundle], options)
 
     def figures(self) -> Optional[StreamFigures]:
