@@ -15,9 +15,9 @@ from PIL import Image
 from edgec.verbs.webcam_demo import demo_subject
 
 PICTURE = Path(__file__).parents[1] / "docs" / "avatar.gif"
-FRAMES = range(60, 180, 3)
-"""The head turns left and right; it speaks."""
-FRAME_MS = 120
+FRAMES = range(67, 261, 4)
+"""The head turns, blinks, speaks, tilts and winks."""
+FRAME_MS = 160
 """Time of each frame: as long as in the clip, which has 25 frames a second."""
 WIDTH = 660
 """Pixels of the picture."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .alignment import HeadPose, align, rotation_of, rotation_vector
-from .geometry import TINY, length, lengths, limited
+from .geometry import TINY, length, lengths, limited, smooth_step
 from .landmarks import COUNT, STABLE, face_layout, openings
 from .points import depth_scale, solid
 
@@ -31,7 +31,7 @@ MOST_TREMOR = 0.01
 
 OPEN = 0.04
 CLOSED = 0.38
-CLOSED_EXACT = 0.65
+CLOSED_EXACT = 0.7
 """By how much, in parts of its opening, an eye seems narrower when it begins to close,
 and when it is closed: to a mesh network, which sees a closed eye as one that is half
 open, and to one that looks at each eye. Less is tremor.
@@ -156,8 +156,9 @@ class _Neutral:
 
 def _closed(narrower: Array, closed_at: float) -> Array:
     """Return how far eyes are closed that seem narrower [2]."""
-    share = (narrower - OPEN) / (closed_at - OPEN)
-    return np.where(narrower < 0, narrower, np.clip(share, 0, 1))
+    # With a slow beginning: networks see eyes narrow a little when a mouth opens.
+    share = smooth_step(narrower, OPEN, closed_at)
+    return np.where(narrower < 0, narrower, share)
 
 
 def _sizes(motion: FaceMotion) -> Array:

@@ -29,6 +29,8 @@ SAMPLES = 3
 """Samples of a pixel in a row and a column, where edges are made smooth."""
 HAIR = 0.4
 """Height of the hair above the mesh of a face, in heights of the mesh."""
+FACE_SPACE = 1.6
+"""The least height of a frame about a face in the same: without hair."""
 HELD_S = 0.4
 """Seconds for which a pose stays after the face was lost."""
 EASE_S = 0.5
@@ -196,7 +198,9 @@ def framed(picture: Array, points: Array, size: Tuple[int, int]) -> Portrait:
     flat = points[:, :2]
     low = flat.min(axis=0)
     high = flat.max(axis=0)
-    low[1] -= HAIR * (high[1] - low[1])
+    # Its hair, as far as there is space for it about the face.
+    tall = high[1] - low[1]
+    low[1] -= np.clip(part[1] - FACE_SPACE * tall, 0, HAIR * tall)
     middle = (low + high) / 2
     corner = np.clip(middle - part / 2, 0, np.array([width, height]) - part)
     box = (float(corner[0]), float(corner[1]), float(part[0]), float(part[1]))

@@ -15,7 +15,7 @@ from ...vision.tasks.points import Points
 
 Array = NDArray[Any]
 
-STEADY = Strength(rest=1.5, agility=8.0)
+STEADY = Strength(rest=2.0, agility=12.0)
 """How strongly the points of a face are smoothed."""
 
 
