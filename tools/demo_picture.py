@@ -15,8 +15,8 @@ from PIL import Image
 from edgec.verbs.webcam_demo import demo_subject
 
 PICTURE = Path(__file__).parents[1] / "docs" / "avatar.gif"
-FRAMES = range(67, 261, 4)
-"""The head turns, blinks, speaks, tilts and winks."""
+FRAMES = range(67, 236, 4)
+"""The head turns, blinks, speaks and tilts."""
 FRAME_MS = 160
 """Time of each frame: as long as in the clip, which has 25 frames a second."""
 WIDTH = 660

@@ -63,12 +63,12 @@ GESTURES = (
     Gesture(FacePose(jaw=0.2), 1.6, times=2),
     Gesture(FacePose(turn=(0.0, 0.0, 0.2)), 1.4),
     Gesture(FacePose(turn=(0.0, 0.0, -0.2), brows=0.1), 1.4),
-    Gesture(FacePose(left_lid=1.0), 0.9),
+    Gesture(FacePose(left_lid=1.0, right_lid=1.0), 1.4, times=2),
     Gesture(FacePose(turn=(0.2, 0.0, 0.0), jaw=0.15), 1.4, times=2),
     Gesture(FacePose(shift=(0.12, 0.04), growth=0.1), 1.6),
 )
-"""What the face does after its rest, one after the other: each is large enough to be
-seen in what it drives.
+"""What the face does after its rest, one after the other. Each is large enough to be
+seen in what it drives, and of both sides: the page shows a half of each face.
 """
 
 

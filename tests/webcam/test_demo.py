@@ -76,6 +76,8 @@ def test_a_download_that_fails_is_no_error(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_face_begins_and_ends_at_rest() -> None:
     every = list(poses())
     assert every[0] == every[24] == GESTURES[0].pose.part(0)
+    # The slider of the page halves both faces: one eye alone would seem to be missed.
+    assert all(pose.left_lid == pose.right_lid for pose in every)
     turns = [pose.turn[1] for pose in every]
     assert max(turns) == pytest.approx(0.3, abs=0.01)
     # No jerk: from frame to frame a head turns by some degrees at most.
