@@ -27,9 +27,9 @@ Array = NDArray[Any]
 
 SAMPLES = 3
 """Samples of a pixel in a row and a column, where edges are made smooth."""
-HAIR = 0.4
+HAIR = 0.33
 """Height of the hair above the mesh of a face, in heights of the mesh."""
-FACE_SPACE = 1.6
+FACE_SPACE = 1.35
 """The least height of a frame about a face in the same: without hair."""
 HELD_S = 0.4
 """Seconds for which a pose stays after the face was lost."""
