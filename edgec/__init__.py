@@ -27,6 +27,8 @@ from edgec.evaluating import eval
 from edgec.version import VERSION as __version__
 from edgec.watching import webcam
 
+# The results of verbs that take cascades too are `… | Any`: a caller who has a model needs
+# no isinstance, and for a cascade `edgec.cascades` has the same verbs with their types.
 # Verbs import their modules when they are called: numpy and the compiler would make
 # `import edgec`, and so every start of the command line, several times as slow.
 if TYPE_CHECKING:
@@ -68,16 +70,19 @@ __all__ = [
 
 
 @_takes(_CompileCall)
-def compile(model: str | Path | Callable[..., Any], options: _CompileCall) -> Compiled:
-    """Compile a model into one verified bundle. (For cascades: `edgec.cascades`.)
+def compile(
+    model: str | Path | Callable[..., Any], options: _CompileCall
+) -> Compiled | Any:
+    """Compile a model, or the networks of a cascade, into one verified bundle.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file; "models:NAME" (`models`); or a
-            torch.nn.Module, with `example_inputs` of the shapes that it gets.
+        model: a .onnx, .tflite or .pt2 file; "models:NAME" (`models`); a
+            torch.nn.Module, with `example_inputs` of the shapes that it gets; or a
+            cascade.toml, whose result is that of `edgec.cascades.compile`.
     """
-    from edgec.compiler.compile import compile_model
+    from edgec.compiler.compile import compile_networks
 
-    return compile_model(
+    return compile_networks(
         model,
         options,
         options.progress or _silent,
@@ -102,15 +107,17 @@ def finish(
 
 
 @_takes(_Options)
-def explain(model: str | Path, options: _Options) -> ExplainReport:
-    """Explain for each operation of a model where it runs, and why.
+def explain(model: str | Path, options: _Options) -> ExplainReport | Any:
+    """Explain for each operation of a model, or of the networks of a cascade, where it
+    runs, and why.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file, or "models:NAME" (`models`).
+        model: a .onnx, .tflite or .pt2 file; "models:NAME" (`models`); or a
+            cascade.toml, whose result is that of `edgec.cascades.explain`.
     """
-    from edgec.verbs.explain import explain_model
+    from edgec.verbs.explain_cascade import explain_networks
 
-    return explain_model(Path(model), options)
+    return explain_networks(Path(model), options)[0]
 
 
 @_checked
@@ -192,12 +199,13 @@ def bench(
     share: str | Path | None = None,
     frames: int | None = None,
     source: str | None = None,
-) -> BenchReport:
+) -> BenchReport | Any:
     """Latencies of a bundle on a device, and whether its budgets hold; estimates are
     marked as such.
 
     Args:
-        bundle: the .edgec file.
+        bundle: the .edgec file; the result for a cascade's is that of
+            `edgec.cascades.bench`.
         on: the device, as in `run`.
         budgets: "p95<=33ms" and the like; a missed one is no error but an entry of the
             report.
@@ -214,7 +222,7 @@ def bench(
         frames: also so many as a stream; of `source`, as in `webcam`, or made ones.
     """
     from edgec.benching.request import Bench
-    from edgec.verbs.bench import run_bench
+    from edgec.verbs.bench_cascade import bench_networks
 
     # The command line fills a request from edgec.toml too; Python gives all of it here.
     request = Bench(
@@ -238,7 +246,7 @@ def bench(
         frames=frames,
         source=source,
     )
-    return run_bench(request)
+    return bench_networks(request)
 
 
 @_checked

@@ -1,9 +1,10 @@
-"""The verbs for cascades (docs/cascades.md), whose results are those of several networks.
+"""The verbs whose results for a cascade (docs/cascades.md) are those of several networks.
 
     from edgec import cascades
-    cascades.compile("cascade.toml", "pi4+coral", "faces.edgec")
+    cascades.compile("cascade.toml", "pi4+coral", "faces.edgec").networks
 
-All other verbs of `edgec` take the bundle of a cascade as any other.
+`edgec.compile`, `explain` and `bench` do the same; type checkers know the results of
+these. All other verbs of `edgec` take the bundle of a cascade as any other.
 """
 
 from __future__ import annotations

@@ -144,17 +144,15 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
 
 def _judged(request: Bench, say: Progress) -> tuple[tuple[BudgetVerdict, ...], str]:
     """Measure a bundle, and return its verdicts and its report for a terminal."""
+    from edgec.benching.cascade_report import CascadeBench
     from edgec.benching.verdicts import verdicts
     from edgec.report.bench.cascade import cascade_markdown
     from edgec.report.bench.text import to_markdown
-    from edgec.verbs.bench import run_bench
-    from edgec.verbs.bench_cascade import run_cascade_bench
-    from edgec.verbs.cascades import is_cascade_bundle
+    from edgec.verbs.bench_cascade import bench_networks
 
-    if is_cascade_bundle(request.bundle):
-        cascade = run_cascade_bench(request, say)
-        return cascade.verdicts(), cascade_markdown(cascade, verdicts_last=True)
-    report = run_bench(request, say)
+    report = bench_networks(request, say)
+    if isinstance(report, CascadeBench):
+        return report.verdicts(), cascade_markdown(report, verdicts_last=True)
     return verdicts(report), to_markdown(report, verdicts_last=True)
 
 

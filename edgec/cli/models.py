@@ -40,19 +40,10 @@ _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but err
 def compile(model: Path, quiet: bool, **options: Any) -> None:
     """Turn MODEL (.onnx, .tflite, .pt2, cascade.toml) into one verified bundle."""
     # Imported here, as in all verbs: --help should not load the whole compiler.
-    from edgec.catalogue.fetching import local_file
-    from edgec.compiler.cascade import CompiledCascade, compile_cascade, is_cascade
-    from edgec.compiler.compilation import Compiled
-    from edgec.compiler.compile import compile_model
+    from edgec.compiler.compile import compile_networks
 
-    done: Compiled | CompiledCascade
     with progress(quiet) as say:
-        # A name of the catalogue may be a cascade's.
-        file = local_file(model, say)
-        if is_cascade(file):
-            done = compile_cascade(file, given(CompileOptions, options), say)
-        else:
-            done = compile_model(file, given(CompileOptions, options), say)
+        done = compile_networks(model, given(CompileOptions, options), say)
     if not quiet:
         echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
         echo(f"next: {done.next_command()}")
@@ -112,31 +103,23 @@ def explain(
     **options: Any,
 ) -> int:
     """Show what runs where, and why, next to what the stock compiler would do."""
-    from edgec.catalogue.fetching import local_file
-    from edgec.compiler.cascade import is_cascade
     from edgec.report.explain.page import page
     from edgec.report.explain.text import to_text
     from edgec.report.files import write_whole
-    from edgec.verbs.explain import explain_model
-    from edgec.verbs.explain_cascade import explain_cascade
-    from edgec.verbs.requirements import check, requirements
+    from edgec.verbs.explain_cascade import ExplainedCascade, explain_networks
 
-    model = local_file(model)
-    # Typing errors in requirements and paths end before the work, not after it.
+    # A typing error in the path ends before the work, not after it.
     if html is not None:
         check_place(html, "--html")
-    if is_cascade(model):
-        with progress() as say:
-            cascade = explain_cascade(model, given(Options, options), say, require)
-        if html is not None:
-            cascade.page().write(html)
-        texts = cascade.to_json() if as_json else cascade.text(ops)
-        return _explained(texts, cascade.outcomes)
-
-    wanted = requirements(require)
     with progress() as say:
-        report = explain_model(model, given(Options, options), say)
-    outcomes = check(wanted, report)
+        report, outcomes = explain_networks(
+            model, given(Options, options), say, require
+        )
+    if isinstance(report, ExplainedCascade):
+        if html is not None:
+            report.page().write(html)
+        return _explained(report.to_json() if as_json else report.text(ops), outcomes)
+
     if html is not None:
         write_whole(html, page(report))
     if not as_json:

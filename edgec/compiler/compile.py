@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgec.catalogue.fetching import local_file
-from edgec.compiler.cascade import is_cascade
+from edgec.compiler.cascade import CompiledCascade, compile_cascade, is_cascade
 from edgec.compiler.compilation import (
     COMPLETE_STEPS,
     PLACE_STEPS,
@@ -17,13 +17,37 @@ from edgec.compiler.compilation import (
 )
 from edgec.compiler.job import Job
 from edgec.compiler.options import CompileOptions
-from edgec.errors import InputError
 from edgec.frontends.pt2 import saved
 from edgec.steps import Progress, Steps
 from edgec.toolchain.edgetpu.handoff import HandOff
 from edgec.toolchain.edgetpu.where import runner_for
 
 _PLAN = (*PLACE_STEPS, *COMPLETE_STEPS)
+
+
+def compile_networks(
+    model: str | Path | Callable[..., Any],
+    options: CompileOptions,
+    progress: Progress | None = None,
+    example_inputs: Sequence[Any] | None = None,
+) -> Compiled | CompiledCascade:
+    """Compile a model, or all networks of a cascade, into a bundle.
+
+    Args:
+        model: as of `compile_model`; or a cascade.toml.
+        options: the options of the compile.
+        progress: is called with each step.
+        example_inputs: inputs of a module.
+
+    Raises the errors of `compile_model` and `compile_cascade`.
+    """
+    if callable(model):
+        return compile_model(model, options, progress, example_inputs)
+    # A name of the catalogue may be a cascade's.
+    file = local_file(Path(model), progress or Steps())
+    if is_cascade(file):
+        return compile_cascade(file, options, progress)
+    return compile_model(file, options, progress, example_inputs)
 
 
 def compile_model(
@@ -51,11 +75,6 @@ def compile_model(
         opened = nullcontext(local_file(Path(model), say))
 
     with opened as file:
-        if is_cascade(file):
-            raise InputError(
-                f"{model} is a cascade of several networks",
-                hint="compile it with edgec.cascades.compile",
-            )
         job = Job(file, options)
         job.check()
 

@@ -97,7 +97,7 @@ def measured_bench(
     """
     with Bundle.open(request.bundle) as bundle:
         bundle.manifest.check_alone(
-            str(bundle.path), hint="use edgec.cascades.bench, or edgec bench"
+            str(bundle.path), hint="a cascade within a cascade is not measured"
         )
         budgets = parse_budgets(request.budgets, bundle, streams=request.streams > 0)
         bundle.manifest.check_threads(request.threads, str(request.bundle))

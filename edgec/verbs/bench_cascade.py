@@ -29,8 +29,20 @@ from edgec.report.bench.cascade import (
 from edgec.report.bench.page import page
 from edgec.report.bench.trace import Trace, to_trace
 from edgec.report.files import check_places, write_whole
-from edgec.verbs.bench import MeasuredBench, files_of, measured_bench
-from edgec.verbs.cascades import networks_as_files
+from edgec.verbs.bench import MeasuredBench, files_of, measured_bench, run_bench
+from edgec.verbs.cascades import is_cascade_bundle, networks_as_files
+
+
+def bench_networks(
+    request: Bench, say: Progress = lambda text: None
+) -> BenchReport | CascadeBench:
+    """Measure the bundle of a model or of a cascade, and write the files of the request.
+
+    Raises EdgecError.
+    """
+    if is_cascade_bundle(request.bundle):
+        return run_cascade_bench(request, say)
+    return run_bench(request, say)
 
 
 def run_cascade_bench(

@@ -11,7 +11,8 @@ from edgec_devices.requirement import RequirementOutcome, by_network
 from edgec_partitioner.cost import LINKS, PARAMETER_CACHE
 from edgec_partitioner.explain import ExplainReport
 
-from edgec.compiler.cascade import check_options, network_job
+from edgec.catalogue.fetching import local_file
+from edgec.compiler.cascade import check_options, is_cascade, network_job
 from edgec.compiler.options import CompileOptions, Options
 from edgec.frontends.cascade_file import read_cascade
 from edgec.report.cascade_page import CascadePage, PageTable
@@ -129,6 +130,27 @@ class ExplainedCascade:
         if shared:
             parts.append(shared)
         return "\n\n".join([*parts, legend(terms)])
+
+
+def explain_networks(
+    model: Path,
+    options: Options,
+    progress: Progress = lambda text: None,
+    require: Sequence[str] = (),
+) -> tuple[ExplainReport | ExplainedCascade, Sequence[RequirementOutcome]]:
+    """Return the report on a model or a cascade, and whether requirements hold.
+
+    Raises EdgecError.
+    """
+    # A name of the catalogue may be a cascade's.
+    file = local_file(model, progress)
+    if is_cascade(file):
+        cascade = explain_cascade(file, options, progress, require)
+        return cascade, cascade.outcomes
+    # Typing errors in requirements end before the work, not after it.
+    wanted = requirements(require)
+    report = explain_model(file, options, progress)
+    return report, check(wanted, report)
 
 
 def explain_cascade(

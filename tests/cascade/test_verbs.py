@@ -15,9 +15,13 @@ from click.testing import CliRunner
 from edgec_runtime import Bundle, read_photo
 from PIL import Image
 
+import edgec
 from edgec import cascades
+from edgec.benching.cascade_report import CascadeBench
 from edgec.cli.main import cli
+from edgec.compiler.cascade import CompiledCascade
 from edgec.errors import EdgecError
+from edgec.verbs.explain_cascade import ExplainedCascade
 from tests.cascade import objects
 from tests.cascade.objects import Thing, bundle, scene
 
@@ -78,6 +82,24 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
     first.parent.mkdir()
     cascades.compile(file, "host", first, threads=2, allow_float=True)
     assert first.read_bytes() == bundle().read_bytes()
+
+
+def test_the_verbs_of_edgec_take_cascades_as_its_commands_do(tmp_path: Path) -> None:
+    file = objects.write(tmp_path)
+    output = tmp_path / "x.edgec"
+    done = edgec.compile(str(file), "host", output, threads=2, allow_float=True)
+    assert isinstance(done, CompiledCascade)
+    assert [*done.networks] == ["thing", "discs"]
+    assert output.read_bytes() == bundle().read_bytes()
+    report = edgec.explain(file, "pi4", allow_float=True)
+    assert isinstance(report, ExplainedCascade)
+    assert [*report.networks] == ["thing", "discs"]
+    bench = edgec.bench(output, runs=2)
+    assert isinstance(bench, CascadeBench)
+    assert [*bench.networks] == ["thing", "discs"]
+    # What is wrong with a cascade is said as of any model.
+    with pytest.raises(EdgecError, match=r"none\.toml"):
+        edgec.compile("none.toml")
 
 
 def test_run_finds_and_draws(photo: Path, tmp_path: Path) -> None:
