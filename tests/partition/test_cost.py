@@ -183,6 +183,12 @@ def test_what_networks_spend_their_time_with_was_measured(name: str) -> None:
     ), "only what follows is free"
 
 
+@pytest.mark.parametrize("name", MEASURED)
+def test_no_call_takes_long_for_nothing(name: str) -> None:
+    """A fit to large ops alone once gave a kernel 7 million cycles a call."""
+    assert max(per[0] for per in rates(name).values()) < 1e5
+
+
 def test_an_op_takes_what_the_kernel_takes_that_is_chosen_for_it() -> None:
     op = conv()
     assert [*work(op)[:3]] == [1, op.spec.macs(op), op.output.type.nbytes]
