@@ -389,25 +389,19 @@ def flash(
         timeout: as in `run`.
         progress: called with the URL and what was sent of how much, from any thread.
     """
-    from edgec_devices.flash import flash
-    from edgec_devices.wheel import wheels_or_names
+    from edgec_devices.flash import FlashOptions, flash
 
-    # A wheel beside the bundle is of no use without the runtime that imports it.
-    pushed = wheels_or_names(wheels) if with_runtime or wheels else None
-    on_devices = _devices(on)
-    say = progress or _silent
-    return flash(
-        Path(bundle),
-        on_devices,
-        health,
+    options = FlashOptions(
         app,
-        say,
-        ask,
+        health,
         service,
-        pushed,
-        timeout,
+        with_runtime,
+        tuple(wheels),
         allow_downgrade,
+        ask,
+        timeout,
     )
+    return flash(Path(bundle), _devices(on), options, progress or _silent)
 
 
 @_checked

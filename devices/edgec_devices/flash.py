@@ -11,8 +11,24 @@ from typing import Any
 
 import msgspec
 from edgec_runtime import DeviceError, EdgecError, InputError, Summary
+from edgec_runtime.device_end.requests import (
+    ACTIVATE,
+    DISCARD,
+    INFO,
+    ROLLBACK,
+    RUN,
+    SERVICE,
+    STATUS,
+    Install,
+    Nothing,
+    OfApp,
+    Run,
+    Serve,
+    Switched,
+    encode,
+)
 
-from edgec_devices import answers, there
+from edgec_devices import there
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.measurement import Latencies, program_report
 from edgec_devices.protocol import Connection
@@ -27,7 +43,7 @@ from edgec_devices.transfer import (
     Sending,
     send,
 )
-from edgec_devices.wheel import Wheel
+from edgec_devices.wheel import Wheel, wheels_or_names
 
 ATTEMPTS = 3
 """Attempts of a flash whose link is lost; each goes on from the last good byte."""
@@ -74,66 +90,117 @@ class FlashOutcome:
         return self.error is None
 
 
+@dataclass(frozen=True)
+class FlashOptions:
+    """How a bundle is put on devices.
+
+    Attributes:
+        app: the application on the device; the model's name by default
+        health: a requirement on the latency of the new program on the device, for
+            example "p95<=40ms"; if it is missed, both slots stay as they are
+        service: whether systemd runs the active slot from then on; a device without
+            systemd is left as it is
+        with_runtime: whether the runtime is put beside the bundle
+        wheels: more wheels beside the runtime, which then is there too: files, or names
+            of projects of the package index
+        allow_downgrade: whether a signed bundle may be older than the device's
+        ask: whether a password may be asked
+        timeout: time without progress after which a device is given up, s
+    """
+
+    app: str | None = None
+    health: str | None = None
+    service: bool = False
+    with_runtime: bool = False
+    wheels: Sequence[str | Path] = ()
+    allow_downgrade: bool = False
+    ask: bool = False
+    timeout: float = TIMEOUT_S
+
+
+@dataclass(frozen=True)
+class FlashJob:
+    """A flash of which all that this machine can check is right.
+
+    Attributes:
+        recipe: the bundle
+        budget: the requirement on the latency, if there is one
+        wheels: what is put beside the bundle; None: not even the runtime
+        options: the options that it was made of
+    """
+
+    recipe: Assembly
+    budget: Requirement | None = None
+    wheels: Sequence[Wheel | str] | None = None
+    options: FlashOptions = FlashOptions()
+
+    @classmethod
+    def of(cls, bundle: Path, options: FlashOptions) -> FlashJob:
+        """Return the flash of a bundle.
+
+        Raises BundleError for a damaged bundle and InputError for an impossible option.
+        """
+        recipe = Assembly.of(bundle, options.app)
+        health = options.health
+        budget = HEALTH.parse(health) if health is not None else None
+        # A wheel beside the bundle is of no use without the runtime that imports it.
+        has_runtime = options.with_runtime or bool(options.wheels)
+        wheels = wheels_or_names(options.wheels) if has_runtime else None
+        return cls(recipe, budget, wheels, options)
+
+    @property
+    def steps(self) -> Sequence[str]:
+        """The steps of a flash of what the device does not have yet, in order."""
+        steps = [CONNECTING, COMPARING, SENDING, WRITING, SWITCHING]
+        if self.wheels is not None:
+            steps.insert(steps.index(COMPARING), SENDING_RUNTIME)
+        if self.budget is not None:
+            steps.insert(steps.index(SWITCHING), _measuring(self.budget))
+        return steps
+
+
 def flash(
     bundle: Path,
     urls: Sequence[str],
-    health: str | None = None,
-    app: str | None = None,
+    options: FlashOptions = FlashOptions(),
     report: Callable[[str, Sending], None] = lambda url, sending: None,
-    ask: bool = False,
-    service: bool = False,
-    wheels: Sequence[Wheel | str] | None = None,
-    timeout: float = TIMEOUT_S,
-    downgrade: bool = False,
 ) -> tuple[FlashOutcome, ...]:
     """Put a bundle on devices as the active one; returns an outcome for each, in order.
 
     Raises BundleError or InputError for errors before any device is touched; errors of
     a device are in its outcome.
 
-    Args:
-        bundle: the bundle
-        urls: the devices
-        health: a requirement on the latency of the new program on the device, for
-            example "p95<=40ms"; if it is missed, both slots stay as they are
-        app: the application on the device; the model's name by default
-        report: called with the progress of each device
-        ask: whether a password may be asked
-        service: whether systemd runs the active slot from then on; a device without
-            systemd is left as it is
-        wheels: wheels for the device beside the runtime, as files or names of projects
-            of the package index; None for no runtime
-        timeout: time without progress after which a device is given up, s
-        downgrade: whether a signed bundle may be older than the device's
+    report: called with the progress of each device
     """
-    # A damaged bundle or a mistyped requirement is an error before any device is touched.
-    recipe = Assembly.of(bundle, app)
-    budget = HEALTH.parse(health) if health is not None else None
-    steps = _steps(budget, wheels is not None)
+    job = FlashJob.of(bundle, options)
+    steps = job.steps
 
     def flash_device(url: str) -> FlashOutcome:
         start = time.monotonic()
         step = CONNECTING
         lost: LinkLost | None = None
 
+        def say(sending: Sending) -> None:
+            turn = steps.index(sending.step) + 1
+            report(url, replace(sending, turn=turn, steps=len(steps)))
+
         def progress(sending: Sending) -> None:
             nonlocal step
             step = sending.step
-            turn = steps.index(step) + 1
-            report(url, replace(sending, turn=turn, steps=len(steps)))
+            say(sending)
 
         for attempt in range(ATTEMPTS):
             # Another attempt goes on from the last good byte.
             if attempt:
                 time.sleep(1.0)
-            progress(Sending(step=CONNECTING))
+            # `step` keeps where the last attempt was.
+            say(Sending(step=CONNECTING))
             connected = False
             try:
-                with Connection(stream_for(url, ask, timeout)) as connection:
+                stream = stream_for(url, options.ask, options.timeout)
+                with Connection(stream) as connection:
                     connected = True
-                    outcome = flash_one(
-                        connection, recipe, budget, progress, service, wheels, downgrade
-                    )
+                    outcome = flash_one(connection, job, progress)
                 return replace(outcome, seconds=time.monotonic() - start)
             except LinkLost as e:
                 # How a link was lost says more than why it does not come back.
@@ -150,16 +217,6 @@ def flash(
         raise _lost(url, step, lost) from lost
 
     return each(urls, flash_device)
-
-
-def _steps(budget: Requirement | None, with_runtime: bool) -> Sequence[str]:
-    """Return the steps of a flash of what the device does not have yet, in order."""
-    steps = [CONNECTING, COMPARING, SENDING, WRITING, SWITCHING]
-    if with_runtime:
-        steps.insert(steps.index(COMPARING), SENDING_RUNTIME)
-    if budget is not None:
-        steps.insert(steps.index(SWITCHING), _measuring(budget))
-    return steps
 
 
 def _measuring(budget: Requirement) -> str:
@@ -183,28 +240,26 @@ def _lost(url: str, step: str, error: LinkLost) -> LinkLost:
 
 
 def flash_one(
-    connection: Connection,
-    recipe: Assembly,
-    budget: Requirement | None,
-    progress: Callable[[Sending], None],
-    service: bool = False,
-    wheels: Sequence[Wheel | str] | None = None,
-    downgrade: bool = False,
+    connection: Connection, job: FlashJob, progress: Callable[[Sending], None]
 ) -> FlashOutcome:
     """Flash over one connection, see `flash`; after an error the old slot is active."""
     url = connection.stream.url
+    app = job.recipe.app
+    downgrade = job.options.allow_downgrade
     # A device without systemd is found out before megabytes are sent.
-    if service:
-        connection.ask("service", answers.Done, app=recipe.app, check=True)
-    if wheels is not None:
+    if job.options.service:
+        connection.ask(SERVICE, Serve(app, check=True))
+    pushed = ""
+    if job.wheels is not None:
         progress(Sending(step=SENDING_RUNTIME))
-    pushed = "" if wheels is None else f", {push(connection, recipe.app, wheels)}"
-    sent = send(connection, recipe, progress=progress, downgrade=downgrade)
+        pushed = f", {push(connection, app, job.wheels)}"
+    sent = send(connection, job.recipe, progress=progress, downgrade=downgrade)
     said = ""
+    budget = job.budget
     if budget:
         progress(replace(sent.sending, step=_measuring(budget)))
         try:
-            ms = latency(connection, recipe.app, sent.slot).as_dict()[budget.figure]
+            ms = latency(connection, app, sent.slot).as_dict()[budget.figure]
             said = f", {budget.figure} {ms:.3f} ms"
             # The new program is beside the slots until it has passed.
             if not budget.check(Figure(ms, "ms")).holds:
@@ -219,28 +274,22 @@ def flash_one(
             raise
         except EdgecError:
             if not sent.same:
-                connection.ask("discard", answers.Done, app=recipe.app)
+                connection.ask(DISCARD, OfApp(app))
             raise
     what = f"was there already, slot {sent.slot}{pushed}{said}"
     # The active slot has this bundle already: there is nothing to switch.
     if not sent.same:
         progress(replace(sent.sending, step=SWITCHING))
-        done, _ = connection.ask(
-            "activate",
-            answers.Switched,
-            limit=SERVICE_S,
-            app=recipe.app,
-            allow_downgrade=downgrade,
-        )
+        done, _ = connection.ask(ACTIVATE, Install(app, downgrade), limit=SERVICE_S)
         what = f"flashed, slot {done.active}{pushed}{said}{_service_trouble(done)}"
-    if service:
-        what += _start(connection, recipe.app)
+    if job.options.service:
+        what += _start(connection, app)
     return FlashOutcome(url, what, None, sent.sending.wire)
 
 
 def _start(connection: Connection, app: str) -> str:
     """Make systemd run the active slot; returns a text for the outcome."""
-    done, _ = connection.ask("service", answers.Serving, limit=SERVICE_S, app=app)
+    done, _ = connection.ask(SERVICE, Serve(app), limit=SERVICE_S)
     ends = ""
     # systemd ends the services of a user without lingering at the last logout.
     if not done.lingers:
@@ -252,7 +301,7 @@ def _start(connection: Connection, app: str) -> str:
     return f", {Path(done.unit).name} runs{ends}"
 
 
-def _service_trouble(done: answers.Switched) -> str:
+def _service_trouble(done: Switched) -> str:
     """Return a remark if the application's service was not restarted, or ""."""
     if done.service:
         return f"; its service still runs the other version: {done.service}"
@@ -266,7 +315,7 @@ def latency(
 
     Raises DeviceError if it fails.
     """
-    report = execute(connection, app, slot, ("--runs", str(runs))).report
+    report = execute(connection, Run(app, slot, ["--runs", str(runs)])).report
     try:
         latencies = msgspec.convert(report, Latencies)
         steady = latencies.total[latencies.warmup :]
@@ -295,48 +344,26 @@ class DeviceRun:
 
 
 def execute(
-    connection: Connection,
-    app: str,
-    slot: str,
-    options: Sequence[str],
-    inputs: Sequence[bytes] = (),
-    outputs: int = 0,
-    session: bool = False,
-    watch: bool = False,
+    connection: Connection, run: Run, inputs: Sequence[bytes] = ()
 ) -> DeviceRun:
     """Run the program of a slot (csrc/main.c) on a device.
 
-    Args:
-        connection: connection to the device
-        app: the application
-        slot: the slot
-        options: options of the program
-        inputs: the inputs as .npy files
-        outputs: number of outputs
-        session: whether the device's runtime runs it, which uses the Edge TPU
-        watch: whether vitals are read during the run
+    inputs: the inputs as .npy files
     """
-    ran, blob = connection.ask(
-        "run",
-        answers.RunAnswer,
-        b"".join(inputs),
-        CHECK_S,
-        beats=True,
-        app=app,
-        slot=slot,
-        options=list(options),
-        inputs=[len(i) for i in inputs],
-        outputs=outputs,
-        session=session,
-        watch=watch,
-        launched=True,
-    )
+    limit = max(CHECK_S, connection.stream.timeout)
+    sizes = [len(data) for data in inputs]
+    run = run._replace(inputs=sizes, launched=True, limit=limit)
+    ran, blob = connection.ask(RUN, run, b"".join(inputs), run.limit, beats=True)
     report = program_report(
         ran.status, ran.report, ran.error_output, connection.stream.url
     )
     # The sizes come from the device: they must add up before bytes are cut by them.
     sizes = ran.outputs
-    if sum(sizes) != len(blob) or min(sizes, default=0) < 0 or len(sizes) != outputs:
+    if (
+        sum(sizes) != len(blob)
+        or min(sizes, default=0) < 0
+        or len(sizes) != run.outputs
+    ):
         what = f"the device sent other outputs than it says: {len(blob)} bytes"
         raise DeviceError(what, at=connection.stream.url, hint="try again")
     files = []
@@ -361,9 +388,7 @@ def rollback(
         with Connection(stream_for(url, ask, timeout)) as connection:
             # A guess among several applications could switch the wrong one.
             name = app or _only_app(connection)
-            done, _ = connection.ask(
-                "rollback", answers.Switched, limit=SERVICE_S, app=name
-            )
+            done, _ = connection.ask(ROLLBACK, OfApp(name), limit=SERVICE_S)
             what = f"{name} is back on slot {done.active}{_service_trouble(done)}"
             return FlashOutcome(url, what)
 
@@ -377,9 +402,9 @@ def status(
 
     def read_status(url: str) -> FlashOutcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
-            info, _ = connection.ask("info", answers.Info)
-            apps, _ = connection.ask("status", answers.StatusAnswer, limit=STATUS_S)
-            facts = {**msgspec.to_builtins(info), **msgspec.to_builtins(apps)}
+            info, _ = connection.ask(INFO, Nothing())
+            apps, _ = connection.ask(STATUS, Nothing(), limit=STATUS_S)
+            facts = {**encode(info), **encode(apps)}
             what = f"{info.board or info.target}, {info.os}"
             return FlashOutcome(url, what, facts=facts)
 
@@ -388,7 +413,7 @@ def status(
 
 def _only_app(connection: Connection) -> str:
     """Return the application of a device; raises InputError unless it has just one."""
-    status, _ = connection.ask("status", answers.StatusAnswer, limit=STATUS_S)
+    status, _ = connection.ask(STATUS, Nothing(), limit=STATUS_S)
     apps = [facts.app for facts in status.apps]
     if len(apps) != 1:
         names = f": {', '.join(apps)}" if apps else ""

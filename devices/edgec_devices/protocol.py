@@ -7,9 +7,10 @@ import random
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from edgec_runtime import BundleError, DeviceError, EdgecError, InputError
+from edgec_runtime.device_end.requests import A, Command, R, decode, encode
 from edgec_runtime.device_end.wire import PROTOCOL, Delivery, pack, unpack
 from msgspec import convert
 
@@ -35,7 +36,6 @@ KINDS: dict[str, type[EdgecError]] = {
 }
 Head = dict[str, Any]
 
-_T = TypeVar("_T")
 _NONSENSE = "is it an edgec device? update edgec, then try again"
 
 
@@ -174,24 +174,24 @@ class Connection:
 
     def post(
         self,
-        do: str,
+        command: Command[R, Any],
+        request: R,
         blob: bytes = b"",
         sent: Callable[[int], None] = lambda _: None,
         meanwhile: Callable[[], None] = lambda: None,
-        **fields: Any,
     ) -> None:
         """Send a request without an answer.
 
         Waits while more than two windows are under way, so that the line is never idle.
 
         Args:
-            do: name of the request
+            command: the command
+            request: the fields of the request
             blob: data of the request
             sent: called with the request's bytes on the line
             meanwhile: called as some of them arrive
-            fields: fields of the request
         """
-        sent(self._send(do, blob, fields))
+        sent(self._send(command.name, blob, encode(request)))
         self.settle(2 * self.stream.chunk * self.stream.window, meanwhile)
 
     def settle(
@@ -212,25 +212,25 @@ class Connection:
     def request(
         self,
         do: str,
+        fields: Head,
         blob: bytes = b"",
         limit: float = REQUEST_S,
         beats: bool = False,
-        **fields: Any,
     ) -> tuple[Head, bytes]:
-        """Send a request and return its answer; raises the device's errors.
+        """Send a request of any fields and return its answer; raises the device's errors.
 
         Args:
             do: name of the request
+            fields: fields of the request
             blob: data of the request
             limit: time of the device for the request, s
             beats: whether the device end gives signs of life during the request;
                 LinkLost is raised if it does not
-            fields: fields of the request
         """
         # The device end gives a sign of life every 2 s while it runs a program.
         silent = self.stream.timeout
         limit = max(limit, silent)
-        self._send(do, blob, {**fields, "limit": limit})
+        self._send(do, blob, fields)
         since = self._clock()
         until = since + limit + MARGIN_S
         while True:
@@ -264,22 +264,22 @@ class Connection:
 
     def ask(
         self,
-        do: str,
-        kind: type[_T],
+        command: Command[R, A],
+        request: R,
         blob: bytes = b"",
         limit: float = REQUEST_S,
         beats: bool = False,
-        **fields: Any,
-    ) -> tuple[_T, bytes]:
-        """Send a request and return its answer as type `kind` (answers.py).
+    ) -> tuple[A, bytes]:
+        """Send the request of a command and return its answer.
 
         Raises DeviceError for an answer of another shape. See `request`.
         """
-        head, rest = self.request(do, blob, limit, beats, **fields)
+        fields = encode(request)
+        head, rest = self.request(command.name, fields, blob, limit, beats)
         try:
-            return convert(head, kind), rest
+            return decode(head, command.answer), rest
         except (ValueError, RecursionError) as e:
-            what = f'the device answers "{do}" with nonsense: {e!s:.200}'
+            what = f'the device answers "{command.name}" with nonsense: {e!s:.200}'
             raise DeviceError(what, at=self.stream.url, hint=_NONSENSE) from e
 
     def _send(self, do: str, blob: bytes, fields: Head) -> int:

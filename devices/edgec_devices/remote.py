@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from edgec_runtime import Bundle, DeviceError
 from edgec_runtime.bundle.arrays import read_array
+from edgec_runtime.device_end.requests import INFO, Nothing, Run
 from edgec_runtime.model.inputs import Array, check_inputs
 
-from edgec_devices import answers
 from edgec_devices.device import Device, Infer, Progress
 from edgec_devices.flash import execute
 from edgec_devices.measurement import (
@@ -60,19 +60,15 @@ class Remote(Device):
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
             # The program has no driver of the Edge TPU: only the runtime can use it.
             session = edgetpu and has_runtime(connection, recipe.app)
-            info, _ = connection.ask("info", answers.Info)
+            info, _ = connection.ask(INFO, Nothing())
 
             def launch(
                 by_session: bool, options: tuple[str, ...]
             ) -> tuple[dict[str, Any], Any]:
-                ran = execute(
-                    connection,
-                    recipe.app,
-                    slot,
-                    options,
-                    session=by_session,
-                    watch=True,
+                run = Run(
+                    recipe.app, slot, list(options), session=by_session, watch=True
                 )
+                ran = execute(connection, run)
                 return ran.report, ran.vitals
 
             launches = measured(plan, bundle, self.url, session, launch, say)
@@ -122,9 +118,10 @@ class Remote(Device):
             def infer(inputs: Mapping[str, Array]) -> dict[str, Array]:
                 """Run one inference."""
                 files = _input_files(bundle, inputs)
-                ran = execute(
-                    connection, recipe.app, slot, options, files, count, session
+                run = Run(
+                    recipe.app, slot, list(options), outputs=count, session=session
                 )
+                ran = execute(connection, run, files)
                 return self._outputs(bundle, ran.outputs)
 
             yield infer

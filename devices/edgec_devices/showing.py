@@ -18,11 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from edgec_runtime import DeviceError, EdgecError, InputError
+from edgec_runtime.device_end.requests import (
+    SHOW,
+    SHOWN,
+    LookAtShow,
+    Show,
+    ShowBundle,
+    Shown,
+)
 from edgec_runtime.session.meters import StreamFigures
 from edgec_runtime.webcam import LOOPBACK
 from msgspec import Struct
 
-from edgec_devices import answers
 from edgec_devices.decoding import from_json
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.protocol import KINDS, Connection
@@ -125,20 +132,17 @@ def show_on(
         # A device that has a runtime keeps it: another version may be wanted there.
         if not has_runtime(connection, apps[0]):
             say(f"the device gets {push(connection, apps[0], ())}")
-        connection.ask(
-            "show",
-            answers.Done,
-            files.picture + files.points,
-            VERIFY_S,
-            points=len(files.points),
+        show = Show(
             name=page.name if page else secrets.token_hex(16),
             bundles=[
-                {"app": a, "slot": s, "name": a}
-                for a, s in zip(apps, slots, strict=True)
+                ShowBundle(app, slot, app)
+                for app, slot in zip(apps, slots, strict=True)
             ],
             page=page.place if page else None,
+            points=len(files.points),
             **wanted,
         )
+        connection.ask(SHOW, show, files.picture + files.points, VERIFY_S)
         return _watched(connection, port, say)
 
 
@@ -151,7 +155,7 @@ def _watched(
     waits = port is not None
     with _ctrl_c() as pressed:
         while not pressed:
-            state, _ = connection.ask("shown", answers.ShowAnswer)
+            state, _ = connection.ask(SHOWN, LookAtShow())
             lines = _lines(state.said, url)
             addresses = [line.url for line in lines if line.url is not None]
             token = _token(addresses[0], url) if addresses else None
@@ -173,7 +177,7 @@ def _watched(
                     hint="give a longer --timeout",
                 )
             time.sleep(POLL_S)
-        state, _ = connection.ask("shown", answers.ShowAnswer, limit=END_S, end=True)
+        state, _ = connection.ask(SHOWN, LookAtShow(end=True), limit=END_S)
         return _last(state, _lines(state.said, url), url)
 
 
@@ -226,9 +230,7 @@ def _token(address: str, url: str) -> str:
     return token
 
 
-def _last(
-    state: answers.ShowAnswer, lines: Sequence[ProgramLine], url: str
-) -> ProgramLine:
+def _last(state: Shown, lines: Sequence[ProgramLine], url: str) -> ProgramLine:
     """Return the result of a webcam; raises its error.
 
     Raises KeyboardInterrupt if a Ctrl-C came before the first frame.

@@ -25,6 +25,7 @@ from edgec_devices.device import TIMEOUT_S, link_module, patience
 DEVICE_END = (
     "wire",
     "packed",
+    "requests",
     "printable",
     "ed25519",
     "disk",

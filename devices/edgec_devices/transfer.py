@@ -14,8 +14,16 @@ from functools import partial
 from pathlib import Path
 
 from edgec_runtime import Bundle, BundleError, DeviceError
+from edgec_runtime.device_end.requests import (
+    BEGIN,
+    INSTALL,
+    PUT,
+    Begin,
+    Begun,
+    Install,
+    Put,
+)
 
-from edgec_devices import answers
 from edgec_devices.protocol import Connection
 
 PIECE = 1 << 15
@@ -180,12 +188,7 @@ def send(
     sending = Sending(total, total, wire, clock() - start)
     progress(replace(sending, step=WRITING))
     installed, _ = connection.ask(
-        "install",
-        answers.Installed,
-        b"",
-        _hashing_s(recipe),
-        app=recipe.app,
-        allow_downgrade=downgrade,
+        INSTALL, Install(recipe.app, downgrade), limit=_hashing_s(recipe)
     )
     sending = replace(sending, seconds=clock() - start)
     return Sent(installed.slot, False, sending)
@@ -211,19 +214,11 @@ def _hashing_s(recipe: Assembly) -> float:
     return 60.0 + len(recipe.data) / 1e6
 
 
-def _begin(connection: Connection, recipe: Assembly, scratch: bool) -> answers.Begun:
+def _begin(connection: Connection, recipe: Assembly, scratch: bool) -> Begun:
     """Ask the device which parts it lacks; raises DeviceError for a senseless answer."""
     what = {"sha256": recipe.sha256, "bytes": len(recipe.data), "parts": recipe.parts}
-    limit = _hashing_s(recipe)
-    begun, _ = connection.ask(
-        "begin",
-        answers.Begun,
-        recipe.glue,
-        limit,
-        app=recipe.app,
-        recipe=what,
-        scratch=scratch,
-    )
+    begin = Begin(recipe.app, what, scratch)
+    begun, _ = connection.ask(BEGIN, begin, recipe.glue, _hashing_s(recipe))
     # The numbers become indices below.
     numbers = [number for number, _, _ in begun.lacks]
     valid = len(set(numbers)) == len(numbers)
@@ -266,9 +261,7 @@ def _send_lacking(
         for at in range(first, size, PIECE):
             piece = recipe.data[offset + at : offset + min(at + PIECE, size)]
             sent = partial(tally.sent, len(piece))
-            connection.post(
-                "put", piece, sent, tally.report, app=recipe.app, part=index, at=at
-            )
+            connection.post(PUT, Put(recipe.app, index, at), piece, sent, tally.report)
     connection.settle(meanwhile=tally.report)
     return tally.total, tally.wire
 

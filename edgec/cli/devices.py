@@ -66,32 +66,20 @@ def flash(
     bundle: Path,
     urls: Sequence[str],
     as_json: bool,
-    with_runtime: bool,
-    wheels: Sequence[str],
     quiet: bool,
     **options: Any,
 ) -> None:
     """Put a bundle on devices: only what differs is sent, checked there, and switched
     to at once.
     """
+    from edgec_devices.flash import FlashOptions
     from edgec_devices.flash import flash as flash_all
-    from edgec_devices.wheel import wheels_or_names
 
-    # A wheel needs the runtime.
-    pushed = wheels_or_names(wheels) if with_runtime or wheels else None
     # Every name is resolved before the first device is touched.
     targets = all_resolved(urls)
-    downgrade = options.pop("allow_downgrade")
+    how = FlashOptions(ask=may_ask(targets), **options)
     with shown(quiet) as report:
-        outcomes = flash_all(
-            bundle,
-            targets,
-            report=report,
-            ask=may_ask(targets),
-            wheels=pushed,
-            downgrade=downgrade,
-            **options,
-        )
+        outcomes = flash_all(bundle, targets, how, report)
     finish(outcomes, as_json, quiet)
 
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgec_devices import answers
-from edgec_devices.flash import execute, flash_one
+from edgec_devices.flash import FlashJob, FlashOptions, execute, flash_one
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import push
 from edgec_devices.signing import new_key, public_path, sign
@@ -28,6 +27,7 @@ from edgec_devices.wheel import Wheel
 from edgec_runtime import write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import digest
+from edgec_runtime.device_end.requests import TRUST, Nothing, Run
 from edgec_runtime.device_end.trust import (
     Signature,
     message,
@@ -171,9 +171,8 @@ class Files:
         found["evil, other key"] = path.read_bytes()
         files = Files(folder, found, frozenset(map(sha256, programs)), evil)
         host = Host(files, files.template)
-        host.connection.ask(
-            "trust", answers.Trusted, public_path(folder / "key").read_bytes()
-        )
+        line = public_path(folder / "key").read_bytes()
+        host.connection.ask(TRUST, Nothing(), line)
         for name in ("v1", "v2"):
             host.flash(found[name])
         push(host.connection, APP, [wheel(b"good = 1", folder / "key")])
@@ -236,9 +235,8 @@ class Host:
     def flash(self, data: bytes, app: str = APP, downgrade: bool = False) -> object:
         """All of it is glue, so no part of it is looked for."""
         recipe = Assembly(data, sha256(data), (), data, app)
-        return flash_one(
-            self.connection, recipe, None, lambda _: None, downgrade=downgrade
-        )
+        job = FlashJob(recipe, options=FlashOptions(allow_downgrade=downgrade))
+        return flash_one(self.connection, job, lambda _: None)
 
     def run(
         self,
@@ -247,11 +245,12 @@ class Host:
         options: tuple[str, ...] = ("--runs", "1"),
     ) -> object:
         """Any slot's program."""
-        return execute(self.connection, APP, slot, options, session=session)
+        run = Run(APP, slot, list(options), session=session)
+        return execute(self.connection, run)
 
     def ask(self, do: str, blob: bytes = b"", **fields: Any) -> object:
         """Any request."""
-        return self.connection.request(do, blob, **{"app": APP, **fields})
+        return self.connection.request(do, {**{"app": APP, **fields}}, blob)
 
     def raw(self, do: str, blob: bytes = b"", **fields: Any) -> object:
         """Any request with any fields, also such as a Connection puts in itself."""

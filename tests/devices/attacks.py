@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from unittest import mock
 
-from edgec_devices import answers, package
+from edgec_devices import package
 from edgec_runtime import EdgecError
 from edgec_runtime.bundle import archive, cache
 from edgec_runtime.device_end import (
@@ -43,6 +43,7 @@ from edgec_runtime.device_end import (
     wheels,
 )
 from edgec_runtime.device_end.disk import digest
+from edgec_runtime.device_end.requests import STATUS, Nothing
 from edgec_runtime.interpreter import interpreter
 from edgec_runtime.session import vision
 from edgec_runtime.webcam import decoding, listening, server, uploads
@@ -122,6 +123,10 @@ def _keys_that_can_be_read(root: str) -> list[trust.Key]:
     return []
 
 
+def _any_types(head: dict[str, Any], kind: Any) -> Any:
+    return kind(**{name: head[name] for name in kind._fields if name in head})
+
+
 @contextlib.contextmanager
 def _any_decoder() -> Iterator[None]:
     """Of a picture: with as much memory and time as it takes."""
@@ -155,9 +160,7 @@ CHECKS: Mapping[str, Patch] = {
     "the parts' names": _instead(incoming, "_SHA256", _ANYTHING),
     "entries of the zip": _any_entries,
     "headers of code": _instead(bundles, "elf_fault", lambda *_, **__: None),
-    "the options": _instead(
-        agent, "_timing", lambda options: [str(o) for o in options]
-    ),
+    "the options": _instead(agent, "check_options", lambda _: None),
     "a wheel's signature": _instead(wheels, "check_wheel", lambda *_: None),
     "a wheel's files": _instead(wheels.WheelSite, "_files", lambda *_: {}),
     "what a library was made for": _instead(attack_lies, "taken_out", "_lie"),
@@ -172,11 +175,12 @@ CHECKS: Mapping[str, Patch] = {
     "plain files": lambda: _any_files(),
     "a bundle's size": _instead(slots, "MAX_BUNDLE_BYTES", 1 << 62),
     "the graph's hash": _instead(slots, "_graph", lambda manifest: []),
-    "the inputs' sizes": _instead(agent, "_sizes", lambda *_: [1]),
+    "the types of fields": _instead(agent, "decode", _any_types),
+    "the inputs' sizes": _instead(agent, "check_sizes", lambda *_: None),
     "a shown bundle's name": _instead(
         showing, "_label", lambda name: f"{name}".replace("\0", "")
     ),
-    "a program's time": _instead(agent, "_limit", lambda head: 5.0),
+    "a program's time": _instead(agent, "check_limit", lambda _: None),
     "the environment": lambda: _environment_as_it_is(),
     **{
         check: _instead(attack_data, "taken_out", check)
@@ -304,7 +308,7 @@ def attempt(
             "the device changed, or executed something else, "
             "or did not say why it refused it"
         )
-    assert host.connection.ask("status", answers.StatusAnswer)[0].apps is not None
+    assert host.connection.ask(STATUS, Nothing())[0].apps is not None
     host.close()
     return said
 

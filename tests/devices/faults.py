@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgec_devices.flash import HEALTH, flash_one
+from edgec_devices.flash import HEALTH, FlashJob, flash_one
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import ByteStream, LinkLost, device_end
 from edgec_devices.transfer import Assembly
@@ -307,9 +307,8 @@ def digest_of(data: bytes) -> str:
 def flash_over(stream: SimStream, recipe: Assembly, seed: int = 0) -> str:
     """Flashes with a health check."""
     with Connection(stream, lambda: stream.world.now, seed) as connection:
-        return flash_one(
-            connection, recipe, HEALTH.parse("p95<=40ms"), lambda _: None
-        ).what
+        job = FlashJob(recipe, HEALTH.parse("p95<=40ms"))
+        return flash_one(connection, job, lambda _: None).what
 
 
 OF_A_FLASH = (

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from edgec_devices import answers
 from edgec_devices.flash import execute
 from edgec_devices.protocol import Connection
 from edgec_devices.transfer import Assembly
 from edgec_runtime import EdgecError
 from edgec_runtime.device_end.disk import Disk, Refused
 from edgec_runtime.device_end.incoming import App, WritePlan
+from edgec_runtime.device_end.requests import STATUS, Nothing, Run
 
 from tests.devices import disks, faults
 
@@ -359,10 +359,10 @@ def _rot(case: Case) -> str:
     said = []
     stream = faults.SimStream(case.world, faults.Faults(), faults.Faults())
     with Connection(stream, lambda: case.world.now, case.seed) as c:
-        c.ask("status", answers.StatusAnswer)
+        c.ask(STATUS, Nothing())
         for slot in ("a", "b"):
             with contextlib.suppress(EdgecError):
-                execute(c, case.new.app, slot, ("--runs", "1"))
+                execute(c, Run(case.new.app, slot, ["--runs", "1"]))
                 said.append(slot)
     assert case.world.service
     case.world.service.close()

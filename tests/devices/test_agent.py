@@ -22,6 +22,7 @@ from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import MAX_BUNDLE_BYTES, machine_target
 from edgec_runtime.device_end.disk import Disk, Refused, digest, refusal
 from edgec_runtime.device_end.incoming import App, WritePlan
+from edgec_runtime.device_end.requests import Run
 from edgec_runtime.device_end.wire import HELLO, Frame
 
 from tests.devices import faults
@@ -158,7 +159,7 @@ def test_a_slot_that_changed_is_not_run_and_not_gone_back_to(
         app.program("try")
     with pytest.raises(Refused, match="empty or damaged"):
         app.program("a")
-    assert app.status()["slots"]["a"] is None
+    assert app.status().slots["a"] is None
     assert app.active() == "b"
     assert flash(app, old) == 0  # its bundle is still good, so nothing is sent
 
@@ -383,7 +384,7 @@ def test_run_ends_a_program_that_hangs(tmp_path: Path, app: App, old: Assembly) 
 
     service = Service(str(tmp_path / "root"), execute=hang)
     with pytest.raises(Refused, match="did not end within 5 s"):
-        service.do_run({"app": "tiny", "limit": 5}, b"")
+        service.run(Run("tiny", limit=5), b"")
     service.close()
 
 

@@ -619,7 +619,7 @@ def test_a_request_that_the_device_end_does_not_have() -> None:
         Connection(stream_for("local:")) as c,
         pytest.raises(DeviceError, match="has no 'dance'"),
     ):
-        c.request("dance")
+        c.request("dance", {})
 
 
 def test_a_request_is_acknowledged_before_it_is_done(tmp_path: Path) -> None:

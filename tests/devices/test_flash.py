@@ -16,7 +16,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from edgec_devices import flash as flash_module
-from edgec_devices.flash import flash, flash_one, rollback, status
+from edgec_devices.flash import (
+    FlashJob,
+    FlashOptions,
+    flash,
+    flash_one,
+    rollback,
+    status,
+)
 from edgec_devices.measurement import MeasuringPlan
 from edgec_devices.protocol import Connection
 from edgec_devices.remote import Remote
@@ -70,7 +77,7 @@ def test_the_program_of_a_slot_has_its_weights(
         Connection(stream_for("local:")) as c,
         pytest.raises(DeviceError, match="slot a of tiny is empty or damaged"),
     ):
-        c.request("run", app="tiny", limit=5)
+        c.request("run", {"app": "tiny"}, limit=5)
     assert (
         ok(flash(bundle(tmp_path / "1.edgec", program), ["local:"]))
         == "flashed, slot b"
@@ -81,7 +88,7 @@ def test_flash_and_back(tmp_path: Path, root: Path, program: Path) -> None:
     extra = random.Random(1).randbytes(300_000)
     one = bundle(tmp_path / "1.edgec", program, extra)
     two = bundle(tmp_path / "2.edgec", program, extra[:-100_000] + bytes(100_000))
-    first = flash(one, ["local:"], health="p95<=1s")
+    first = flash(one, ["local:"], FlashOptions(health="p95<=1s"))
     assert ok(first).startswith("flashed, slot a, p95 ")
     assert (root / "tiny" / "current" / "model.edgec").read_bytes() == one.read_bytes()
     assert ok(flash(one, ["local:"])) == "was there already, slot a"
@@ -107,7 +114,7 @@ def test_a_slow_version_never_becomes_active(
         flash(
             one,
             ["local:"],
-            health="p50<=0us",
+            FlashOptions(health="p50<=0us"),
             report=lambda url, sending: seen.append(sending),
         )
     )
@@ -120,13 +127,17 @@ def test_a_slow_version_never_becomes_active(
     assert not (root / "tiny" / "current").exists()
     ok(flash(one, ["local:"]))
     two = bundle(tmp_path / "2.edgec", program, b"2")
-    assert isinstance(failed(flash(two, ["local:"], health="p50<0ms")), DeviceError)
+    assert isinstance(
+        failed(flash(two, ["local:"], FlashOptions(health="p50<0ms"))), DeviceError
+    )
     assert os.readlink(root / "tiny" / "current") == "a"
     error = failed(rollback(["local:"]))
     assert "no whole earlier version" in error.what
     assert error.exit_code == 2
     ok(flash(two, ["local:"]))
-    assert isinstance(failed(flash(one, ["local:"], health="p50<0ms")), DeviceError)
+    assert isinstance(
+        failed(flash(one, ["local:"], FlashOptions(health="p50<0ms"))), DeviceError
+    )
     assert ok(rollback(["local:"])) == "tiny is back on slot a", (
         "a version that failed cost the earlier one"
     )
@@ -136,7 +147,11 @@ def test_a_program_that_fails_its_health_check(tmp_path: Path, root: Path) -> No
     broken = tmp_path / "broken"
     broken.write_bytes(Path(shutil.which("false") or "/bin/false").read_bytes())
     error = failed(
-        flash(bundle(tmp_path / "1.edgec", broken), ["local:"], health="p95<=40ms")
+        flash(
+            bundle(tmp_path / "1.edgec", broken),
+            ["local:"],
+            FlashOptions(health="p95<=40ms"),
+        )
     )
     assert "ended with status 1" in error.what
     assert not (root / "tiny" / "current").exists()
@@ -163,7 +178,7 @@ def test_a_mistyped_health_check_is_refused_before_the_device_is_touched(
 ) -> None:
     one = bundle(tmp_path / "1.edgec", program)
     with pytest.raises(InputError) as e:
-        flash(one, ["local:"], health=text)
+        flash(one, ["local:"], FlashOptions(health=text))
     assert what in e.value.what
     assert hint in (e.value.hint or "")
     assert e.value.at == "--health"
@@ -178,7 +193,9 @@ def test_health_checks_in_any_unit_of_time(
     tmp_path: Path, root: Path, program: Path, text: str, holds: bool
 ) -> None:
     assert (
-        flash(bundle(tmp_path / "1.edgec", program), ["local:"], health=text)[0].ok
+        flash(
+            bundle(tmp_path / "1.edgec", program), ["local:"], FlashOptions(health=text)
+        )[0].ok
         is holds
     )
 
@@ -229,7 +246,7 @@ def test_no_space_while_it_is_written(tmp_path: Path) -> None:
     recipe = make_bundle(tmp_path / "m.edgec", b"\x7fELF" + bytes(9000), b"x" * 9000)
     connection = Connection(SimStream(w, Faults(), Faults()), lambda: w.now, 1)
     with connection, pytest.raises(DeviceError, match="No space left on device") as e:
-        flash_one(connection, recipe, None, lambda s: None)
+        flash_one(connection, FlashJob(recipe), lambda s: None)
     assert "df -h" in str(e.value.hint)
 
 
@@ -260,7 +277,13 @@ def test_which_app(tmp_path: Path, root: Path, program: Path) -> None:
     assert "has 0 applications" in failed(rollback(["local:"])).what
     for extra in (b"1", b"2"):
         for app in ("x", "y"):
-            ok(flash(bundle(tmp_path / "1.edgec", program, extra), ["local:"], app=app))
+            ok(
+                flash(
+                    bundle(tmp_path / "1.edgec", program, extra),
+                    ["local:"],
+                    FlashOptions(app=app),
+                )
+            )
     assert "2 applications: x, y" in failed(rollback(["local:"])).what
     assert ok(rollback(["local:"], app="y")) == "y is back on slot a"
 
@@ -332,7 +355,11 @@ def test_pythons(
         pytest.skip(f"no python3.{minor} here")
     monkeypatch.setattr(sys, "executable", python)
     assert ok(
-        flash(bundle(tmp_path / "1.edgec", program), ["local:"], health="p50<=1s")
+        flash(
+            bundle(tmp_path / "1.edgec", program),
+            ["local:"],
+            FlashOptions(health="p50<=1s"),
+        )
     )
     facts = status(["local:"])[0].facts
     assert facts is not None

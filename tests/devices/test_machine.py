@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_devices.device import device_for
-from edgec_devices.flash import flash, rollback, status
+from edgec_devices.flash import FlashOptions, flash, rollback, status
 from edgec_devices.machine import PASSWORD, USER, Machine, boot
 from edgec_devices.signing import new_key, sign, trust
 from edgec_devices.transfer import Sending
@@ -240,13 +240,13 @@ def test_a_bundle_is_flashed_run_and_rolled_back(
 ) -> None:
     to = url(link)
     app = f"by-{link}"
-    first = flash(bundles[0], [to], health="p95<=5s", app=app)[0]
+    first = flash(bundles[0], [to], FlashOptions(health="p95<=5s", app=app))[0]
     assert first.ok, first
     assert "slot a, p95 " in first.what
-    second = flash(bundles[1], [to], app=app)[0]
+    second = flash(bundles[1], [to], FlashOptions(app=app))[0]
     assert second.ok, second
     assert second.sent < first.sent, "what both versions have was sent twice"
-    too_slow = flash(bundles[0], [to], health="p95<=1us", app=app)[0]
+    too_slow = flash(bundles[0], [to], FlashOptions(health="p95<=1us", app=app))[0]
     assert not too_slow.ok
     facts = status([to])[0].facts
     assert facts is not None
@@ -292,14 +292,14 @@ def test_a_power_cut_while_a_flash_writes(
         manifest, files = tiny_model.parts(None, {"linux-aarch64": program})
         data = random.Random(seed).randbytes(16 << 20)
         write_bundle(path, manifest, {**files, "report/data.bin": data})
-    assert flash(one, [to], app=app)[0].ok
+    assert flash(one, [to], FlashOptions(app=app))[0].ok
 
     def cut(url: str, sending: Sending) -> None:
         under_way = step != "sending" or sending.done > 4 << 20
         if sending.step == step and under_way and machine.running:
             machine.power_cut()
 
-    error = flash(two, [to], app=app, report=cut)[0].error
+    error = flash(two, [to], FlashOptions(app=app), report=cut)[0].error
     assert error is not None
     assert f"the link was lost while {step}: " in error.what
     machine.start()
@@ -308,7 +308,7 @@ def test_a_power_cut_while_a_flash_writes(
     )
     image = tiny_model.image(7)
     assert device_for(to).run(Bundle.open(one), {"image": image})
-    assert flash(two, [to], app=app)[0].ok
+    assert flash(two, [to], FlashOptions(app=app))[0].ok
     assert _active(machine, app) == _sha256(two)
     machine.run(f"rm -r ~/.edgec/{app}")
 
@@ -371,16 +371,16 @@ def test_signatures_and_services(
     new_key(tmp_path / "key")
     try:
         assert trust(tmp_path / "key.pub", [to])[0].ok
-        refused = flash(bundles[0], [to], app=app)[0].error
+        refused = flash(bundles[0], [to], FlashOptions(app=app))[0].error
         assert refused is not None
         assert "not signed" in refused.what
         sign(bundles[0], tmp_path / "key", tmp_path / "signed.edgec", app)
-        assert flash(tmp_path / "signed.edgec", [to], health="p95<=5s", app=app)[
-            0
-        ].what.startswith("flashed, slot a")
+        assert flash(
+            tmp_path / "signed.edgec", [to], FlashOptions(health="p95<=5s", app=app)
+        )[0].what.startswith("flashed, slot a")
     finally:
         machine.run("rm -r ~/.edgec/trusted")
-    no_service = flash(bundles[1], [to], app=app, service=True)[0].error
+    no_service = flash(bundles[1], [to], FlashOptions(app=app, service=True))[0].error
     assert no_service is not None
     assert "systemctl --user show" in no_service.what
     assert machine.run(f"readlink ~/.edgec/{app}/current").strip() == "a"

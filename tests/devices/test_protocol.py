@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edgec_devices import answers
 from edgec_devices.flash import FlashOutcome, each
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import LinkLost, device_end
 from edgec_devices.transfer import Assembly, send
 from edgec_runtime import BundleError, DeviceError, InputError
 from edgec_runtime.device_end import wire
-from edgec_runtime.device_end.agent import Service
+from edgec_runtime.device_end.agent import HANDLERS, Service
+from edgec_runtime.device_end.requests import BEGIN, STATUS, Begun, Nothing
 from edgec_runtime.device_end.wire import (
     ACK,
     DATA,
@@ -196,7 +196,7 @@ def test_any_bad_line(seed: int) -> None:
 
 def test_info(tmp_path: Path) -> None:
     with connect(world(tmp_path), echo=True) as c:
-        info, _ = c.request("info")
+        info, _ = c.request("info", {})
     assert info["target"].startswith("linux-")
     assert info["page"] in (4096, 16384, 65536)
     assert info["free"] > 0
@@ -205,17 +205,21 @@ def test_info(tmp_path: Path) -> None:
 def test_errors_of_the_device_are_ours(tmp_path: Path) -> None:
     with connect(world(tmp_path)) as c:
         with pytest.raises(InputError, match="cannot be the name"):
-            c.request("rollback", app="../x")
+            c.request("rollback", {"app": "../x"})
         with pytest.raises(DeviceError, match="has no 'dance'") as e:
-            c.request("dance")
+            c.request("dance", {})
         assert str(e.value.hint).startswith("needs edgec-agent >")
         with pytest.raises(BundleError, match="impossible"):
             c.request(
-                "begin", app="x", recipe={"sha256": "0" * 64, "bytes": 5, "parts": []}
+                "begin",
+                {"app": "x", "recipe": {"sha256": "0" * 64, "bytes": 5, "parts": []}},
             )
-        with pytest.raises(DeviceError, match="KeyError"):
-            c.request("run")
-        assert c.request("status")[0]["apps"] == []  # and it is still there
+        with pytest.raises(InputError, match='"run" cannot be read: it has no app'):
+            c.request("run", {})
+        for inputs in ([1.5], ["1"], "x", {"a": 1}, [True]):
+            with pytest.raises(InputError, match="cannot be read: inputs is"):
+                c.request("run", {"app": "x", "inputs": inputs})
+        assert c.request("status", {})[0]["apps"] == []  # and it is still there
 
 
 @pytest.mark.parametrize(
@@ -254,7 +258,7 @@ def test_an_agent_of_another_version_is_replaced(tmp_path: Path) -> None:
                 w.boot()
 
     with Connection(Console(w, Faults(), Faults()), lambda: w.now, 3) as c:
-        assert c.request("info")[0]["target"]
+        assert c.request("info", {})[0]["target"]
     assert restarted == [False, True]
 
 
@@ -264,7 +268,7 @@ def test_a_dead_device_is_told_from_a_slow_one(tmp_path: Path) -> None:
         w.service = None
         start = w.now
         with pytest.raises(LinkLost, match="has not answered for") as e:
-            c.request("info")
+            c.request("info", {})
         assert 30 < w.now - start < 40
         assert "goes on where it stopped" in str(e.value.hint)
     with pytest.raises(DeviceError, match="nothing moved for 30 s"):
@@ -282,7 +286,7 @@ def test_a_line_of_which_one_direction_is_lost_ends_within_limits(
     up = Faults()
     down = Faults()
     with connect(w, up, down) as c:
-        c.request("info")
+        c.request("info", {})
         (up if upwards else down).cut = 0
         assert w.service
         w.service.delivery.send(pack({"id": 0, "of": "which nobody acknowledges"}))
@@ -290,7 +294,7 @@ def test_a_line_of_which_one_direction_is_lost_ends_within_limits(
         with pytest.raises(
             LinkLost, match="has reached the device" if upwards else "has not answered"
         ):
-            c.request("status", limit=300.0)
+            c.request("status", {}, limit=300.0)
         assert w.now - start < 150
 
 
@@ -328,7 +332,7 @@ def test_nonsense_spoils_the_result_of_one_device_alone(
 
     def one(url: str) -> FlashOutcome:
         with connect(w if url == "local:" else good) as c:
-            return FlashOutcome(url, str(c.ask("status", answers.StatusAnswer)[0]))
+            return FlashOutcome(url, str(c.ask(STATUS, Nothing())[0]))
 
     bad, fine = each(["local:", "local:c"], one)
     assert isinstance(bad.error, DeviceError), bad
@@ -347,11 +351,12 @@ def test_nonsense_spoils_the_result_of_one_device_alone(
     ],
 )
 def test_a_device_that_asks_for_parts_without_end(
-    tmp_path: Path, lacks: list[list[Any]]
+    tmp_path: Path, lacks: list[list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = world(tmp_path)
     assert w.service
-    w.service.do_begin = lambda head, blob: ({"lacks": lacks}, b"")  # type: ignore[method-assign]
+    begun = Begun(lacks=[tuple(row) for row in lacks])
+    monkeypatch.setitem(HANDLERS, BEGIN, lambda *_: begun)
     part = b"x" * 10_000
     sha256 = hashlib.sha256(part).hexdigest()
     with (
@@ -390,5 +395,5 @@ def test_an_answer_may_come_at_once(tmp_path: Path) -> None:
 
     with Connection(Instant(w, Faults(), Faults(), rate=1e9), lambda: w.now, 3) as c:
         start = w.now
-        assert c.request("info")[0]["target"]
+        assert c.request("info", {})[0]["target"]
         assert w.now - start < 5

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_devices.flash import flash
+from edgec_devices.flash import FlashOptions, flash
 from edgec_devices.measurement import MeasuringPlan
 from edgec_devices.package_index import download
 from edgec_devices.protocol import Connection
@@ -115,7 +115,7 @@ def test_flash_with_runtime_and_run(tmp_path: Path, root: Path, program: Path) -
     site = root / "tiny" / "site"
     assert len(json.loads((site / "active.json").read_text())) == 2
     assert "runtime 0.1.0 was there already" in ok(
-        flash(path, ["local:"], wheels=[Wheel.of(extra)])
+        flash(path, ["local:"], FlashOptions(wheels=[extra]))
     )
     device = Remote(lambda: stream_for("local:"))
     with Bundle.open(path) as b:
@@ -134,7 +134,9 @@ def test_flash_with_runtime_and_run(tmp_path: Path, root: Path, program: Path) -
         pytest.raises(DeviceError, match="a wheel of tiny is damaged"),
     ):
         device.measure(b, MeasuringPlan(rounds=2, runs=3))
-    assert "runtime 0.1.0" in ok(flash(path, ["local:"], wheels=[]))
+    assert "runtime 0.1.0" in ok(
+        flash(path, ["local:"], FlashOptions(with_runtime=True))
+    )
     assert len([p for p in site.iterdir() if p.is_dir()]) == 1, (
         "wheels that are not used any more go"
     )
@@ -158,13 +160,15 @@ def test_wheels_that_are_refused(
     tmp_path: Path, root: Path, program: Path, files: dict[str, bytes], what: str
 ) -> None:
     one = bundle(tmp_path / "1.edgec", program)
-    ok(flash(one, ["local:"], wheels=[]))
+    ok(flash(one, ["local:"], FlashOptions(with_runtime=True)))
     before = (root / "tiny" / "site" / "active.json").read_text()
+    made = wheel(files)
+    (tmp_path / made.name).write_bytes(made.data)
     error = failed(
         flash(
             bundle(tmp_path / "2.edgec", program, b"2"),
             ["local:"],
-            wheels=[wheel(files)],
+            FlashOptions(wheels=[tmp_path / made.name]),
         )
     )
     assert what in error.what
@@ -173,7 +177,7 @@ def test_wheels_that_are_refused(
     assert (root / "tiny" / "site" / "active.json").read_text() == before
     assert len([p for p in (root / "tiny" / "site").iterdir() if p.is_dir()]) == 1
     assert not list(tmp_path.rglob("evil*"))
-    ok(flash(one, ["local:"], wheels=[]))
+    ok(flash(one, ["local:"], FlashOptions(with_runtime=True)))
 
 
 def test_a_link_in_a_wheel(root: Path) -> None:
@@ -335,6 +339,6 @@ def test_files_that_are_no_wheels(tmp_path: Path) -> None:
 def test_a_device_that_trusts_a_key_takes_no_unsigned_wheels(root: Path) -> None:
     key = new_key(root.parent / "key")
     with Connection(stream_for("local:")) as c:
-        c.request("trust", key.line.encode())
+        c.request("trust", {}, key.line.encode())
         with pytest.raises(EdgecError, match="the wheel is not signed"):
             push(c, "tiny", [])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from edgec_devices.flash import flash_one
+from edgec_devices.flash import FlashJob, flash_one
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import Assembly
@@ -145,7 +145,7 @@ def test_the_device_refuses_what_a_lying_host_sends(
         Connection(stream_for("local:")) as c,
         pytest.raises(EdgecError, match=words) as e,
     ):
-        flash_one(c, bad, None, lambda s: None)
+        flash_one(c, FlashJob(bad), lambda s: None)
     assert isinstance(e.value, BundleError | DeviceError)
     assert e.value.hint
     device.unchanged()
@@ -163,7 +163,7 @@ def test_wrong_hashes(device: Machine) -> None:
         Connection(stream_for("local:")) as c,
         pytest.raises(DeviceError, match="does not have its sha256") as e,
     ):
-        flash_one(c, bad, None, lambda s: None)
+        flash_one(c, FlashJob(bad), lambda s: None)
     assert e.value.hint
     device.unchanged()
     device.recovers()
@@ -346,4 +346,4 @@ def test_a_program_that_was_changed_on_the_device_is_not_run(device: Machine) ->
         Connection(stream_for("local:")) as c,
         pytest.raises(DeviceError, match="empty or damaged"),
     ):
-        c.request("run", app="tiny", runs=1)
+        c.request("run", {"app": "tiny", "runs": 1})

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from edgec_devices.flash import flash, rollback, status
+from edgec_devices.flash import FlashOptions, flash, rollback, status
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import PIECE
 from edgec_runtime import DeviceError, InputError
+from edgec_runtime.device_end.requests import PUT, Put
 
 from tests.conftest import ROOT
 from tests.devices.test_flash import bundle
@@ -83,7 +84,9 @@ def of_home(home: Path) -> list[str]:
 def test_login_flash_and_back(console: Console, tmp_path: Path, program: Path) -> None:
     url = console()
     assert (
-        flash(bundle(tmp_path / "1.edgec", program), [url], health="p95<=1s")[0].error
+        flash(
+            bundle(tmp_path / "1.edgec", program), [url], FlashOptions(health="p95<=1s")
+        )[0].error
         is None
     )
     assert (tmp_path / "home" / ".edgec" / "tiny" / "current").is_symlink()
@@ -115,7 +118,7 @@ def test_a_host_that_was_killed(console: Console) -> None:
     first.stream.close()
     began = time.monotonic()
     with Connection(stream_for(url)) as second:
-        assert second.request("info")[0]["python"]
+        assert second.request("info", {})[0]["python"]
     assert time.monotonic() - began < 20
     assert status([url])[0].error is None  # and the console was given back
     # one is left behind again, for the end of the console
@@ -203,11 +206,13 @@ def _share_of_the_line(console: Console, baud: int) -> float:
         parts = [[0, len(data), "0" * 64]]
         c.request(
             "begin",
-            app="x",
-            recipe={"sha256": "1" * 64, "bytes": len(data), "parts": parts},
+            {
+                "app": "x",
+                "recipe": {"sha256": "1" * 64, "bytes": len(data), "parts": parts},
+            },
         )
         began = time.monotonic()
         for at in range(0, len(data), PIECE):
-            c.post("put", data[at : at + PIECE], app="x", part=0, at=at)
-        c.request("info")
+            c.post(PUT, Put("x", 0, at), data[at : at + PIECE])
+        c.request("info", {})
         return len(data) / (time.monotonic() - began) / (baud / 10)

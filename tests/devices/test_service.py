@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from edgec_devices.flash import FlashOutcome, flash, rollback
+from edgec_devices.flash import FlashOptions, FlashOutcome, flash, rollback
 from edgec_runtime import write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import Disk, Refused
@@ -75,7 +75,8 @@ def test_the_active_slot_is_run(
     log = stand_in(tmp_path, monkeypatch)
     first, second = (bundle(tmp_path / f"{n}.edgec", program, n.encode()) for n in "12")
     assert (
-        one(flash(first, ["local:"], service=True)) == f"flashed, slot a, {UNIT} runs"
+        one(flash(first, ["local:"], FlashOptions(service=True)))
+        == f"flashed, slot a, {UNIT} runs"
     )
     show, *rest = told(log)
     assert show == "systemctl show --property=Version"
@@ -97,7 +98,7 @@ def test_the_active_slot_is_run(
     assert one(rollback(["local:"])) == "tiny is back on slot a"
     assert told(log) == [f"systemctl try-restart {UNIT}"]
     assert (
-        one(flash(first, ["local:"], service=True))
+        one(flash(first, ["local:"], FlashOptions(service=True)))
         == f"was there already, slot a, {UNIT} runs"
     )
 
@@ -107,7 +108,13 @@ def test_what_the_unit_starts(
     tmp_path: Path, root: Path, program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(tmp_path, monkeypatch)
-    one(flash(bundle(tmp_path / "1.edgec", program), ["local:"], service=True))
+    one(
+        flash(
+            bundle(tmp_path / "1.edgec", program),
+            ["local:"],
+            FlashOptions(service=True),
+        )
+    )
     assert '"total"' in start(tmp_path / "units" / UNIT)
     settings = root / "tiny" / "service.conf"
     settings.write_text(
@@ -157,12 +164,12 @@ def test_a_device_without_systemd_stays_as_it_was(
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.setenv("PATH", str(empty))
-    error = flash(one_bundle, ["local:"], service=True)[0].error
+    error = flash(one_bundle, ["local:"], FlashOptions(service=True))[0].error
     assert error is not None
     assert "no systemd on the device" in error.what
     assert "without --service" in str(error.hint)
     stand_in(tmp_path, monkeypatch, fails="show --property")
-    error = flash(one_bundle, ["local:"], service=True)[0].error
+    error = flash(one_bundle, ["local:"], FlashOptions(service=True))[0].error
     assert error is not None
     assert error.what.endswith(
         "it did not: " + " ".join([*WORDS, "show", "--property=Version"])
@@ -209,7 +216,7 @@ def test_a_users_service_has_to_outlive_the_login(
 
     monkeypatch.setattr(shutil, "which", lambda name: name)
     units = Units(str(tmp_path / "root"), Disk(), execute)
-    assert units.install("tiny")["lingers"] is True
+    assert units.install("tiny").lingers is True
     assert calls[-1][:4] == ["sudo", "-n", "loginctl", "enable-linger"]
     assert all(c[:2] == ["systemctl", "--user"] for c in calls if c[0] == "systemctl")
     assert (
@@ -217,7 +224,7 @@ def test_a_users_service_has_to_outlive_the_login(
         in (tmp_path / "config/systemd/user" / UNIT).read_text()
     )
     refuses.add("sudo")
-    assert units.install("tiny")["lingers"] is False
+    assert units.install("tiny").lingers is False
 
 
 @pytest.mark.parametrize("app", ["a@b", "a+b", "../x", "", "a b", "x%n", "a\nb", "é"])

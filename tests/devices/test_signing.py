@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from edgec_devices import signing
-from edgec_devices.flash import flash, rollback
+from edgec_devices.flash import FlashOptions, flash, rollback
 from edgec_devices.signing import new_key, public_path, read_public, sign, trust
 from edgec_devices.transfer import Assembly
 from edgec_runtime import (
@@ -27,6 +27,7 @@ from edgec_runtime import (
 )
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.ed25519 import verify
+from edgec_runtime.device_end.requests import Nothing
 from edgec_runtime.device_end.trust import SIGNATURE, Key
 from edgec_runtime.errors import EdgecError
 from hypothesis import given, settings
@@ -350,9 +351,9 @@ def test_a_device_with_a_key_takes_only_what_it_signed(
         n for n in before if n.startswith(("tiny/a", "tiny/b", "tiny/current"))
     ]
 
-    assert flash(tmp_path / "4.edgec", ["local:"], health="p95<=1s")[0].what.startswith(
-        "flashed, slot b"
-    )
+    assert flash(tmp_path / "4.edgec", ["local:"], FlashOptions(health="p95<=1s"))[
+        0
+    ].what.startswith("flashed, slot b")
     back = rollback(["local:"])[0]
     assert back.error is not None, "an unsigned version came back"
     assert "not signed" in back.error.what
@@ -435,7 +436,7 @@ def test_the_administrators_keys_come_first(
     from edgec_runtime.device_end.disk import Refused
 
     with pytest.raises(Refused, match="only the administrator's keys count"):
-        Service(str(tmp_path / "root")).do_trust({}, public_path(key).read_bytes())
+        Service(str(tmp_path / "root")).trust(Nothing(), public_path(key).read_bytes())
 
 
 # ---- the command line

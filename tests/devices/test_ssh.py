@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from edgec_devices import there
 from edgec_devices.device import device_for
-from edgec_devices.flash import flash, rollback, status
+from edgec_devices.flash import FlashOptions, flash, rollback, status
 from edgec_devices.links.ssh import SshStream
 from edgec_devices.listing import listing, resolve
 from edgec_devices.machine import Settings
@@ -25,6 +25,7 @@ from edgec_devices.protocol import Connection
 from edgec_devices.stream import LinkLost, stream_for
 from edgec_devices.transfer import Sending
 from edgec_runtime import Bundle, DeviceError, EdgecError, InputError
+from edgec_runtime.device_end.requests import BEGIN, Command
 
 import edgec
 from edgec.schedule.database import Database
@@ -95,7 +96,7 @@ def calls(base: Path) -> str:
 def test_flash_over_ssh(base: Path, tmp_path: Path, program: Path) -> None:
     url = "ssh://pi@Attic:2222"
     one = bundle(tmp_path / "1.edgec", program)
-    assert flash(one, [url], health="p95<=1s")[0].ok
+    assert flash(one, [url], FlashOptions(health="p95<=1s"))[0].ok
     assert (base / "Attic" / ".edgec" / "tiny" / "current" / "model.edgec").exists()
     assert "'-p', '2222', '-l', 'pi', 'Attic'" in calls(base)
     assert "BatchMode=yes" in calls(base)
@@ -379,13 +380,15 @@ def test_a_device_that_refuses_after_a_cut_says_so_itself(
     real = Connection.ask
     begun = []
 
-    def ask(self: Connection, do: str, *args: Any, **fields: Any) -> Any:
-        if do == "begin":
-            begun.append(do)
+    def ask(
+        self: Connection, command: Command[Any, Any], *args: Any, **fields: Any
+    ) -> Any:
+        if command is BEGIN:
+            begun.append(command)
             if len(begun) == 1:
                 raise LinkLost("cut")
             raise DeviceError("the disk is full")
-        return real(self, do, *args, **fields)
+        return real(self, command, *args, **fields)
 
     monkeypatch.setattr(Connection, "ask", ask)
     error = flash(one, ["ssh://attic"])[0].error
@@ -398,8 +401,10 @@ def test_a_link_that_is_lost_each_time(
 ) -> None:
     one = bundle(tmp_path / "1.edgec", program)
 
-    def ask(self: Connection, do: str, *args: Any, **fields: Any) -> Any:
-        raise LinkLost(f"cut at {do}", hint="plug it in")
+    def ask(
+        self: Connection, command: Command[Any, Any], *args: Any, **fields: Any
+    ) -> Any:
+        raise LinkLost(f"cut at {command.name}", hint="plug it in")
 
     monkeypatch.setattr(Connection, "ask", ask)
     error = flash(one, ["ssh://attic"])[0].error
@@ -409,7 +414,7 @@ def test_a_link_that_is_lost_each_time(
     )
     assert str(error.hint).startswith("see that the device is on, then flash again")
     # Before the first step nothing is known of the device, and the link's error stays.
-    before = flash(one, ["ssh://attic"], service=True)[0].error
+    before = flash(one, ["ssh://attic"], FlashOptions(service=True))[0].error
     assert before is not None
     assert (before.what, before.hint) == ("cut at service", "plug it in")
 

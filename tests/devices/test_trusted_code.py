@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from edgec_devices.flash import flash, rollback
+from edgec_devices.flash import FlashOptions, flash, rollback
 from edgec_devices.protocol import Connection
 from edgec_devices.signing import (
     new_key,
@@ -30,6 +30,7 @@ from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import Disk
 from edgec_runtime.device_end.incoming import App
+from edgec_runtime.device_end.requests import Run
 
 from tests.devices.attack_files import MAIN, Files
 from tests.devices.test_agent import put_all
@@ -63,7 +64,7 @@ def test_nothing_of_ours_can_be_written_by_others(
         assert trust(public_path(key), ["local:"])[0].ok
         for path in (one, two):
             sign(path, key)
-            assert flash(path, ["local:"], service=True)[0].ok
+            assert flash(path, ["local:"], FlashOptions(service=True))[0].ok
         assert rollback(["local:"])[0].ok
     finally:
         os.umask(before)
@@ -90,7 +91,7 @@ def test_folders_that_an_older_version_left_open(
         if not path.is_symlink() and path.name != "lock":
             path.chmod(0o777)
     with Connection(stream_for("local:")) as c:
-        c.request("status")
+        c.request("status", {})
     assert [p for p in made if not p.is_symlink() and p.stat().st_mode & 0o022] == []
 
 
@@ -130,12 +131,14 @@ def test_modules_where_it_is_started_are_not_its_own(
         )
     monkeypatch.chdir(home)
     path = bundle(tmp_path / "1.edgec", program)
-    assert flash(path, ["local:"], health="p95<=10s")[0].what.startswith("flashed")
+    assert flash(path, ["local:"], FlashOptions(health="p95<=10s"))[0].what.startswith(
+        "flashed"
+    )
     for name in ("edgec_runtime", "numpy"):
         (home / f"{name}.py").write_text(
             f"import sys; sys.exit('{name}.py of somebody')"
         )
-    done = flash(path, ["local:"], wheels=[])[0]
+    done = flash(path, ["local:"], FlashOptions(with_runtime=True))[0]
     assert "runtime 0.1.0" in done.what, done
 
 
@@ -145,7 +148,9 @@ def test_a_root_that_is_not_absolute(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EDGEC_ROOT", "here/deep")
     path = bundle(tmp_path / "1.edgec", program)
-    assert flash(path, ["local:"], health="p95<=10s")[0].what.startswith("flashed")
+    assert flash(path, ["local:"], FlashOptions(health="p95<=10s"))[0].what.startswith(
+        "flashed"
+    )
     assert (tmp_path / "here/deep/tiny/current/model.edgec").is_file()
 
 
@@ -183,7 +188,7 @@ def test_what_a_program_leaves_in_the_place_of_its_output(
     ):
         service.execute = put(make)
         with pytest.raises(OSError, match=what):
-            service.do_run({"app": "tiny", "limit": 5, "outputs": 1}, b"")
+            service.run(Run("tiny", limit=5, outputs=1), b"")
     service.close()
 
 
@@ -199,7 +204,7 @@ def test_a_service_starts_nothing_that_was_changed(
     trust(public_path(key), ["local:"])
     path = bundle(tmp_path / "1.edgec", program)
     sign(path, key)
-    assert flash(path, ["local:"], service=True)[0].ok
+    assert flash(path, ["local:"], FlashOptions(service=True))[0].ok
     text = (tmp_path / "units" / UNIT).read_text()
     first = shlex.split(
         next(x for x in text.splitlines() if x.startswith("ExecStartPre=")).partition(
@@ -215,7 +220,7 @@ def test_a_service_starts_nothing_that_was_changed(
     done = subprocess.run(first, env={}, capture_output=True, text=True)
     assert done.returncode == 1
     assert "slot a of tiny is empty or damaged" in done.stderr
-    error = flash(path, ["local:"], service=True)[0]
+    error = flash(path, ["local:"], FlashOptions(service=True))[0]
     assert error.ok, "the next flash mends it"
     assert subprocess.run(first, env={}, capture_output=True).returncode == 0
 
@@ -225,21 +230,22 @@ def test_a_signed_runtime(tmp_path: Path, root: Path, program: Path, key: Path) 
     trust(public_path(key), ["local:"])
     path = bundle(tmp_path / "1.edgec", program)
     sign(path, key)
-    refused = flash(path, ["local:"], wheels=[])[0].error
+    refused = flash(path, ["local:"], FlashOptions(with_runtime=True))[0].error
     assert isinstance(refused, InputError)
     assert "the wheel is not signed" in refused.what
     assert "edgec sign --runtime" in str(refused.hint)
     made = sign_runtime(tmp_path, key)
-    done = flash(path, ["local:"], wheels=[Wheel.of(made)])[0]
+    done = flash(path, ["local:"], FlashOptions(wheels=[made]))[0]
     assert done.ok, done
     assert "runtime 0.1.0" in done.what
     new_key(tmp_path / "other")
     sign_wheel(Wheel.of(made), made, tmp_path / "other")
     assert (
-        "was there already" in flash(path, ["local:"], wheels=[Wheel.of(made)])[0].what
+        "was there already"
+        in flash(path, ["local:"], FlashOptions(wheels=[made]))[0].what
     )
     Disk().remove(str(root / "tiny" / "site"))
-    refused = flash(path, ["local:"], wheels=[Wheel.of(made)])[0].error
+    refused = flash(path, ["local:"], FlashOptions(wheels=[made]))[0].error
     assert isinstance(refused, InputError)
     assert "is signed with SHA256:" in refused.what
 
@@ -258,7 +264,10 @@ def test_an_older_version_has_to_be_allowed(
         refused.what == "the bundle's counter is 1, and 2 was active here: it is older"
     )
     assert "--allow-downgrade" in str(refused.hint)
-    assert flash(old, ["local:"], downgrade=True)[0].what == "flashed, slot b"
+    assert (
+        flash(old, ["local:"], FlashOptions(allow_downgrade=True))[0].what
+        == "flashed, slot b"
+    )
     assert flash(old, ["local:"])[0].ok, "from then on it counts"
     assert flash(new, ["local:"])[0].ok
     assert rollback(["local:"])[0].ok, "the version before may always be gone back to"

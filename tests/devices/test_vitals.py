@@ -20,6 +20,7 @@ from edgec_runtime.device_end import vitals
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.facts import identity
+from edgec_runtime.device_end.requests import Nothing, Run
 from edgec_runtime.device_end.trust import Key
 from edgec_runtime.device_end.vitals import Sensors, VitalsWatch, read
 
@@ -473,27 +474,23 @@ def test_the_agent_watches_when_it_is_asked_to(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     service, commands = service_with(b"{}", tmp_path, monkeypatch)
-    head = {"app": "tiny", "slot": "try", "limit": 5}
-    plain, _ = service.do_run(head, b"")
-    assert "vitals" not in plain
+    request = Run("tiny", "try", limit=5)
+    plain, _ = service.run(request, b"")
+    assert plain.vitals is None
     assert commands[-1][:2] == ["/try/main", "--json"]
     assert "--launched" not in commands[-1]
     timing = ["--runs", "50", "--seconds", "0.5", "--warmup", "0.25"]
     earliest = time.monotonic_ns()
-    said, _ = service.do_run(
-        {**head, "watch": True, "launched": True, "options": timing}, b""
-    )
-    assert set(said["vitals"]) == {"before", "during", "after"}
+    watched = request._replace(watch=True, launched=True, options=timing)
+    said, _ = service.run(watched, b"")
+    vitals = said.vitals
+    assert vitals is not None
+    assert set(vitals) == {"before", "during", "after"}
     assert commands[-1][1:8] == [*timing, "--json"]
     assert commands[-1][-2] == "--launched"
     launched = int(commands[-1][-1])
-    assert (
-        earliest
-        < said["vitals"]["before"]["ns"]
-        < launched
-        < said["vitals"]["after"]["ns"]
-    )
-    judge([said["vitals"]])
+    assert earliest < vitals["before"]["ns"] < launched < vitals["after"]["ns"]
+    judge([vitals])
 
 
 @pytest.mark.parametrize(
@@ -504,24 +501,21 @@ def test_the_agent_watches_when_it_is_asked_to(
         ["--runs", "-1"],
         ["--runs", "1 --output /etc"],
         ["--runs", "1\n"],
-        [5],
     ],
 )
 def test_a_host_says_only_how_it_is_timed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     service, commands = service_with(b"{}", tmp_path, monkeypatch)
     with pytest.raises(Refused, match="is not run with"):
-        service.do_run(
-            {"app": "tiny", "slot": "a", "limit": 5, "options": options}, b""
-        )
+        service.run(Run("tiny", "a", options, limit=5), b"")
     assert commands == []
 
 
 def test_what_the_device_says_of_itself(tmp_path: Path) -> None:
-    said, _ = Service(str(tmp_path)).do_info({}, b"")
-    assert {k: said[k] for k in identity()} == identity()
-    assert (said["kernel"], said["emulated"]) == (os.uname().release, False)
+    said = Service(str(tmp_path)).info(Nothing(), b"")
+    assert {k: getattr(said, k) for k in identity()} == identity()
+    assert (said.kernel, said.emulated) == (os.uname().release, False)
 
 
 # ---- which machine it is

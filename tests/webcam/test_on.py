@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edgec_devices import answers, showing
+from edgec_devices import showing
 from edgec_devices.links.local import LocalStream
 from edgec_devices.protocol import Connection
 from edgec_devices.showing import EffectFiles, show_on
 from edgec_devices.signing import new_key, sign, trust
 from edgec_devices.stream import LinkLost
 from edgec_runtime import BundleError, DeviceError, EdgecError, InputError
+from edgec_runtime.device_end.requests import Shown
 from edgec_runtime.device_end.showing import page_folder
 
 import edgec
@@ -228,9 +229,7 @@ def test_the_page_comes_through_and_ctrl_c_ends_it_there(shown: Typed) -> None:
 def test_ctrl_c_before_the_first_frame_is_no_error() -> None:
     """As the webcam there ends then: without a word."""
     with pytest.raises(KeyboardInterrupt):
-        showing._last(
-            answers.ShowAnswer(said="", status=130, error_output=""), [], "local:"
-        )
+        showing._last(Shown(said="", status=130, error_output=""), [], "local:")
 
 
 @pytest.mark.parametrize("which", ["device end", "host"])

@@ -11,7 +11,6 @@ import functools
 import json
 import os
 import platform
-import re
 import select
 import signal
 import site
@@ -19,9 +18,9 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from edgec_runtime.device_end.bundles import MAX_FILES, MODEL, machine_target
+from edgec_runtime.device_end.bundles import MODEL, machine_target
 from edgec_runtime.device_end.disk import (
     Disk,
     Refused,
@@ -34,7 +33,61 @@ from edgec_runtime.device_end.facts import collect, identity
 from edgec_runtime.device_end.incoming import App, WritePlan
 from edgec_runtime.device_end.packed import one_file
 from edgec_runtime.device_end.printable import printable
-from edgec_runtime.device_end.running import MAX_OUTPUT_BYTES, TooMuch, environment, run
+from edgec_runtime.device_end.requests import (
+    ACTIVATE,
+    ADOPT,
+    BEGIN,
+    COMMANDS,
+    DISCARD,
+    FACTS,
+    INFO,
+    INSTALL,
+    PUT,
+    ROLLBACK,
+    RUN,
+    SERVICE,
+    SHOW,
+    SHOWN,
+    SITE,
+    STATUS,
+    TRUST,
+    UNPACK,
+    Adopt,
+    Adopted,
+    Apps,
+    Begin,
+    Begun,
+    Command,
+    Facts,
+    Info,
+    Install,
+    Installed,
+    LookAtShow,
+    Nothing,
+    OfApp,
+    Put,
+    Ran,
+    Run,
+    Serve,
+    Serving,
+    Show,
+    Shown,
+    Switched,
+    Trusted,
+    Unpacked,
+    Wheels,
+    decode,
+    encode,
+)
+from edgec_runtime.device_end.running import (
+    MAX_OUTPUT_BYTES,
+    TooMuch,
+    check_limit,
+    check_options,
+    check_sizes,
+    environment,
+    run,
+)
 from edgec_runtime.device_end.showing import Showing
 from edgec_runtime.device_end.slots import SCRATCH, recover_all
 from edgec_runtime.device_end.trust import (
@@ -50,16 +103,7 @@ from edgec_runtime.device_end.wheels import WheelSite
 from edgec_runtime.device_end.wire import MAX_MESSAGE, PROTOCOL, Delivery, pack, unpack
 
 VERSION = 1  # of the requests; raised with each that is added
-TIMING = (
-    "--runs",
-    "--seconds",
-    "--warmup",
-    "--profile",
-    "--threads",
-    "--stream",
-)  # options of main.c that a host may give
 IDLE_S = 90.0  # without a word from the host, the console is given back
-LONGEST_S = 7 * 86400.0  # for which a host may let a program run
 BEAT_S = 2.0  # between two signs of life while a program runs
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Answer = Tuple[Dict[str, Any], bytes]
@@ -137,14 +181,7 @@ class Service:
         head: Dict[str, Any] = {}
         try:
             head, blob = unpack(message)
-            do = getattr(self, f"do_{head.get('do')}", None)
-            if do is None:
-                raise Refused(
-                    "device",
-                    f"the device end has no {head.get('do')!r:.40}",
-                    f"needs edgec-agent > {VERSION}",
-                )
-            answer = do(head, blob)
+            answer = self._do(head, blob)
         except Refused as e:
             answer = {"error": {"kind": e.kind, "what": e.what, "hint": e.hint}}, b""
         except BrokenPipeError:  # nobody listens any more
@@ -164,99 +201,116 @@ class Service:
         if answer is not None:
             self.delivery.send(pack({**answer[0], "id": head.get("id", 0)}, answer[1]))
 
-    def _open(self, head: Dict[str, Any], lock: bool = True) -> App:
-        if self.app is None or self.app.name != head["app"]:
+    def _do(self, head: Dict[str, Any], blob: bytes) -> Optional[Answer]:
+        """Return the answer of a request as JSON has it; None for one without."""
+        command = COMMANDS.get(str(head.get("do")))
+        if command is None:
+            raise Refused(
+                "device",
+                f"the device end has no {head.get('do')!r:.40}",
+                f"needs edgec-agent > {VERSION}",
+            )
+        try:
+            request = decode(head, command.request)
+        except ValueError as e:
+            what = f'the request "{command.name}" cannot be read: {e}'
+            raise Refused("input", what, "update edgec") from None
+        said = HANDLERS[command](self, request, blob)
+        if command is PUT:
+            return None
+        answer, rest = said if command is RUN else (said, b"")
+        return encode(answer), rest
+
+    def _open(self, app: str, lock: bool = True) -> App:
+        if self.app is None or self.app.name != app:
             self.close()
-            self.app = App(self.root, head["app"], self.disk)
+            self.app = App(self.root, app, self.disk)
         if lock:
             self.app.lock()
         return self.app
 
     # ---- the requests
 
-    def do_info(self, head: Dict[str, Any], blob: bytes) -> Answer:
+    def info(self, request: Nothing, blob: bytes) -> Info:
         """Return the identity of this device."""
         folder = self.root
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
         room = os.statvfs(folder)
-        return {
+        return Info(
             **identity(),
-            "target": machine_target(),
-            "python": platform.python_version(),
-            "page": os.sysconf("SC_PAGE_SIZE"),
-            "free": room.f_bavail * room.f_frsize,
-            "root": self.root,
-        }, b""
+            target=machine_target(),
+            python=platform.python_version(),
+            page=os.sysconf("SC_PAGE_SIZE"),
+            free=room.f_bavail * room.f_frsize,
+            root=self.root,
+        )
 
-    def do_facts(self, head: Dict[str, Any], blob: bytes) -> Answer:
+    def facts(self, request: Nothing, blob: bytes) -> Facts:
         """Return the facts of this device for `edgec doctor`."""
         if sys.flags.no_site:
             # we were started without it, and look for packages where every other Python
             # does
             site.main()
-        return {"facts": collect(self.root, execute=self.execute)}, b""
+        return Facts(collect(self.root, execute=self.execute))
 
-    def do_begin(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Prepare for a bundle; return its lacking parts. The blob is its glue."""
-        app = self._open(head)
-        plan = WritePlan(head.get("recipe"), blob)
+    def begin(self, request: Begin, blob: bytes) -> Begun:
+        """Prepare for a bundle; return its lacking parts."""
+        app = self._open(request.app)
+        plan = WritePlan(request.recipe, blob)
         for slot in (
             app.active(),
-            *((app.inactive(), SCRATCH) if head.get("scratch") else ()),
+            *((app.inactive(), SCRATCH) if request.scratch else ()),
         ):
             state = app.whole(slot) if slot else None
             if slot and state and state["sha256"] == plan.sha256:
                 app.verified(slot)
-                return {"same": slot}, b""
-        return {"lacks": app.begin(plan)}, b""
+                return Begun(same=slot)
+        return Begun(lacks=app.begin(plan))
 
-    def do_put(self, head: Dict[str, Any], blob: bytes) -> Optional[Answer]:
-        """A piece of a part.  Answered only when it fails."""
-        self._open(head).put(head["part"], head["at"], blob)
-        return None
+    def put(self, request: Put, blob: bytes) -> None:
+        """Take a piece of a part."""
+        self._open(request.app).put(request.part, request.at, blob)
 
-    def do_install(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Everything is here: write it to `try`."""
-        self._open(head).install(head.get("allow_downgrade") is True)
-        return {"slot": SCRATCH}, b""
+    def install(self, request: Install, blob: bytes) -> Installed:
+        """Write the parts to `try`."""
+        self._open(request.app).install(request.allow_downgrade)
+        return Installed(SCRATCH)
 
-    def do_activate(self, head: Dict[str, Any], blob: bytes) -> Answer:
+    def activate(self, request: Install, blob: bytes) -> Switched:
         """Make the version in `try` the active one, in place of the inactive slot."""
-        app = self._open(head)
-        return {
-            "active": app.activate(head.get("allow_downgrade") is True),
-            "service": self.units.refresh(app.name),
-        }, b""
+        app = self._open(request.app)
+        active = app.activate(request.allow_downgrade)
+        return Switched(active, self.units.refresh(app.name))
 
-    def do_discard(self, head: Dict[str, Any], blob: bytes) -> Answer:
+    def discard(self, request: OfApp, blob: bytes) -> Nothing:
         """Discard the version in `try`."""
-        self._open(head).discard()
-        return {}, b""
+        self._open(request.app).discard()
+        return Nothing()
 
-    def do_rollback(self, head: Dict[str, Any], blob: bytes) -> Answer:
+    def rollback(self, request: OfApp, blob: bytes) -> Switched:
         """Go back to the other slot."""
-        app = self._open(head)
-        return {"active": app.rollback(), "service": self.units.refresh(app.name)}, b""
+        app = self._open(request.app)
+        return Switched(app.rollback(), self.units.refresh(app.name))
 
-    def do_service(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Have systemd run the active slot.  check: only whether it could."""
-        app = self._open(head, lock=not head.get("check"))
-        if head.get("check"):
+    def service(self, request: Serve, blob: bytes) -> Serving:
+        """Have systemd run the active slot."""
+        app = self._open(request.app, lock=not request.check)
+        if request.check:
             self.units.check(app.name)
-            return {}, b""
-        app.program(self.slot(app, {}))
-        return self.units.install(app.name), b""
+            return Serving()
+        app.program(self.slot(app))
+        return self.units.install(app.name)
 
     @staticmethod
-    def slot(app: App, head: Dict[str, Any]) -> str:
+    def slot(app: App, slot: Optional[str] = None) -> str:
         """Return the named slot, the active one by default."""
-        slot = app.active() if head.get("slot") is None else head["slot"]
+        slot = app.active() if slot is None else slot
         if slot is None:
             raise Refused("input", f"{app.name} has no active slot", "edgec flash")
-        return str(slot)
+        return slot
 
-    def do_trust(self, head: Dict[str, Any], blob: bytes) -> Answer:
+    def trust(self, request: Nothing, blob: bytes) -> Trusted:
         """Take only bundles signed with this key, or with another trusted one, from now
         on.
         """
@@ -277,74 +331,58 @@ class Service:
         path = os.path.join(folder, f"{key.public.hex()[:16]}.pub")
         make_folder(self.disk, folder)
         replace(self.disk, path, key.line.encode())
-        return {"path": path, "fingerprint": key.fingerprint}, b""
+        return Trusted(path, key.fingerprint)
 
-    def do_site(self, head: Dict[str, Any], blob: bytes) -> Answer:
+    def wheels(self, request: OfApp, blob: bytes) -> Wheels:
         """Return the wheels of an application."""
-        site = WheelSite(self._open(head, lock=False), self.execute)
-        return {"wheels": site.there(), "active": site.active()}, b""
+        site = WheelSite(self._open(request.app, lock=False), self.execute)
+        return Wheels(site.there(), site.active())
 
-    def do_unpack(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """A wheel is here whole: unpack it.
+    def unpack(self, request: OfApp, blob: bytes) -> Unpacked:
+        """Unpack a wheel of which all parts are here; it is not used yet."""
+        site = WheelSite(self._open(request.app), self.execute)
+        return Unpacked(site.unpack(blob[:MAX_SIGNATURE_BYTES]))
 
-        It is not used yet.  The blob is its signature, or empty.
-        """
-        return {
-            "wheel": WheelSite(self._open(head), self.execute).unpack(
-                blob[:MAX_SIGNATURE_BYTES]
-            )
-        }, b""
-
-    def do_adopt(self, head: Dict[str, Any], blob: bytes) -> Answer:
+    def adopt(self, request: Adopt, blob: bytes) -> Adopted:
         """Use these wheels, if they work together."""
-        return WheelSite(self._open(head), self.execute).adopt(head["wheels"]), b""
+        site = WheelSite(self._open(request.app), self.execute)
+        return Adopted(site.adopt(request.wheels))
 
-    def do_status(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """All applications and their slots."""
-        there = sorted(os.listdir(self.root)) if os.path.isdir(self.root) else []
+    def status(self, request: Nothing, blob: bytes) -> Apps:
+        """Return all applications and their slots."""
+        names = sorted(os.listdir(self.root)) if os.path.isdir(self.root) else []
         apps = []
-        for name in there:
+        for name in names:
             with contextlib.suppress(Refused):
                 apps.append(App(self.root, name, self.disk).status())
-        return {"apps": [a for a in apps if a["slots"]]}, b""
+        return Apps([app for app in apps if app.slots])
 
-    def do_show(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Start a webcam with these slots.
-
-        The blob is the picture that the effect names, or empty.
-        """
+    def show(self, request: Show, blob: bytes) -> Nothing:
+        """Start a webcam with these slots."""
         self.close()
-        self.showing = Showing(self.root, self.disk, head, blob)
-        return {}, b""
+        self.showing = Showing(self.root, self.disk, request, blob)
+        return Nothing()
 
-    def do_shown(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Return the state of the show.
-
-        Args:
-            end: whether to end it first
-        """
+    def shown(self, request: LookAtShow, blob: bytes) -> Shown:
+        """Return the state of the show."""
         if self.showing is None:
             raise Refused("input", "nothing is shown", "start it again")
-        if not head.get("end"):
-            return self.showing.state(), b""
-        found = self.showing.finish()
+        if not request.end:
+            return self.showing.state()
+        state = self.showing.finish()
         self.showing = None
-        return found, b""
+        return state
 
-    def do_run(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Run a slot's program.
-
-        The blob is input files of the sizes in "inputs"; the answer has outputs
-        likewise.
-
-        options: how it is timed.  watch: read the device's vitals, too.  launched: the
-        program is told when it was started, for the time that it takes to load.
-        """
-        app = self._open(head)
-        slot = self.slot(app, head)
+    def run(self, request: Run, blob: bytes) -> Tuple[Ran, bytes]:
+        """Run a slot's program."""
+        check_limit(request)
+        check_sizes(request, blob)
+        check_options(request)
+        app = self._open(request.app)
+        slot = self.slot(app, request.slot)
         start = app.program(slot)
         env = environment(bool(app.trusted()))
-        if head.get("session"):
+        if request.session:
             site = WheelSite(app, self.execute)
             if not site.active():
                 raise Refused(
@@ -358,49 +396,46 @@ class Service:
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-            command = [
-                *start,
-                *_timing(head.get("options", ())),
-                "--json",
-                "--output",
-                folder,
-            ]
+            command = [*start, *request.options, "--json", "--output", folder]
             names: List[str] = []
-            for size in _sizes(head, blob):
+            for size in request.inputs:
                 names.append(os.path.join(folder, f"input{len(names)}.npy"))
                 with open(names[-1], "wb") as f:
                     f.write(blob[:size])
                 blob = blob[size:]
             if names:
                 command += ["--input", *names]
-            said: Dict[str, Any] = {}
-            if head.get("watch"):
+            vitals = None
+            if request.watch:
                 with VitalsWatch(execute=self.execute) as watch:
-                    done = self._execute(command, folder, env, head)
-                said["vitals"] = watch.as_dict()
+                    done = self._execute(command, folder, env, request)
+                vitals = watch.as_dict()
             else:
-                done = self._execute(command, folder, env, head)
+                done = self._execute(command, folder, env, request)
             outputs = []
             room = MAX_MESSAGE - MAX_OUTPUT_BYTES
-            for i in range(int(head.get("outputs", 0)) if done.returncode == 0 else 0):
+            for i in range(request.outputs if done.returncode == 0 else 0):
                 with opened(os.path.join(folder, f"output{i}.npy"), room) as f:
                     outputs.append(f.read(room))
                 room -= len(outputs[-1])
-        said.update(status=done.returncode, outputs=[len(o) for o in outputs])
-        said["error_output"] = done.stderr.decode(errors="replace")[-2000:]
-        return {**said, "report": done.stdout.decode(errors="replace")}, b"".join(
-            outputs
+        ran = Ran(
+            done.returncode,
+            done.stdout.decode(errors="replace"),
+            done.stderr.decode(errors="replace")[-2000:],
+            [len(o) for o in outputs],
+            vitals,
         )
+        return ran, b"".join(outputs)
 
     def _execute(
         self,
         command: List[str],
         folder: str,
         env: Optional[Dict[str, str]],
-        head: Dict[str, Any],
+        request: Run,
     ) -> "subprocess.CompletedProcess[bytes]":
         """The program, in this folder.  Raises Refused when it takes too long."""
-        if head.get("launched"):
+        if request.launched:
             command = [*command, "--launched", str(time.monotonic_ns())]
         try:
             with self._beating():
@@ -408,13 +443,13 @@ class Service:
                     command,
                     cwd=folder,
                     env=env,
-                    timeout=_limit(head),
+                    timeout=request.limit,
                     listen=self.listen,
                 )
         except TooMuch as e:
             raise Refused("device", str(e), "compile the model again") from None
         except subprocess.TimeoutExpired:
-            what = f"the program did not end within {_limit(head):.0f} s"
+            what = f"the program did not end within {request.limit:.0f} s"
             raise Refused("device", what, "try fewer runs or a smaller model") from None
 
     @contextlib.contextmanager
@@ -435,52 +470,26 @@ class Service:
             thread.join()
 
 
-def _limit(head: Dict[str, Any]) -> float:
-    """Return the seconds that the program may take."""
-    limit = head.get("limit")
-    if (
-        isinstance(limit, bool)
-        or not isinstance(limit, (int, float))
-        or not 0 < limit <= LONGEST_S
-    ):
-        raise Refused(
-            "input",
-            f"the program cannot be given {limit!r:.40} s",
-            f"give at most {LONGEST_S:.0f} s",
-        )
-    return float(limit)
-
-
-def _sizes(head: Dict[str, Any], blob: bytes) -> List[int]:
-    """Return the bytes of each input; together they are the blob."""
-    sizes = head.get("inputs", [])
-    good = (
-        isinstance(sizes, list)
-        and len(sizes) <= MAX_FILES
-        and all(type(n) is int and n >= 0 for n in sizes)
-    )
-    if not good or sum(sizes) != len(blob):
-        raise Refused(
-            "input", "the list of the inputs' sizes is impossible", "update edgec"
-        )
-    return list(sizes)
-
-
-def _timing(options: Sequence[Any]) -> List[str]:
-    """Return the options that time the program.
-
-    No others: the host does not choose its files.
-    """
-    words = list(map(str, options))
-    if not re.fullmatch(
-        rf"(({'|'.join(TIMING)}) \d+(\.\d+)? )*", "".join(f"{w} " for w in words)
-    ):
-        raise Refused(
-            "device",
-            f"the program is not run with {' '.join(words):.80}",
-            "update edgec",
-        )
-    return words
+HANDLERS: Dict[Command[Any, Any], Callable[[Service, Any, bytes], Any]] = {
+    INFO: Service.info,
+    FACTS: Service.facts,
+    BEGIN: Service.begin,
+    PUT: Service.put,
+    INSTALL: Service.install,
+    ACTIVATE: Service.activate,
+    DISCARD: Service.discard,
+    ROLLBACK: Service.rollback,
+    SERVICE: Service.service,
+    TRUST: Service.trust,
+    STATUS: Service.status,
+    SITE: Service.wheels,
+    UNPACK: Service.unpack,
+    ADOPT: Service.adopt,
+    RUN: Service.run,
+    SHOW: Service.show,
+    SHOWN: Service.shown,
+}
+"""What answers each command."""
 
 
 def serve(source: int, sink: int, service: Service, idle: float = IDLE_S) -> None:
@@ -528,7 +537,7 @@ def verify(root: str, name: str) -> int:
     """
     try:
         app = App(root, name, Disk())
-        app.program(Service.slot(app, {}))
+        app.program(Service.slot(app))
     except (Refused, OSError) as e:
         r = e if isinstance(e, Refused) else refusal(e)
         print(printable(f"error: {r.what}\n  hint: {r.hint}"), file=sys.stderr)

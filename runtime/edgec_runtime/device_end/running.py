@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -14,7 +15,20 @@ import threading
 import time
 from typing import Dict, Iterator, List, Optional
 
+from edgec_runtime.device_end.bundles import MAX_FILES
+from edgec_runtime.device_end.disk import Refused
+from edgec_runtime.device_end.requests import Run
+
 MAX_OUTPUT_BYTES = 16 << 20
+TIMING = (
+    "--runs",
+    "--seconds",
+    "--warmup",
+    "--profile",
+    "--threads",
+    "--stream",
+)  # options of main.c that a host may give
+LONGEST_S = 7 * 86400.0  # for which a host may let a program run
 # what a loader, Python and libc load beside what they are told to
 LOADED = ("LD_", "PYTHON", "GCONV_PATH")
 _SLICE_S = 0.5
@@ -25,6 +39,36 @@ _GUARD = ["/bin/sh", "-c", 'read -r group; read -r rest; kill -s KILL -- "-$grou
 
 Only the device end holds that input.
 """
+
+
+def check_limit(request: Run) -> None:
+    """Raise Refused for a time that no host of ours gives a program."""
+    if not 0 < request.limit <= LONGEST_S:
+        raise Refused(
+            "input",
+            f"the program cannot be given {request.limit!r:.40} s",
+            f"give at most {LONGEST_S:.0f} s",
+        )
+
+
+def check_sizes(request: Run, blob: bytes) -> None:
+    """Raise Refused unless the inputs together are the blob."""
+    sizes = request.inputs
+    if len(sizes) > MAX_FILES or min(sizes, default=0) < 0 or sum(sizes) != len(blob):
+        raise Refused(
+            "input", "the list of the inputs' sizes is impossible", "update edgec"
+        )
+
+
+def check_options(request: Run) -> None:
+    """Raise Refused for options that do more than time the program.
+
+    The host does not choose the program's files.
+    """
+    words = "".join(f"{word} " for word in request.options)
+    if not re.fullmatch(rf"(({'|'.join(TIMING)}) \d+(\.\d+)? )*", words):
+        what = f"the program is not run with {words.strip():.80}"
+        raise Refused("device", what, "update edgec")
 
 
 class TooMuch(OSError):

@@ -17,11 +17,12 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
 from edgec_runtime.device_end.bundles import MODEL
 from edgec_runtime.device_end.disk import Disk, Refused
 from edgec_runtime.device_end.incoming import App
+from edgec_runtime.device_end.requests import Show, ShowBundle, Shown
 from edgec_runtime.device_end.running import RunningProgram
 from edgec_runtime.device_end.wheels import WheelSite
 
@@ -31,7 +32,6 @@ ERROR_BYTES = 2000  # of its standard error, the last ones
 
 _NAME = re.compile(r"[0-9a-f]{32}")
 _LABEL = re.compile(r"[^-=\x00][^=\x00]{0,200}")
-_FLAGS = {"smooth": "--no-smooth"}  # given where the field is false
 _WORDS = ("source", "effect", "virtual_camera")
 
 
@@ -57,23 +57,23 @@ def page_socket(name: str) -> str:
 class Showing:
     """One webcam.  Its applications are locked until it ends."""
 
-    def __init__(
-        self, root: str, disk: Disk, head: Dict[str, Any], files: bytes
-    ) -> None:
-        """head: the request.  files: what its effect reads, the picture first, then
-        head["points"] bytes of JSON; or empty.
+    def __init__(self, root: str, disk: Disk, request: Show, files: bytes) -> None:
+        """files: what its effect reads, the picture first; or empty.
 
         Raises Refused.
         """
         self._apps: List[App] = []
         self._output = b""
         self._errors = b""
-        self._folder = page_folder(str(head.get("name")))
+        self._folder = page_folder(request.name)
         os.mkdir(self._folder, 0o700)  # nobody's but ours, or there is none
         try:
             bundles = [
-                self._bundle(App(root, str(b["app"]), disk), b) for b in head["bundles"]
+                self._bundle(App(root, bundle.app, disk), bundle)
+                for bundle in request.bundles
             ]
+            if not bundles:
+                raise Refused("input", "no bundle is given to show", "update edgec")
             site = WheelSite(self._apps[0])
             if not site.active():
                 what = f"{self._apps[0].name} has no runtime on the device"
@@ -83,7 +83,7 @@ class Showing:
                 "-m",
                 "edgec_runtime.webcam",
                 *bundles,
-                *self._words(head, files),
+                *self._words(request, files),
             ]
             environment = site.environment(site.active())
             self._started = RunningProgram(
@@ -96,44 +96,48 @@ class Showing:
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
 
-    def _bundle(self, app: App, head: Dict[str, Any]) -> str:
+    def _bundle(self, app: App, bundle: ShowBundle) -> str:
         """Verified, and nobody else's until the end."""
         self._apps.append(app)
-        name = _label(head["name"])
+        name = _label(bundle.name)
         app.lock()
-        app.verified(str(head["slot"]))
-        return f"{name}={app.at(str(head['slot']), MODEL)}"
+        app.verified(bundle.slot)
+        return f"{name}={app.at(bundle.slot, MODEL)}"
 
-    def _words(self, head: Dict[str, Any], files: bytes) -> List[str]:
+    def _words(self, request: Show, files: bytes) -> List[str]:
         """Return the options for the program.
 
         A value is one word with its option, so that none can be another option.
         """
         given: Dict[str, str] = {}
         for name in _WORDS:
-            if head.get(name) is not None:
-                given[name] = str(head[name])
+            value = getattr(request, name)
+            if value is not None:
+                given[name] = value
         for name in ("source", "virtual_camera"):
             if _is_path(given.get(name, "")):
                 # A path on the device is relative to the home folder.
                 home = os.path.expanduser("~")
                 given[name] = os.path.join(home, os.path.expanduser(given[name]))
         if files:
-            given["effect"] = self._with_files(given.get("effect", ""), head, files)
+            given["effect"] = self._with_files(
+                given.get("effect", ""), request.points, files
+            )
 
         words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-        words += [flag for name, flag in _FLAGS.items() if head.get(name) is False]
-        if head.get("frames") is not None:
-            words.append(f"--frames={int(head['frames'])}")
-        if head.get("page") == "socket":
+        if not request.smooth:
+            words.append("--no-smooth")
+        if request.frames is not None:
+            words.append(f"--frames={request.frames}")
+        if request.page == "socket":
             words.append("--page=" + os.path.join(self._folder, "page"))
-        elif head.get("page") is not None:
-            words.append(f"--page={int(head['page'])}")
+        elif request.page is not None:
+            words.append(f"--page={int(request.page)}")
         return words
 
-    def _with_files(self, effect: str, head: Dict[str, Any], files: bytes) -> str:
+    def _with_files(self, effect: str, points: int, files: bytes) -> str:
         """Write the files of an effect, and return it with their place here."""
-        end = len(files) - min(int(head.get("points", 0)), len(files))
+        end = len(files) - min(max(points, 0), len(files))
         # The reader knows a picture by its content, not by its name's ending.
         path = os.path.join(self._folder, "picture")
         with open(path, "wb") as f:
@@ -143,16 +147,16 @@ class Showing:
                 f.write(files[end:])
         return f"{effect.partition('=')[0]}={path}"
 
-    def state(self) -> Dict[str, Any]:
+    def state(self) -> Shown:
         """Return its output so far, and its status if it has ended."""
         ended = self._started.process.poll()
         self._read()
         said, errors = (
             b.decode(errors="replace") for b in (self._output, self._errors)
         )
-        return {"said": said, "status": ended, "error_output": errors}
+        return Shown(said, ended, errors)
 
-    def finish(self) -> Dict[str, Any]:
+    def finish(self) -> Shown:
         """Tell the program to end, and end it if it does not; return its last output."""
         process = self._started.process
         with contextlib.suppress(OSError):
@@ -195,12 +199,12 @@ def _is_path(place: str) -> bool:
     return bool(place) and "://" not in place and not place.isdigit()
 
 
-def _label(name: Any) -> str:
+def _label(name: str) -> str:
     """Return the name of a bundle on the page.
 
     It stands before "=" and a path in a word, which must not be an option.
     """
-    if not isinstance(name, str) or not _LABEL.fullmatch(name):
+    if not _LABEL.fullmatch(name):
         raise Refused(
             "input", f"{name!r:.80} is not a name for a bundle", "give it a plain name"
         )

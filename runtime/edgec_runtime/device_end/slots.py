@@ -21,7 +21,7 @@ import json
 import os
 import re
 import zlib
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, get_type_hints
 
 from edgec_runtime.device_end.bundles import (
     MAX_BUNDLE_BYTES,
@@ -44,6 +44,7 @@ from edgec_runtime.device_end.disk import (
     plain,
     replace,
 )
+from edgec_runtime.device_end.requests import AppFacts, SlotFacts, decode
 from edgec_runtime.device_end.trust import (
     FOLDER,
     Key,
@@ -60,8 +61,15 @@ COUNTER = "counter"
 MAX_STATE_BYTES = 4 << 20
 
 _APP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]{0,63}")
-# of slot.json, for `edgec status`
-_SAID = {"sha256": str, "name": str, "bytes": int, "target": str, "installed": int}
+
+
+def _slot_facts(state: Dict[str, Any]) -> SlotFacts:
+    """Return what `edgec status` shows of slot.json; values of other types are None."""
+    facts = {}
+    for name, kind in get_type_hints(SlotFacts).items():
+        with contextlib.suppress(ValueError):
+            facts[name] = decode(state.get(name), kind)
+    return SlotFacts(**facts)
 
 
 class Slot(NamedTuple):
@@ -248,20 +256,14 @@ class Slots:
             raise ValueError("slot.json is not an object")
         return found
 
-    def status(self) -> Dict[str, Any]:
+    def status(self) -> AppFacts:
         """Return the state of both slots for `edgec status`."""
-        slots = {}
+        slots: Dict[str, Optional[SlotFacts]] = {}
         for slot in SLOTS:
             if os.path.lexists(self.at(slot)):
                 state = self.whole(slot)
-                said = {k: state.get(k) for k in _SAID} if state else {}
-
-                slots[slot] = (
-                    {k: v if type(v) is _SAID[k] else None for k, v in said.items()}
-                    if state
-                    else None
-                )
-        return {"app": self.name, "active": self.active(), "slots": slots}
+                slots[slot] = _slot_facts(state) if state else None
+        return AppFacts(self.name, self.active(), slots)
 
     # ---- who made it
 

@@ -13,10 +13,11 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Any, Callable, Dict, List, Optional
+from typing import Callable, List, Optional
 
 from edgec_runtime.device_end.bundles import program_path
 from edgec_runtime.device_end.disk import Disk, Refused, make_folder, replace
+from edgec_runtime.device_end.requests import Serving
 
 RESTART_S = 5
 LIMIT_S = 60.0
@@ -142,7 +143,7 @@ class Units:
             )
         self._systemctl("show", "--property=Version", hint=_NO_SYSTEMD)
 
-    def install(self, app: str) -> Dict[str, Any]:
+    def install(self, app: str) -> Serving:
         """Write the unit of the active slot, started at boot and after a failure."""
         self.check(app)
         text = self._text(app).encode()
@@ -153,7 +154,7 @@ class Units:
         self._systemctl("daemon-reload")
         self._systemctl("enable", unit_name(app))
         self._systemctl("restart", unit_name(app))
-        return {"unit": path, "lingers": self._linger()}
+        return Serving(path, self._linger())
 
     def refresh(self, app: str) -> Optional[str]:
         """After a switch of slots: restarts the service, where there is one.

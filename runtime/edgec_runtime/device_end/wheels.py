@@ -252,9 +252,9 @@ class WheelSite:
                 self.disk.write(path, offset, block)
                 offset += len(block)
 
-    def adopt(self, wheels: List[str]) -> Dict[str, Any]:
+    def adopt(self, wheels: List[str]) -> str:
         """Uses these wheels from now on, if the runtime can be imported with them; else
-        all stays as it was.
+        all stays as it was.  Return the version of the runtime.
         """
         _check_list(wheels)
         try:
@@ -264,7 +264,7 @@ class WheelSite:
             raise
         replace(self.disk, self.app.at("site", ACTIVE), json.dumps(wheels).encode())
         self._keep(wheels)
-        return {"runtime": version}
+        return version
 
     def _try(self, wheels: List[str]) -> str:
         command = [
