@@ -28,6 +28,7 @@ from edgec_devices.stream import LinkLost
 from edgec_runtime import BundleError, DeviceError, EdgecError, InputError
 from edgec_runtime.device_end.requests import Shown
 from edgec_runtime.device_end.showing import page_folder
+from PIL import Image
 
 import edgec
 from edgec import cascades
@@ -83,7 +84,8 @@ def test_a_portrait_of_this_machine_and_its_points(tmp_path: Path) -> None:
         fetched(name)
     cascades.compile("models:faces", output=tmp_path / "faces.edgec")
     portraits = Path(__file__).parents[2] / "fixtures" / "portraits"
-    shutil.copy(portraits.parent / "photos" / "cup.jpg", tmp_path)
+    with Image.open(portraits.parent / "photos" / "cup.jpg") as cup:
+        cup.resize((640, 480)).save(tmp_path / "cup.jpg")
     shutil.copy(portraits / "cat.json", tmp_path / "cup.json")
     face = portraits.parent / "photos" / "astronaut_face.jpg"
     words = ("faces.edgec", "--on", "local:", "--source", face, "--no-display")
