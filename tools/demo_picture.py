@@ -21,8 +21,8 @@ FRAME_MS = 160
 """Time of each frame: as long as in the clip, which has 25 frames a second."""
 WIDTH = 660
 """Pixels of the picture."""
-COLORS = 96
-"""Colours of its palette, which is that of all frames: others would flicker."""
+COLORS = 256
+"""Colours of the palette, which all frames share: changing ones would flicker."""
 
 
 def main() -> int:
@@ -41,7 +41,8 @@ def main() -> int:
             if shown.number == FRAMES[-1]:
                 break
         show.stop()
-    palette = frames[0].quantize(COLORS)
+    several = np.concatenate([np.asarray(frame) for frame in frames[::6]])
+    palette = Image.fromarray(several).quantize(COLORS)
     first, *others = (
         f.quantize(palette=palette, dither=Image.Dither.NONE) for f in frames
     )
