@@ -35,6 +35,7 @@ from benchmarks.accuracy_rows import ROOT, SHARED, Case, digest
 from benchmarks.accuracy_ways import PREPROCESS, sources
 from edgec.compiler.native import HostRunners, native_compiler
 from edgec.frontends import read_model
+from edgec.measure.agreement import compare
 from edgec.passes.pipeline import optimize
 from edgec.quantize.change.histograms import METHODS
 from edgec.quantize.change.pipeline import StepPipeline
@@ -46,7 +47,6 @@ from edgec.quantize.change.steps.equalize import Equalize
 from edgec.quantize.change.steps.lower import Lower
 from edgec.quantize.change.steps.minmax import MinMaxRanges
 from edgec.quantize.change.steps.ranges import Ranges
-from edgec.quantize.observe.accuracy import compare
 
 MODELS = (
     "resnet8_f32,vww96_f32,mnv1_025_224_f32,mp_blazeface_short_onnx_b,mp_selfie_land_onnx,mp_face_landmark_onnx,"

@@ -22,8 +22,8 @@ from edgec_runtime import Bundle, Session
 from benchmarks.accuracy_tasks import figures
 from edgec.frontends import read_model
 from edgec.ir import Array
+from edgec.measure.agreement import Tally, tally
 from edgec.quantize import choose, load_calibration
-from edgec.quantize.observe.accuracy import Tally, tally
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")

@@ -12,6 +12,7 @@ from edgec.comparing.channels import ChannelSums, RoundingNoise, Weights, roundi
 from edgec.comparing.measure import ValueRecord
 from edgec.comparing.twins import limits
 from edgec.ir import Array, Op
+from edgec.measure.decibels import decibels
 
 EXCESS_DB = 15.0
 """A channel with this much more noise than rounding explains has another cause.
@@ -128,7 +129,7 @@ def noise_of(
             # One channel may be wrong among many that are right.
             worst = int(ratios.argmax())
 
-            excess = float(10 * np.log10(max(ratios[worst], TINY)))
+            excess = decibels(max(float(ratios[worst]), TINY), 1.0)
 
     offset = None
     errors = _inner_errors(seen)

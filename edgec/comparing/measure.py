@@ -12,13 +12,13 @@ import numpy as np
 
 from edgec.comparing.changes import change_of
 from edgec.comparing.channels import STEPS_ACROSS, ChannelSums
-from edgec.comparing.distance import distance
 from edgec.comparing.side import Sample, Side, ops_of, values_of
 from edgec.comparing.tasks import Meaning, TaskFigures
 from edgec.comparing.twins import Twin, limits, reals, rounded, twins
 from edgec.ir import Array, Op, TensorType, Value
 from edgec.ir.interp import run_op
-from edgec.quantize.observe.accuracy import Tally
+from edgec.measure.agreement import Tally
+from edgec.measure.distance import distance
 from edgec.steps import Progress
 
 BINS = 48

@@ -20,7 +20,7 @@ from edgec.comparing.findings import (
 from edgec.comparing.measure import Measured, ValueRecord
 from edgec.comparing.side import Side
 from edgec.ir import Array
-from edgec.quantize.observe.accuracy import Agreement
+from edgec.measure.agreement import Agreement
 
 SCHEMA = 1
 """Version of the JSON form."""

@@ -14,6 +14,7 @@ from edgec_runtime.vision.tasks.points import Points
 from edgec_runtime.vision.tasks.segmentation import Segments
 
 from edgec.ir import Array
+from edgec.measure.decibels import decibels
 
 FIGURES: Mapping[str, str] = {
     "top-1": "samples with the same first class",
@@ -175,10 +176,7 @@ def psnr_db(a: Array, b: Array) -> float:
     10 log10(255² / mean squared difference), at most `MAX_PSNR_DB`.
     """
     noise = float(np.square(a.astype(np.float64) - b).mean())
-    if not noise:
-        return MAX_PSNR_DB
-    ratio = 10 * float(np.log10(MAX_PIXEL**2 / noise))
-    return min(MAX_PSNR_DB, ratio)
+    return min(MAX_PSNR_DB, decibels(MAX_PIXEL**2, noise))
 
 
 def _common_overlap(a: Sequence[Box], b: Sequence[Box]) -> float:

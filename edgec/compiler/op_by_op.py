@@ -12,11 +12,11 @@ from typing import NamedTuple
 from edgec_partitioner.segments import Segment
 from edgec_runtime import Bundle
 
-from edgec.comparing.distance import distance
 from edgec.comparing.measure import rounding
 from edgec.compiler.bundle_side import BundleSide
 from edgec.ir import Array, Op, Value
 from edgec.ir.interp import run_op
+from edgec.measure.distance import distance
 from edgec.quantize.observe.verification import SegmentCheck
 
 HOW = "C, op by op"

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from edgec_partitioner.segments import Segment
 
-from edgec.comparing.distance import distance, root_mean_square
 from edgec.ir import Array, Graph, Value, interp
+from edgec.measure.distance import distance, root_mean_square
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.softmax import Softmax
 from edgec.quantize.observe.verification import SegmentCheck

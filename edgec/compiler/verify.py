@@ -15,7 +15,6 @@ from edgec_runtime import Bundle, DeviceError, Session
 from edgec_runtime.bundle.extracted import extract
 from edgec_runtime.session.session import machine_target
 
-from edgec.comparing.distance import distance, root_mean_square
 from edgec.compiler import finite
 from edgec.compiler.lower import Lowered
 from edgec.compiler.native import NativeGraph
@@ -34,8 +33,9 @@ from edgec.emit.tflite import MODEL_TFLITE
 from edgec.errors import EdgecError
 from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, Value, interp
+from edgec.measure.agreement import Agreement, Tally
+from edgec.measure.distance import distance, root_mean_square
 from edgec.ops.softmax import LITERT_SUM
-from edgec.quantize.observe.accuracy import Agreement, Tally
 from edgec.quantize.observe.calibration import Sample
 from edgec.quantize.observe.layers import LayerNoise, worst_layer
 from edgec.quantize.observe.verification import Verification

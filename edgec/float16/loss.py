@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgec.ir import Array, Graph, Value
+from edgec.measure.decibels import decibels
+from edgec.measure.distance import span
 
 MIN_SQNR_DB = 47.0
 """The least signal-to-noise ratio of a judged value over the samples.
@@ -158,18 +160,9 @@ class LossSums:
             return Loss(math.inf, 0.0)
 
         # A value of nothing but 0 must stay so.
-        ratio = self.signal / self.noise
-        sqnr = -math.inf
-        if ratio > 0:
-            sqnr = 10 * math.log10(ratio)
-
-        spread = self.high - self.low
-        extent = max(spread, abs(self.low), abs(self.high))
-        largest = math.inf
-        if extent > 0:
-            largest = self.error / extent
-
-        return Loss(sqnr, largest)
+        extent = span(self.low, self.high)
+        largest = self.error / extent if extent > 0 else math.inf
+        return Loss(decibels(self.signal, self.noise), largest)
 
 
 def losses(

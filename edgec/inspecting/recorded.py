@@ -11,7 +11,7 @@ from typing import Any
 from edgec_devices.decoding import from_json
 
 from edgec.errors import BundleError, InputError
-from edgec.quantize.observe.accuracy import Agreement
+from edgec.measure.agreement import Agreement
 from edgec.quantize.observe.layers import LayerNoise
 from edgec.quantize.observe.verification import SegmentCheck, Verification
 

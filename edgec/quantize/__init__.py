@@ -2,13 +2,13 @@
 and what it cost in accuracy.
 """
 
+from edgec.measure.agreement import Agreement, compare, cosine, sqnr_db
 from edgec.quantize.change.convert import (
     assumed,
     is_quantized,
     quantize,
     quantize_ranges,
 )
-from edgec.quantize.observe.accuracy import Agreement, compare, cosine, sqnr_db
 from edgec.quantize.observe.calibration import load_calibration
 from edgec.quantize.observe.preprocess import choose, photo_input
 from edgec.quantize.observe.ranges import calibrate

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from edgec.quantize.float_ops.limits import decibels
+from edgec.measure.agreement import Agreement
 from edgec.quantize.float_ops.plan import PlanRow, PrecisionPlan
-from edgec.quantize.observe.accuracy import Agreement
 from edgec.report.tables import table
 from edgec.report.wording import percent
 
@@ -99,7 +98,7 @@ def _tpu_share(row: PlanRow) -> str:
 
 def _sqnr(row: PlanRow) -> str:
     """Return the least signal-to-noise ratio among the outputs, dB."""
-    least = min(map(decibels, row.outputs.values()))
+    least = min(output.judged_db for output in row.outputs.values())
     return f"{least:.1f}"
 
 

@@ -16,10 +16,10 @@ from edgec.compiler.bundle_side import BundleSide
 from edgec.emit.tflite import write_tflite
 from edgec.errors import BundleError, InputError
 from edgec.ir import Array, Builder, Quant, Value, interp
+from edgec.measure.agreement import Tally
 from edgec.ops.binary import Mul
 from edgec.ops.shape import Reshape
 from edgec.ops.slice import Slice
-from edgec.quantize.observe.accuracy import Tally
 from edgec.report.diff.text import changed
 from edgec.verbs.diff import Request, diff, parsed
 from edgec.verbs.sides import InterpSide

@@ -13,7 +13,6 @@ from edgec_partitioner.segments import segment
 from edgec_runtime import Bundle, Session
 
 import edgec
-from edgec.comparing.distance import distance, root_mean_square
 from edgec.compiler.op_by_op import HOW, op_by_op
 from edgec.compiler.segment_checks import (
     FLOAT_TOLERANCE,
@@ -26,6 +25,7 @@ from edgec.compiler.segment_checks import (
 )
 from edgec.emit.tflite import write_tflite
 from edgec.ir import Builder, Graph, Quant, TensorType, interp
+from edgec.measure.distance import distance, root_mean_square
 from edgec.ops.argmax import ArgMax
 from edgec.ops.binary import Mul, Sub
 from edgec.ops.cast import Cast

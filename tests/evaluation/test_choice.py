@@ -14,11 +14,11 @@ from PIL import Image
 import edgec
 from edgec.cli.main import run_verb
 from edgec.ir import Array, Run, interp
+from edgec.measure.agreement import Agreement
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget
 from edgec.quantize.float_ops.planner import FloatPlanner
 from edgec.quantize.float_ops.quick_search import MeasuredCandidate
-from edgec.quantize.observe.accuracy import Agreement
 from edgec.quantize.observe.judgement import Judgement
 from edgec.quantize.observe.score import Score
 from edgec.quantize.select.apply import apply_recipe, compared

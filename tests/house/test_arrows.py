@@ -25,6 +25,7 @@ WORK = {
     "edgec.frontends",
     "edgec.analysis",
     "edgec.passes",
+    "edgec.measure",
     "edgec.quantize",
     "edgec.schedule",
     "edgec.emit",
@@ -76,6 +77,7 @@ TABLE = {
         *MODEL,
     },
     "edgec.inspecting": {
+        "edgec.measure",
         "edgec.benching",
         "edgec.quantize",
         "edgec.emit",
@@ -115,6 +117,7 @@ TABLE = {
         *MODEL,
     },
     "edgec.report": {
+        "edgec.measure",
         "edgec.declared",
         "edgec.evaluation",
         "edgec.benching",
@@ -128,7 +131,8 @@ TABLE = {
         *MODEL,
     },
     "edgec.benching": {"edgec_devices", "edgec_devices.decoding", "edgec.emit", *BASE},
-    "edgec.comparing": {"edgec.analysis", "edgec.quantize", *MODEL},
+    "edgec.measure": MODEL,
+    "edgec.comparing": {"edgec.analysis", "edgec.quantize", "edgec.measure", *MODEL},
     "edgec.emit": {"edgec_partitioner", "edgec.schedule", *MODEL},
     "edgec.schedule": {
         "edgec_devices.boards",
@@ -145,6 +149,7 @@ TABLE = {
         *BASE,
     },
     "edgec.quantize": {
+        "edgec.measure",
         "edgec_devices.decoding",
         "edgec.analysis",
         "edgec.passes",
@@ -152,7 +157,7 @@ TABLE = {
         *MODEL,
     },
     "edgec.passes": {"edgec.analysis", *MODEL},
-    "edgec.float16": {"edgec.quantize", *MODEL},
+    "edgec.float16": {"edgec.quantize", "edgec.measure", *MODEL},
     "edgec.analysis": MODEL,
     "edgec.frontends": {"edgec_devices.decoding", "edgec_devices.temporary", *MODEL},
     "edgec.ops": {"edgec.ir", *BASE},

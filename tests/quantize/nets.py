@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from edgec.ir import Array, Builder, Graph, OpDef, TensorType, Value, interp, verify
+from edgec.measure.agreement import tally
 from edgec.ops.binary import Add, Mul
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
@@ -18,7 +19,6 @@ from edgec.ops.shape import Reshape
 from edgec.ops.slice import Slice
 from edgec.ops.unary import HardSwish, Logistic, Relu
 from edgec.quantize.change.state import QuantizationState, RecipeStep
-from edgec.quantize.observe.accuracy import tally
 
 
 class Net:

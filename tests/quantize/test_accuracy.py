@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
+from edgec.measure.agreement import Tally
 from edgec.quantize import compare, cosine, sqnr_db
-from edgec.quantize.observe.accuracy import Tally
 
 
 def test_cosine() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from edgec.analysis.channels import ChannelFactors
 from edgec.ir import Array, Graph, Value, interp
+from edgec.measure.agreement import tally
 from edgec.ops.binary import Add
 from edgec.ops.concat import Concat
 from edgec.ops.pad import Pad
@@ -20,7 +21,6 @@ from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps.equalize import Equalize, reach
 from edgec.quantize.change.steps.lower import Lower
 from edgec.quantize.change.steps.minmax import MinMaxRanges
-from edgec.quantize.observe.accuracy import tally
 from tests.quantize.nets import Net, random_net, samples
 
 

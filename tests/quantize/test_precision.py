@@ -12,6 +12,7 @@ import pytest
 
 from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, Op, interp, print_graph, verify
+from edgec.measure.agreement import Agreement, tally
 from edgec.ops.conv import Conv2D
 from edgec.quantize import quantize
 from edgec.quantize.change.pipeline import StepPipeline
@@ -27,7 +28,6 @@ from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs, op_group
 from edgec.quantize.float_ops.plan import PrecisionPlan, leave_in_float
 from edgec.quantize.float_ops.planner import FloatPlanner
 from edgec.quantize.float_ops.thorough_search import HeldOutFold, ThoroughSearch
-from edgec.quantize.observe.accuracy import Agreement, tally
 from edgec.quantize.select.apply import QuantizedModel, apply_recipe
 from tests.quantize.nets import NETS, Net, random_net, samples
 

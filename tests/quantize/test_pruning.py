@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from edgec.ir import Graph, interp, verify
+from edgec.measure.agreement import tally
 from edgec.ops.binary import Add
 from edgec.quantize.change.state import InterpRunners
 from edgec.quantize.float_ops.limits import Price
 from edgec.quantize.float_ops.pruning import Pruned, prune
-from edgec.quantize.observe.accuracy import tally
 from tests.cli.verbs import edgec
 from tests.quantize.nets import Net, samples
 

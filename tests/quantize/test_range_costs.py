@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edgec.ir import Array, Graph, OpDef, Value, interp
+from edgec.measure.agreement import tally
 from edgec.ops.activation import LeakyRelu
 from edgec.ops.binary import Add, Mul
 from edgec.ops.concat import Concat
@@ -19,7 +20,6 @@ from edgec.quantize.change.range_costs import SampledWindows
 from edgec.quantize.change.state import QuantizationState, RecipeStep
 from edgec.quantize.change.steps.choose import Choose
 from edgec.quantize.change.steps.minmax import MinMaxRanges
-from edgec.quantize.observe.accuracy import tally
 from tests.quantize.nets import Net, samples
 
 

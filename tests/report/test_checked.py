@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgec.quantize.observe.accuracy import Agreement
+from edgec.measure.agreement import Agreement
 from edgec.quantize.observe.layers import LayerNoise
 from edgec.quantize.observe.verification import SegmentCheck, Verification
 from edgec.report.checked import accuracy, checks

@@ -9,7 +9,8 @@ from typing import Any
 
 from edgec.errors import InputError
 from edgec.ir import Graph
-from edgec.quantize.observe.accuracy import Agreement
+from edgec.measure.agreement import Agreement
+from edgec.measure.decibels import decibels
 from edgec.quantize.observe.judgement import Judgement
 
 ROUNDING_ERROR = 1e-9
@@ -74,8 +75,7 @@ class AccuracyGoal:
         """
         needed = -math.inf if self.min_sqnr is None else self.min_sqnr
         if self.max_drop is not None and a.top1 is None:
-            drop_db = -10 * math.log10(self.max_drop) if self.max_drop else math.inf
-            needed = max(needed, drop_db)
+            needed = max(needed, decibels(1.0, self.max_drop))
 
         return needed
 
@@ -110,8 +110,8 @@ class AccuracyGoal:
                         f"samples, {self.max_drop:.4g} allowed"
                     )
             needed = self.needed_db(a)
-            if decibels(a) < needed:
-                yield f"{name} has {decibels(a):.1f} dB, {needed:.1f} needed"
+            if a.judged_db < needed:
+                yield f"{name} has {a.judged_db:.1f} dB, {needed:.1f} needed"
 
     def to_json(self) -> dict[str, Any]:
         """Return the goals that were given, for the bundle's report."""
@@ -199,11 +199,6 @@ class CostBudget:
     def to_json(self) -> dict[str, Any]:
         """Return the budgets that were given, for the bundle's report."""
         return {k: v for k, v in asdict(self).items() if v is not None}
-
-
-def decibels(a: Agreement) -> float:
-    """Return the signal-to-noise ratio, about the mean of a nearly constant output."""
-    return a.sqnr_db if a.centred_sqnr_db is None else a.centred_sqnr_db
 
 
 HINTS: Mapping[str, str] = {

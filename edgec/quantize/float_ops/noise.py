@@ -13,35 +13,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edgec.ir import Array, Op
+from edgec.measure.agreement import Tally, tally
+from edgec.measure.decibels import part_of_decibels
 from edgec.quantize.change.simulate import Simulation, outputs
 from edgec.quantize.change.state import QuantizationState
-from edgec.quantize.float_ops.limits import decibels
 from edgec.quantize.float_ops.op_groups import OpGroup, op_groups
-from edgec.quantize.observe.accuracy import Tally, tally
 from edgec.quantize.observe.calibration import Sample
 from edgec.steps import each
 
 SENSITIVITY_SAMPLES = 8
 """The samples on which the noise of one group alone is measured."""
-EQUAL_DB = 100.0
-"""The ratio that equal outputs count as."""
-LEAST_NOISE = 10 ** (-EQUAL_DB / 10)
 TINY_NOISE = 1e-30
 """The least sum of noises: its logarithm is taken."""
 LEAST_TIME_SHARE = 0.005
 """A run of groups whose cost is a smaller share of the model's time counts with this
 share.
 """
-
-
-def decibels_of(noise: Array) -> Array:
-    """Return the signal-to-noise ratio of noise as a part of power, in dB."""
-    return np.asarray(-10 * np.log10(np.maximum(noise, LEAST_NOISE)))
-
-
-def noise_of(db: float) -> float:
-    """Return the noise as a part of the power, for a signal-to-noise ratio in dB."""
-    return float(10 ** (-min(db, EQUAL_DB) / 10))
 
 
 def compare_outputs(
@@ -55,7 +42,7 @@ def compare_outputs(
     """
     noises = []
     for name, y in want.items():
-        noises.append(noise_of(decibels(tally(y, got[name]).result())))
+        noises.append(part_of_decibels(tally(y, got[name]).result().judged_db))
         if tallies is not None:
             tallies.setdefault(name, Tally()).add(y, got[name])
 

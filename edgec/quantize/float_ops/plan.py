@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from edgec.measure.agreement import Agreement
 from edgec.quantize.change.recipe import Candidate
 from edgec.quantize.change.steps.precision import Precision
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price
 from edgec.quantize.float_ops.op_groups import OpGroup
-from edgec.quantize.observe.accuracy import Agreement
 from edgec.quantize.observe.judgement import Judgement
 
 Names = tuple[str, ...]

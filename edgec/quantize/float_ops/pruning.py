@@ -20,11 +20,11 @@ import numpy as np
 
 from edgec.analysis.channels import FIXED, ChannelGroups
 from edgec.ir import Array, Graph, Op, Run, Value
+from edgec.measure.agreement import Agreement, Tally
 from edgec.passes._channel_edits import without
 from edgec.quantize.change.convert import evenly
 from edgec.quantize.change.state import Runners
 from edgec.quantize.float_ops.limits import AccuracyGoal, Price, Pricer
-from edgec.quantize.observe.accuracy import Agreement, Tally
 from edgec.quantize.observe.calibration import Sample
 
 CHANNEL_BLOCKS = (1, 4, 8)

@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edgec.ir import Op
+from edgec.measure.agreement import Agreement
+from edgec.measure.decibels import (
+    decibels_of_parts,
+)
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price, Pricer
 from edgec.quantize.float_ops.noise import (
@@ -20,11 +24,9 @@ from edgec.quantize.float_ops.noise import (
     SENSITIVITY_SAMPLES,
     TINY_NOISE,
     FloatCandidates,
-    decibels_of,
 )
 from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs
 from edgec.quantize.float_ops.plan import Names, PlanRow, PrecisionPlan
-from edgec.quantize.observe.accuracy import Agreement
 from edgec.quantize.observe.judgement import Judgement
 
 MAX_RUNS = 6
@@ -191,14 +193,14 @@ class _QuickSearch:
 
         # As in the thorough search, noises are taken to add up.
         whole = np.maximum(candidates.alone_sum(present), TINY_NOISE)
-        before = decibels_of(whole)
+        before = decibels_of_parts(whole)
         gains: dict[OpGroup, float] = {}
         for groups in neighbour_runs(candidates.groups, present):
             run = OpGroup.of(groups)
             if run in gains or run.macs > room:
                 continue
             rest = np.maximum(whole - candidates.alone_sum(groups), 0.0)
-            gain = float(np.mean(decibels_of(rest) - before))
+            gain = float(np.mean(decibels_of_parts(rest) - before))
             if gain >= MIN_GAIN_DB:
                 gains[run] = gain
 

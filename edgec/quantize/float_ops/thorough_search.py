@@ -20,27 +20,28 @@ import numpy as np
 
 from edgec.errors import EdgecError
 from edgec.ir import Array, Op
+from edgec.measure.agreement import Tally
+from edgec.measure.decibels import (
+    LEAST_NOISE,
+    decibels_of_parts,
+    part_of_decibels,
+)
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.float_ops.limits import (
     AccuracyGoal,
     CostBudget,
     Price,
     Pricer,
-    decibels,
 )
 from edgec.quantize.float_ops.noise import (
-    LEAST_NOISE,
     LEAST_TIME_SHARE,
     SENSITIVITY_SAMPLES,
     TINY_NOISE,
     FloatCandidates,
     compare_outputs,
-    decibels_of,
-    noise_of,
 )
 from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs
 from edgec.quantize.float_ops.plan import Names, PlanRow, PrecisionPlan, float_names
-from edgec.quantize.observe.accuracy import Tally
 from edgec.quantize.observe.calibration import Sample
 from edgec.quantize.observe.judgement import Judge
 
@@ -179,7 +180,7 @@ class ThoroughSearch:
                 price = self.price(int8)
 
         # The mean of ratios in dB: no single sample or output decides.
-        db = float(np.mean(decibels_of(np.array(noises))))
+        db = float(np.mean(decibels_of_parts(np.array(noises))))
         outputs = {name: t.result() for name, t in tallies.items()}
 
         return PlanRow(group, db, price, outputs, back, judged)
@@ -193,7 +194,7 @@ class ThoroughSearch:
         int8 = _int8_ops(candidates, floats)
 
         # Runs that promise most may fail together: others are looked for a few times.
-        base = decibels_of(candidates.noise(int8))
+        base = decibels_of_parts(candidates.noise(int8))
         for attempt in range(MAX_ROUNDS + 1):
             is_last = attempt == MAX_ROUNDS
             runs = promising(candidates, floats, 0.0 if is_last else missing)
@@ -205,7 +206,7 @@ class ThoroughSearch:
                 gain = 0.0
                 if self.budget.affords(price):
                     noise = candidates.noise(remaining)
-                    gain = float(np.mean(decibels_of(noise) - base))
+                    gain = float(np.mean(decibels_of_parts(noise) - base))
                 if gain < MIN_GAIN_DB:
                     candidates.refused.add(run)
                     continue
@@ -246,7 +247,7 @@ class ThoroughSearch:
         It is `UNKNOWN_GAIN_DB` where the goal is about classes, or there is none.
         """
         goal = self._noise_goal
-        lacks = [goal.needed_db(a) - decibels(a) for a in row.outputs.values()]
+        lacks = [goal.needed_db(a) - a.judged_db for a in row.outputs.values()]
         largest = max(lacks, default=0.0)
 
         return largest if 0 < largest < math.inf else UNKNOWN_GAIN_DB
@@ -320,7 +321,7 @@ class ThoroughSearch:
 
         # What each output has, and what it may have.
         agreements = now.outputs.values()
-        noises = np.array([noise_of(decibels(a)) for a in agreements])
+        noises = np.array([part_of_decibels(a.judged_db) for a in agreements])
         goal = self._noise_goal
         allowed = np.array([10 ** (-goal.needed_db(a) / 10) for a in agreements])
         base = candidates.noise(int8, SENSITIVITY_SAMPLES)
@@ -369,12 +370,12 @@ def promising(
 
     # The gain of a run is estimated as if the noise of groups added up.
     whole = np.maximum(candidates.alone_sum(present), TINY_NOISE)
-    before = decibels_of(whole)
+    before = decibels_of_parts(whole)
     gains: dict[OpGroup, float] = {}
     for groups in neighbour_runs(candidates.groups, present):
         run = OpGroup.of(groups)
         if run not in candidates.refused:
-            after = decibels_of(whole - candidates.alone_sum(groups))
+            after = decibels_of_parts(whole - candidates.alone_sum(groups))
             gains[run] = float(np.mean(-before + after))
 
     return _cheapest_by_part(gains, missing)

@@ -13,8 +13,8 @@ from typing import Any
 from edgec.ir import Array, Graph, Op, Run, TensorType, Value
 from edgec.ir.interp import run_op
 from edgec.ir.types import dequantize
+from edgec.measure.agreement import tally
 from edgec.ops.quantize import Quantize
-from edgec.quantize.observe.accuracy import tally
 
 EQUALLY_BAD_DB = 3.0
 """Operations whose noise differs by less are about as bad."""

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from edgec.ir import Array
-from edgec.quantize.observe.accuracy import Tally, tally
+from edgec.measure.agreement import Tally, tally
+from edgec.measure.decibels import bounded_decibels
 
-EQUAL_DB = 100.0
-"""The ratio that equal outputs count as."""
 SIGNAL_FLOOR = 0.01
 """The least power of a sample's signal, as a part of the samples' mean power.
 
@@ -71,20 +70,8 @@ class Score:
             signal, noise = np.array(rows, np.float64).T
             # An empty sample would otherwise count with a ratio of minus infinity.
             floored = np.maximum(signal, SIGNAL_FLOOR * signal.mean())
-            own = _decibels(floored, noise)
-            together = _decibels(signal.sum(), noise.sum())
+            own = bounded_decibels(floored, noise)
+            together = bounded_decibels(signal.sum(), noise.sum())
             ratios[name] = float((own.mean() + together) / 2)
 
         return ratios
-
-
-def _decibels(signal: Array, noise: Array) -> Array:
-    """Return 10 log10(signal / noise), within ±`EQUAL_DB`.
-
-    An output without noise has `EQUAL_DB`, one that is not finite has -`EQUAL_DB`.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        db = 10 * np.log10(signal / noise)
-    # An infinite ratio would decide the mean of all samples alone.
-    bounded = np.nan_to_num(db, nan=-EQUAL_DB).clip(-EQUAL_DB, EQUAL_DB)
-    return np.where(noise > 0, bounded, EQUAL_DB)

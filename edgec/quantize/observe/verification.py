@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from edgec.quantize.observe.accuracy import LOW_COSINE, LOW_SQNR_DB, Agreement
+from edgec.measure.agreement import LOW_COSINE, LOW_SQNR_DB, Agreement
 from edgec.quantize.observe.layers import LayerNoise
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from edgec.errors import InputError
 from edgec.ir import Graph, Run
+from edgec.measure.agreement import Agreement, Tally
 from edgec.quantize.change.channel_groups import Parts
 from edgec.quantize.change.pipeline import StepPipeline
 from edgec.quantize.change.recipe import Candidate, Recipe
@@ -24,7 +25,6 @@ from edgec.quantize.float_ops.limits import Price, Pricer
 from edgec.quantize.float_ops.plan import Names, PrecisionPlan, leave_in_float
 from edgec.quantize.float_ops.planner import FloatPlanner, ModelToPlan
 from edgec.quantize.float_ops.quick_search import MeasuredCandidate, ScoredModel
-from edgec.quantize.observe.accuracy import Agreement, Tally
 from edgec.quantize.observe.calibration import CachedSamples, Sample, chosen, label
 from edgec.quantize.observe.judgement import Judge, Judgement
 from edgec.quantize.observe.score import Score

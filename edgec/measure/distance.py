@@ -59,8 +59,10 @@ def _finite(array: Array) -> Array:
     return np.nan_to_num(array.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
 
 
+def span(low: float, high: float) -> float:
+    """Return the extent of a range, or its largest magnitude if that is more."""
+    return max(high - low, abs(low), abs(high))
+
+
 def _span(reference: Array) -> float:
-    """Return the range of an array, or its largest magnitude if that is more."""
-    extent = float(reference.max() - reference.min())
-    magnitude = float(np.abs(reference).max())
-    return max(extent, magnitude, MIN_SPAN)
+    return max(span(float(reference.min()), float(reference.max())), MIN_SPAN)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from edgec.ir import Array
+from edgec.measure.decibels import decibels
 
 LOW_SQNR_DB = 15.0
 """Below it a compile warns: the noise has more than a sixth of the output's amplitude.
@@ -59,13 +60,18 @@ class Agreement:
     centred_cosine: float | None = None
     centred_sqnr_db: float | None = None
 
+    @property
+    def judged_db(self) -> float:
+        """The signal-to-noise ratio, about the mean of a nearly constant output."""
+        return self.sqnr_db if self.centred_sqnr_db is None else self.centred_sqnr_db
+
     def misses(self) -> list[str]:
         """Return the figures below `LOW_SQNR_DB` and `LOW_COSINE`, as text for people.
 
         The figures about the mean count where they are known.
         """
         cos = self.cosine if self.centred_cosine is None else self.centred_cosine
-        ratio = self.sqnr_db if self.centred_sqnr_db is None else self.centred_sqnr_db
+        ratio = self.judged_db
         texts = []
         if not ratio >= LOW_SQNR_DB:
             texts.append(f"SQNR {ratio:.1f} dB, below {LOW_SQNR_DB:g}")
@@ -195,14 +201,14 @@ class Tally:
 
     def sqnr_db(self) -> float:
         """Return 10 log10(power of the references / power of the differences), in dB."""
-        return _decibels(self._xx, self._ee)
+        return decibels(self._xx, self._ee)
 
     def centred_sqnr_db(self) -> float:
         """Return the ratio with the variance of the references as the signal.
 
         Their power is the signal where they are constant.
         """
-        return _decibels(self._variance() or self._xx, self._ee)
+        return decibels(self._variance() or self._xx, self._ee)
 
     def channels_sqnr_db(self) -> float:
         """Return the ratio with the variance of each channel as the signal.
@@ -219,7 +225,7 @@ class Tally:
         variance = self._xx - float(np.square(sums).sum()) / per_channel
         varies = variance > CONSTANT_SHARE * self._xx
 
-        return _decibels(variance if varies else self._xx, self._ee)
+        return decibels(variance if varies else self._xx, self._ee)
 
     def _add_channels(self, x: Array, shape: tuple[int, ...]) -> None:
         """Add a reference of this shape to the sums of the channels."""
@@ -275,7 +281,7 @@ class Tally:
         covariance = self._xy - self._x * self._y / n
         # Rounding can make the variance of a constant output negative.
         centred_cosine = _cosine(variance, max(0.0, output_variance), covariance)
-        centred_db = _decibels(variance, self._ee)
+        centred_db = decibels(variance, self._ee)
 
         return Agreement(
             cosine, sqnr_db, top1, self.samples, centred_cosine, centred_db
@@ -320,13 +326,6 @@ def _cosine(xx: float, yy: float, xy: float) -> float:
 
     # Rounding can lead beyond 1.
     return float(np.clip(xy / norms, -1.0, 1.0))
-
-
-def _decibels(power: float, noise: float) -> float:
-    """Return 10 log10(power / noise): inf without noise, -inf without a signal."""
-    if noise == 0.0:
-        return math.inf
-    return 10 * math.log10(power / noise) if power else -math.inf
 
 
 def tally(want: Array, got: Array) -> Tally:
