@@ -18,11 +18,11 @@ from edgec.emit.writer import Text as Text
 from edgec.emit.writer import Writer, file_text
 from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import Graph, KernelCall, Op, Value
+from edgec.ir.c_headers import CSRC as CSRC
 from edgec.ir.verify import lacks_scale
 from edgec.schedule.complete import complete
 from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.liveness import lifetimes, tensors
-from edgec.schedule.simd import CSRC as CSRC
 from edgec.schedule.steps import DEFAULT, Scheduled, apply_variant, schedule
 from edgec.schedule.variant import Choose, Rules
 from edgec.schedule.views import Places

@@ -22,8 +22,8 @@ from functools import cache
 from typing import Any
 
 from edgec.ir import CStruct, Kernel, KernelCall, Table
+from edgec.ir.c_headers import CSRC
 from edgec.ir.float16 import rounded
-from edgec.schedule.simd import CSRC
 
 AS_FLOATS = "computed as floats"
 """The words of a header whose arithmetic stays that of float32."""

@@ -24,7 +24,6 @@ from edgec.ir import (
     Table,
     Value,
 )
-from edgec.ir.c_struct import c_types
 from edgec.ir.graph import unique
 from edgec.schedule.fuse import FusedStep
 from edgec.schedule.kernels.copies import CONCAT_PART
@@ -234,10 +233,10 @@ class Writer:
 
         prefix: the path to the struct, which may lie in another one.
         """
-        types = c_types(type(x))
         for name, value in x.given().items():
             # A field of a pointer type has the address of another struct.
-            is_nested = isinstance(value, CStruct) and type(value).ctype == types[name]
+            field = x.c_fields[name]
+            is_nested = isinstance(value, CStruct) and type(value).ctype == field.ctype
             if is_nested and value.is_complete:
                 elements = [self._operand(v) for v in value.given().values()]
                 yield f"{prefix}{name} = {{{', '.join(elements)}}}"

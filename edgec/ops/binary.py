@@ -34,9 +34,9 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.c_structs import (
-    FixedPointProductParams,
-    FloatProductParams,
-    FloatSumParams,
+    LinearParams,
+    MulParams,
+    RealMulParams,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.binary_scales import (
@@ -418,7 +418,7 @@ class Additive(OrtBinary):
         low, high = self.clamp(y)
         if self.rounding.is_onnxruntime:
             fields = asdict(self._linear(a, b, y))
-            return FloatSumParams(**fields, low=low, high=high)
+            return LinearParams(**fields, low=low, high=high)
 
         return scaled_struct(self._scales(a, b, y), (a, b, y), (low, high))
 
@@ -543,11 +543,11 @@ class Mul(OrtBinary):
         if self.rounding.is_onnxruntime:
             scale = float(even_factor(a, b, y))
             offset = self.rounding.offset
-            return FloatProductParams(**common, scale=scale, shift=offset)
+            return RealMulParams(**common, scale=scale, shift=offset)
 
         multiplier, shift = product_multiplier(a, b, y)
 
-        return FixedPointProductParams(**common, mul=multiplier, shift=shift)
+        return MulParams(**common, mul=multiplier, shift=shift)
 
 
 def _div(a: Array, b: Array) -> Array:

@@ -28,7 +28,7 @@ from edgec.ir import (
     TfliteOp,
     Value,
 )
-from edgec.ir.c_structs_data import CompareParams, WhereParams
+from edgec.ir.c_structs import CompareParams, WhereParams
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Binary
 from edgec.ops.broadcast import aligned

@@ -29,7 +29,7 @@ from edgec.ir import (
     Value,
     edgetpu_rule,
 )
-from edgec.ir.c_structs import Conv2DParams
+from edgec.ir.c_structs import Conv2dParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import (
     bias_operand,
@@ -284,7 +284,7 @@ class ConvBase(OpDef):
         x = op.inputs[0].type
         weights = op.inputs[1].type
         y = op.output.type
-        shape = Conv2DParams(
+        shape = Conv2dParams(
             n=x.shape[0],
             ih=x.shape[1],
             iw=x.shape[2],

@@ -24,7 +24,7 @@ from edgec.ir import (
     TfliteOp,
     Value,
 )
-from edgec.ir.c_structs_data import DetectionParams
+from edgec.ir.c_structs import DetectionParams
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
 from edgec.ops.argmax import ArgMax

@@ -30,7 +30,7 @@ from edgec.ir import (
     TfliteOp,
     Value,
 )
-from edgec.ir.c_structs_data import TakeNdParams, TakeParams
+from edgec.ir.c_structs import TakeNdParams, TakeParams
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
 from edgec.ops.common import axis_of, suffix

@@ -23,7 +23,7 @@ from edgec.ir import (
     TensorType,
     Value,
 )
-from edgec.ir.c_structs_data import GridSampleParams
+from edgec.ir.c_structs import GridSampleParams
 from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Mul, Sub

@@ -25,7 +25,7 @@ from edgec.ir import (
     TensorType,
     TfliteOp,
 )
-from edgec.ir.c_structs_data import LandmarksToTransformParams, TransformTensorParams
+from edgec.ir.c_structs import LandmarksToTransformParams, TransformTensorParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import custom_options, float_kernel, real_types
 from edgec.ops.window import Pair

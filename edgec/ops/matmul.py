@@ -34,9 +34,9 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.c_structs import (
-    BatchMatMulParams,
-    DoubleRequantParams,
-    FixedPointProductParams,
+    BatchMatmulParams,
+    MulParams,
+    ScaleF64Params,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import (
@@ -253,7 +253,7 @@ class FullyConnected(OpDef):
         low, high = activation_range(self.act, y)
         assert weights.quant is not None
 
-        return DoubleRequantParams(
+        return ScaleF64Params(
             x_zero=x.zero_point,
             w_zero=weights.quant.zero_point[0],
             y_zero=y.zero_point,
@@ -476,7 +476,7 @@ class BatchMatMul(OpDef):
         a_row, a_column = (1, a.shape[-1]) if self.adj_x else (a.shape[-1], 1)
         b_row, b_column = (1, b.shape[-1]) if self.adj_y else (b.shape[-1], 1)
         missing = MAX_LEADING_DIMS + 2 - y.rank
-        shape = BatchMatMulParams(
+        shape = BatchMatmulParams(
             dim=(1,) * missing + y.shape[:-2],
             a=_lead_strides(a),
             b=_lead_strides(b),
@@ -493,7 +493,7 @@ class BatchMatMul(OpDef):
             return KernelCall.of(BATCH_MATMUL, *op.inputs, op.output, shape)
 
         multiplier, shift = multipliers(a, b, y, float_product=True)
-        scaling = FixedPointProductParams(
+        scaling = MulParams(
             a_zero=a.zero_point,
             b_zero=b.zero_point,
             y_zero=y.zero_point,

@@ -31,7 +31,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ir.c_structs_data import PadFoldParams, PadParams
+from edgec.ir.c_structs import PadFoldParams, PadParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import (
     ARITHMETIC_KERNELS,
@@ -273,8 +273,8 @@ class Pad(OpDef):
         in_dims = [1] * missing + list(x.shape)
         if self.mode != "constant":
             fold = PadFoldParams(
-                in_=in_dims,
-                out=[1] * missing + list(y.shape),
+                x_dim=in_dims,
+                dim=[1] * missing + list(y.shape),
                 before=before,
                 mode=f"EK_PAD_{self.mode.upper()}",
             )

@@ -36,10 +36,10 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ir.c_structs_data import (
+from edgec.ir.c_structs import (
     ResizeBilinearEvenParams,
     ResizeBilinearFixedParams,
-    ResizeBilinearFloatParams,
+    ResizeBilinearRealParams,
     ResizeNearestParams,
 )
 from edgec.ir.opdef import Arg
@@ -469,7 +469,7 @@ class ResizeBilinear(_TfliteResize):
         if rows.weight.dtype == np.int32:
             spec = ResizeBilinearFixedParams(**fields)
         else:
-            spec = ResizeBilinearFloatParams(**fields)
+            spec = ResizeBilinearRealParams(**fields)
 
         kernel = RESIZE_BILINEAR.of(type_name, rounding)
 

@@ -19,7 +19,7 @@ from edgec.ir import (
     Table,
     TensorType,
 )
-from edgec.ir.c_structs_data import ResizeCubicParams
+from edgec.ir.c_structs import ResizeCubicParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import float_kernel, real_types
 from edgec.ops.resampling import (

@@ -24,7 +24,7 @@ from edgec.ir import (
     Table,
     TensorType,
 )
-from edgec.ir.c_structs_data import ResizeBilinearFixedParams, ResizeBilinearFloatParams
+from edgec.ir.c_structs import ResizeBilinearFixedParams, ResizeBilinearRealParams
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
 from edgec.ops.common import INTEGER_KERNELS, INTEGERS, plain_suffix
@@ -105,7 +105,7 @@ class ResizeIntegers(Resize):
             "fx": Table(columns.weight, "fx"),
         }
         # The type of the weights decides the struct.
-        params: type[CStruct] = ResizeBilinearFloatParams
+        params: type[CStruct] = ResizeBilinearRealParams
         rounding = KernelRounding.TFLITE
         if self.fixed:
             params = ResizeBilinearFixedParams

@@ -21,7 +21,7 @@ from edgec.ir import (
     TensorType,
     Value,
 )
-from edgec.ir.c_structs_data import RoiAlignParams
+from edgec.ir.c_structs import RoiAlignParams
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
 from edgec.ops.common import float_kernel, real_types

@@ -26,7 +26,7 @@ from edgec.ir import (
     TfliteOp,
     Value,
 )
-from edgec.ir.c_structs import ScanParams, TopKParams
+from edgec.ir.c_structs import ScanParams, TopkParams
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
 from edgec.ops.common import INTEGERS, NUMBER_KERNELS, axis_of, plain_suffix, suffix
@@ -301,7 +301,7 @@ class TopK(OpDef):
         The kernel returns the values and their indices.
         """
         x = op.inputs[0].type
-        spec = TopKParams(
+        spec = TopkParams(
             outer=prod(x.shape[: self.axis]),
             n=x.shape[self.axis],
             inner=prod(x.shape[self.axis + 1 :]),

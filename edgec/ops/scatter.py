@@ -29,7 +29,7 @@ from edgec.ir import (
     TfliteOp,
     Value,
 )
-from edgec.ir.c_structs_data import ElementsParams, ScatterNdParams
+from edgec.ir.c_structs import ElementsParams, ScatterNdParams
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
 from edgec.ops.common import (

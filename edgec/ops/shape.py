@@ -33,7 +33,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ir.c_structs_data import GatherParams
+from edgec.ir.c_structs import GatherParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints, suffix
 from edgec.ops.limits import size_evidence

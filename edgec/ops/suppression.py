@@ -21,7 +21,7 @@ from edgec.ir import (
     TensorType,
     TfliteOp,
 )
-from edgec.ir.c_structs_data import SuppressionParams
+from edgec.ir.c_structs import SuppressionParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import float_kernel, real_types
 

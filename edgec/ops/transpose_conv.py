@@ -34,7 +34,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ir.c_structs import TransposeConv2DParams
+from edgec.ir.c_structs import TransposeConv2dParams
 from edgec.ops.common import (
     REAL_KERNELS,
     bias_operand,
@@ -340,7 +340,7 @@ class TransposeConv2D(OpDef):
         out_channels, kernel_height, kernel_width, _ = op.inputs[1].type.shape
         packed = np.ascontiguousarray(constant(op, 1).transpose(1, 2, 3, 0))
         bias = bias_operand(op)
-        shape = TransposeConv2DParams(
+        shape = TransposeConv2dParams(
             n=x.shape[0],
             ih=x.shape[1],
             iw=x.shape[2],

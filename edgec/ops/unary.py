@@ -32,7 +32,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ir.c_structs import CoefficientParams
+from edgec.ir.c_structs import CoefParams
 from edgec.ir.opdef import Arg, Rule
 from edgec.ops import lut
 from edgec.ops.common import ARITHMETIC_KERNELS, INTEGERS, REAL_KERNELS, plain_suffix
@@ -155,7 +155,7 @@ class Unary(OpDef):
         if not fields:
             return KernelCall.of(kernel, x, y, x.type.size)
 
-        coefficients = CoefficientParams(**fields)
+        coefficients = CoefParams(**fields)
         return KernelCall.of(kernel, x, y, x.type.size, coefficients)
 
     def kernel_family(self) -> KernelFamily:

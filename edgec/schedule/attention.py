@@ -27,14 +27,19 @@ from edgec.ir import (
     Table,
     Value,
 )
-from edgec.ir.c_structs import ActivationParams, BatchMatMulParams, SoftmaxParams
-from edgec.ir.c_structs_data import GatherParams
+from edgec.ir.c_structs import (
+    ActParams,
+    AttentionF32Params,
+    AttentionStridesF32Params,
+    BatchMatmulParams,
+    GatherParams,
+    SoftmaxParams,
+)
 from edgec.ir.kernel import Operand
 from edgec.ops.binary import Add, Mul
 from edgec.ops.matmul import BATCH_MATMUL
 from edgec.ops.shape import GATHER, element_strides
 from edgec.ops.softmax import SOFTMAX
-from edgec.schedule.c_structs_fused import AttentionParams, AttentionStridesParams
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
 from edgec.schedule.gemm_f32.windows import GemmF32Shape, tile_heights
@@ -393,7 +398,7 @@ def _single(step: FusedStep) -> KernelCall | None:
 
 def _product_of(
     step: FusedStep,
-) -> tuple[tuple[Pointer, Pointer, Pointer], BatchMatMulParams] | None:
+) -> tuple[tuple[Pointer, Pointer, Pointer], BatchMatmulParams] | None:
     """Return the operands, result and sizes of a step's product of matrices."""
     call = _single(step)
     if call is None or call.kernel != BATCH_MATMUL:
@@ -402,15 +407,15 @@ def _product_of(
     assert isinstance(a, Pointer)
     assert isinstance(b, Pointer)
     assert isinstance(y, Pointer)
-    assert isinstance(p, BatchMatMulParams)
+    assert isinstance(p, BatchMatmulParams)
     if a.value.const is not None or b.value.const is not None:
         return None
     return (a, b, y), p
 
 
 def _fit(
-    first: tuple[tuple[Pointer, Pointer, Pointer], BatchMatMulParams],
-    second: tuple[tuple[Pointer, Pointer, Pointer], BatchMatMulParams],
+    first: tuple[tuple[Pointer, Pointer, Pointer], BatchMatmulParams],
+    second: tuple[tuple[Pointer, Pointer, Pointer], BatchMatmulParams],
     softmax: Pointer,
 ) -> bool:
     """Return whether the second product takes the softmax of the first as it lies."""
@@ -438,7 +443,7 @@ def _is_constant(operand: Operand) -> bool:
 
 def _is_linear(call: KernelCall) -> bool:
     """Return whether a call has no bounds for its results."""
-    act = call.optional_struct(ActivationParams)
+    act = call.optional_struct(ActParams)
     return act is None or (act.low, act.high) == (-inf, inf)
 
 
@@ -494,7 +499,7 @@ def _call(found: _Attention, core: Core) -> KernelCall:
     tiles = max(1, core.l1 // SCORES_SHARE // (4 * pitch * tile))
     block = min(tiles, -(-m // tile)) * tile
     bias, bias_walk = _padded(found.bias, block, pitch)
-    p = AttentionParams(
+    p = AttentionF32Params(
         dim=tuple(dim),
         m=m,
         n=n,
@@ -528,20 +533,20 @@ def _call(found: _Attention, core: Core) -> KernelCall:
     return KernelCall(_ATTENTION, (*operands, PART, PARTS))
 
 
-def _strides(walk: OperandWalk) -> AttentionStridesParams:
+def _strides(walk: OperandWalk) -> AttentionStridesF32Params:
     """Return the strides of an operand for the kernel."""
-    return AttentionStridesParams(lead=walk.strides[:4], row=walk.strides[4])
+    return AttentionStridesF32Params(lead=walk.strides[:4], row=walk.strides[4])
 
 
 def _padded(
     bias: Array | None, block: int, pitch: int
-) -> tuple[Table | int, AttentionStridesParams]:
+) -> tuple[Table | int, AttentionStridesF32Params]:
     """Return the bias in rows of whole panels, and its strides; 0 where there is none.
 
     Rows behind the last are 0, columns -inf: such scores have no share of the softmax.
     """
     if bias is None:
-        return 0, AttentionStridesParams(lead=(0, 0, 0, 0), row=pitch)
+        return 0, AttentionStridesF32Params(lead=(0, 0, 0, 0), row=pitch)
 
     *lead, m, n = bias.shape
     rows = -(-m // block) * block
@@ -550,4 +555,4 @@ def _padded(
     padded[..., n:] = -inf
     strides = element_strides(padded.shape)[:4]
     shared = [0 if d == 1 else s for d, s in zip(lead, strides, strict=True)]
-    return Table(padded, "bias"), AttentionStridesParams(lead=shared, row=pitch)
+    return Table(padded, "bias"), AttentionStridesF32Params(lead=shared, row=pitch)

@@ -10,31 +10,29 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from edgec.ir import Kernel, KernelCall, Pointer, Scratch, Table
-from edgec.schedule.c_structs import (
-    DepthwiseF32Params,
-    DepthwiseS8Params,
-    DepthwiseTapsParams,
+from edgec.ir.c_structs import (
+    BandDwconv2dF32Params,
+    BandDwconv2dS8Params,
+    BandDwconv2dTapsS8Params,
+    BandGemmF32Params,
+    BandGemmS8Params,
+    Dwconv2dF32Params,
+    DwS8Params,
+    DwTapsS8Params,
     GemmF32Params,
     GemmS8Params,
 )
-from edgec.schedule.c_structs_fused import (
-    BandDepthwiseF32Params,
-    BandDepthwiseS8Params,
-    BandDepthwiseTapsParams,
-    BandGemmF32Params,
-    BandGemmS8Params,
-)
 from edgec.schedule.gemm_s8.walk import with_row_length
 
-DepthwiseParams = DepthwiseF32Params | DepthwiseS8Params | DepthwiseTapsParams
+DepthwiseParams = Dwconv2dF32Params | DwS8Params | DwTapsS8Params
 """The parameters of the kernels of depthwise convolutions."""
 
 BandParams = (
     BandGemmF32Params
     | BandGemmS8Params
-    | BandDepthwiseF32Params
-    | BandDepthwiseS8Params
-    | BandDepthwiseTapsParams
+    | BandDwconv2dF32Params
+    | BandDwconv2dS8Params
+    | BandDwconv2dTapsS8Params
 )
 """The parameters of the functions that compute rows of a layer."""
 
@@ -93,7 +91,7 @@ class CascadeLayer(Generic[P]):
         if isinstance(self.struct, BandGemmF32Params):
             gemm = self.struct.p
             return replace(self.struct, p=replace(gemm, touch=gemm.touch & mask))
-        if isinstance(self.struct, BandDepthwiseF32Params):
+        if isinstance(self.struct, BandDwconv2dF32Params):
             deep = self.struct.p
             return replace(self.struct, p=replace(deep, touch=deep.touch & mask))
         return self.struct
@@ -207,26 +205,26 @@ def depthwise(call: KernelCall) -> DepthwiseLayer | None:
             added,
             Pointer() as y,
             _,
-            DepthwiseF32Params() as p,
+            Dwconv2dF32Params() as p,
             (str() | Kernel()) as tile,
             *_,
         ):
-            f32 = BandDepthwiseF32Params(w=w, bias=bias, slope=slope, p=p, tile=tile)
+            f32 = BandDwconv2dF32Params(w=w, bias=bias, slope=slope, p=p, tile=tile)
             tensor = added if isinstance(added, Pointer) else None
             layer = CascadeLayer(x, y, tensor, p, scratch, _DEPTHWISE_F32, f32)
             pitch = p.yx
-        case (Pointer() as x, Pointer() as y, DepthwiseS8Params() as blocks, *_):
-            s8 = BandDepthwiseS8Params(p=blocks, kernel=call.kernel)
+        case (Pointer() as x, Pointer() as y, DwS8Params() as blocks, *_):
+            s8 = BandDwconv2dS8Params(p=blocks, kernel=call.kernel)
             layer = CascadeLayer(x, y, None, blocks, scratch, _DEPTHWISE_S8, s8)
             pitch = blocks.oc
         case (
             Pointer() as x,
             Table() as w,
             Pointer() as y,
-            DepthwiseTapsParams() as taps,
+            DwTapsS8Params() as taps,
             *_,
         ):
-            units = BandDepthwiseTapsParams(w=w, p=taps, kernel=call.kernel)
+            units = BandDwconv2dTapsS8Params(w=w, p=taps, kernel=call.kernel)
             layer = CascadeLayer(x, y, None, taps, scratch, _DEPTHWISE_TAPS_S8, units)
             pitch = taps.c
         case _:

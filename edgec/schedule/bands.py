@@ -12,6 +12,12 @@ from dataclasses import dataclass
 from typing import Generic
 
 from edgec.ir import PART, PARTS, Graph, Kernel, KernelCall, Scratch, Value
+from edgec.ir.c_structs import (
+    Dwconv2dF32Params,
+    GemmF32Params,
+    GemmS8Params,
+    RowBandsParams,
+)
 from edgec.schedule.band_layers import (
     CascadeLayer,
     DepthwiseLayer,
@@ -21,8 +27,6 @@ from edgec.schedule.band_layers import (
     depthwise,
     pointwise,
 )
-from edgec.schedule.c_structs import DepthwiseF32Params, GemmF32Params, GemmS8Params
-from edgec.schedule.c_structs_fused import RowBandsParams
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
 from edgec.schedule.liveness import (
@@ -393,7 +397,7 @@ def _cascade_call(
         wide_row=_row_bytes(deep.x.value),
         y_row=_row_bytes(last.y.value),
         rows=band.rows,
-        ring=band.kept if isinstance(deep.p, DepthwiseF32Params) else 0,
+        ring=band.kept if isinstance(deep.p, Dwconv2dF32Params) else 0,
         kept=band.kept_bytes,
         between=band.between_bytes,
         before=None if before is None else before.function,

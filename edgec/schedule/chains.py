@@ -27,11 +27,10 @@ from edgec.ir import (
     Table,
     Value,
 )
-from edgec.ir.c_structs import ActivationParams, CoefficientParams
+from edgec.ir.c_structs import ActParams, ChainF32Params, ChainStepF32Params, CoefParams
 from edgec.ops.activation import Clamp, LeakyRelu
 from edgec.ops.binary import Add, Mul
 from edgec.ops.common import SCALE_CHANNELS
-from edgec.schedule.c_structs_fused import ChainParams, ChainStepParams
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
 from edgec.schedule.liveness import LiveBytes, tensors
@@ -271,13 +270,15 @@ def _chain_call(links: Sequence[_Link], stored: Sequence[Value]) -> KernelCall |
     # Places that the chain does not need repeat the last tensor.
     read = [Pointer(inputs[min(i, len(inputs) - 1)]) for i in range(MAX_INPUTS)]
     written = [Pointer(stored[min(i, len(stored) - 1)]) for i in range(MAX_OUTPUTS)]
-    p = ChainParams(n=links[0].y.type.size, block=block, steps=len(links), step=steps)
+    p = ChainF32Params(
+        n=links[0].y.type.size, block=block, steps=len(links), step=steps
+    )
     return KernelCall(_CHAIN, (*read, *written, p, PART, PARTS))
 
 
 def _steps(
     links: Sequence[_Link], inputs: Sequence[Value], stored: Sequence[Value], block: int
-) -> list[ChainStepParams] | None:
+) -> list[ChainStepF32Params] | None:
     """Return the parameters of each link; None where the buffers do not suffice.
 
     Places are numbered: inputs, outputs, buffers. A buffer is free again after the last
@@ -294,7 +295,7 @@ def _steps(
             last_reader[value] = i
 
     free = list(range(BUFFERS))
-    steps: list[ChainStepParams] = []
+    steps: list[ChainStepF32Params] = []
     for i, link in enumerate(links):
         # By value, as a square reads one operand twice.
         at = {value: places[value] for value in link.operands}
@@ -318,19 +319,21 @@ def _channels(links: Sequence[_Link]) -> int:
     return links[0].y.type.shape[-1] if has_channels else 1
 
 
-def _step(link: _Link, at: Mapping[Value, int], y: int, block: int) -> ChainStepParams:
+def _step(
+    link: _Link, at: Mapping[Value, int], y: int, block: int
+) -> ChainStepF32Params:
     """Return the parameters of a link.
 
     at: the places of its operands. y: the place of its result. block: elements, as
     often as which constants are repeated.
     """
     low, high = link.bounds
-    coefficients: CoefficientParams | None = None
+    coefficients: CoefParams | None = None
     if link.function is not None:
         a, b = link.coefficients
-        coefficients = CoefficientParams(a=a, b=b)
+        coefficients = CoefParams(a=a, b=b)
 
-    return ChainStepParams(
+    return ChainStepF32Params(
         op=link.op,
         a=at[link.a],
         b=-1 if link.b is None else at[link.b],
@@ -397,7 +400,7 @@ def _binary_link(call: KernelCall, a: Value, b: Value, y: Value) -> _Link | None
         return None
 
     step = f"EK_CHAIN_{call.kernel.family.upper()}"
-    act = call.optional_struct(ActivationParams)
+    act = call.optional_struct(ActParams)
     bounds = (-inf, inf) if act is None else (act.low, act.high)
     if b.const is None:
         if b.type.shape != y.type.shape:
@@ -418,7 +421,7 @@ def _unary_link(call: KernelCall, x: Value, y: Value) -> _Link | None:
         return None
 
     kernel = call.kernel
-    p = call.optional_struct(CoefficientParams)
+    p = call.optional_struct(CoefParams)
     a, b = (0.0, 0.0) if p is None else (p.a, p.b or 0.0)
     if kernel.bounds is not None:
         return _Link("EK_CHAIN_CLAMP", x, y, bounds=kernel.bounds)

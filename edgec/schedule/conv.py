@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from edgec.ir.c_structs import Conv2DParams, TransposeConv2DParams
+from edgec.ir.c_structs import Conv2dParams, TransposeConv2dParams
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Conv:
     group_ic: int = 0
 
     @classmethod
-    def of(cls, p: Conv2DParams | TransposeConv2DParams) -> Self:
+    def of(cls, p: Conv2dParams | TransposeConv2dParams) -> Self:
         """Return the shape in the parameters of a plain kernel."""
         # Transposed convolutions lack dilations and groups.
         return cls(**p.given())

@@ -26,7 +26,6 @@ from edgec.ir import (
     TensorType,
     Value,
 )
-from edgec.ir.c_struct import python_name
 from edgec.ir.kernel import kernel_named
 
 Record = Mapping[str, Any]
@@ -212,10 +211,7 @@ class _CallReader:
 
     def struct(self, x: dict[str, Any]) -> CStruct:
         """Return a struct."""
-        fields: dict[str, Any] = {}
-        for name, value in x["fields"].items():
-            fields[python_name(name)] = self.operand(value)
-
+        fields = {name: self.operand(value) for name, value in x["fields"].items()}
         return CStruct.registry[x["struct"]](**fields)
 
     def table(self, table_json: Record) -> Array:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from pathlib import Path
-
-import edgec_runtime
 
 from edgec.ir import Elementwise, Kernel, KernelCall, KernelFamily
 from edgec.schedule.cores import Core
@@ -17,9 +14,6 @@ ISAS = (frozenset({"neon"}), frozenset({"avx2"}))
 
 WHOLE = (0, 1)
 """The operands `part` and `parts` of a call that computes all of its result."""
-
-CSRC = Path(edgec_runtime.__file__).parent / "csrc"
-"""The C that generated code includes."""
 
 Rewrite = Callable[[KernelCall], KernelCall | None]
 """Makes the call of a variant from that of a plain kernel; None where it cannot."""

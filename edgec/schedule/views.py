@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from edgec.ir import Graph, KernelCall, Pointer, Value
-from edgec.ir.c_structs_data import GatherParams
+from edgec.ir.c_structs import GatherParams
 from edgec.ops.concat import CONCAT
 from edgec.ops.shape import COPY, GATHER
 

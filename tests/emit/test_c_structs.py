@@ -5,55 +5,124 @@ from __future__ import annotations
 import re
 import subprocess
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-import edgec.ops
-import edgec.schedule.c_structs_fused  # noqa: F401 (registers its structs)
-from edgec.emit.c import CSRC
+import edgec.ops  # noqa: F401 (registers the kernels)
 from edgec.emit.elements import inclusion
-from edgec.ir import Elementwise, Kernel, KernelFamily, KernelRounding
-from edgec.ir.c_struct import CStruct, c_types
+from edgec.ir import Elementwise, Kernel, KernelFamily, KernelRounding, c_headers
+from edgec.ir.c_headers import CSRC, structs
+from edgec.ir.c_struct import CStruct
+from edgec.ir.c_structs import ArgParams, CoefParams, GatherParams
 from edgec.ops.common import SUFFIX
 from edgec.schedule.simd import on_vectors, vectorized
 
 SUFFIXES = ("", "i8", *dict.fromkeys(SUFFIX.values()))
 """The types of kernels."""
 
-_DECLARATION = re.compile(r"((?:const )?\w+) (.*)")
-_FIELD = re.compile(r"(\**)\s*(\w+)((?:\[\w+\])?)")
+STUB = Path(c_headers.__file__).with_name("c_structs.pyi")
+"""The types of the fields, for mypy."""
+
+_STUB_HEAD = '''"""What edgec.ir.c_headers makes of csrc; pytest --update-golden tests/emit writes it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgec.ir.c_struct import CStruct, Table
+from edgec.ir.kernel import Kernel
+'''
 
 
-@cache
-def bodies() -> dict[str, str]:
-    """What is between the braces of every struct of csrc, by the struct's name."""
-    found = {}
-    for path in CSRC.rglob("*.h"):
-        text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.S)
-        for body, name in re.findall(r"typedef struct \{(.*?)\}\s*(\w+);", text, re.S):
-            found[name] = body
-    return found
+def stub() -> str:
+    """The classes as mypy reads them."""
+    text = _STUB_HEAD
+    for name, struct in structs().items():
+        text += f"\n@dataclass(frozen=True, kw_only=True)\nclass {name}(CStruct):\n"
+        for field, c_field in struct.c_fields.items():
+            default = " = None" if c_field.left_out else ""
+            text += f"    {field}: {c_field.annotation}{default}\n"
+
+    return text
 
 
-def declared(name: str) -> list[tuple[str, str]]:
-    """The fields of a struct, in order, with their C types."""
-    fields = []
-    for line in bodies()[name].split(";")[:-1]:
-        declaration = _DECLARATION.fullmatch(" ".join(line.split()))
-        assert declaration is not None, line
-        base, names = declaration.groups()
-        for part in names.split(","):
-            field = _FIELD.fullmatch(part.strip())
-            assert field is not None, part
-            star, name, array = field.groups()
-            fields.append((name, f"{base}{' ' if star else ''}{star}{array}"))
-    return fields
+def test_mypy_knows_the_fields(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        STUB.write_text(stub())
+    assert STUB.read_text() == stub(), "run pytest --update-golden tests/emit"
 
 
-@pytest.mark.parametrize("name", sorted(CStruct.registry))
-def test_a_struct_is_as_csrc_declares_it(name: str) -> None:
-    fields = c_types(CStruct.registry[name])
-    assert list(fields.items()) == declared(name)
+def declared(name: str, struct: type[CStruct]) -> str:
+    """C that declares a struct's fields anew, under another name."""
+    fields = ""
+    for field, c_field in struct.c_fields.items():
+        length = "" if c_field.length is None else f"[{c_field.length}]"
+        fields += f"    {c_field.ctype} {field}{length};\n"
+    return f"typedef struct {{\n{fields}}} {name};\n"
+
+
+@pytest.mark.cc
+def test_a_struct_has_the_fields_that_csrc_declares() -> None:
+    """The same types at the same places, and no more of them."""
+    text = ""
+    known = set()
+    for header in sorted(CSRC.glob("*.h")) + sorted(CSRC.glob("simd/*_simd.h")):
+        text += f'#include "{header.relative_to(CSRC)}"\n'
+        known |= set(re.findall(r"^} (\w+);", header.read_text(encoding="utf-8"), re.M))
+    for name, struct in structs().items():
+        if struct.ctype not in known:
+            continue
+        text += declared(name, struct)
+        text += f'_Static_assert(sizeof({name}) == sizeof({struct.ctype}), "");\n'
+        for field in struct.c_fields:
+            types = (f"__typeof__((({s} *)0)->{field})" for s in (name, struct.ctype))
+            text += (
+                f"_Static_assert(__builtin_types_compatible_p({', '.join(types)}) && "
+                f"offsetof({name}, {field}) == offsetof({struct.ctype}, {field}), "
+                f'"{name}.{field}");\n'
+            )
+    assert text.count("typedef") > 75
+
+    command = ["cc", "-march=native", "-fsyntax-only", "-w", "-xc", f"-I{CSRC}", "-"]
+    subprocess.run(command, input=text, text=True, check=True)
+
+
+RUN = {"outer": 1, "n": 2, "inner": 3, "sign": 1, "last": 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"outer": 1.5}, "ek_arg_t.outer is int, not 1.5"),
+        ({"outer": None}, "ek_arg_t.outer is int, not None"),
+        ({"outer": "EK_MAX"}, "ek_arg_t.outer is int, not 'EK_MAX'"),
+        ({"width": 1}, "unexpected keyword argument 'width'"),
+    ],
+)
+def test_a_wrong_value_is_no_field(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        ArgParams(**RUN | change)
+
+
+def test_a_field_that_is_needed_must_be_given() -> None:
+    with pytest.raises(TypeError, match=r"missing 1 required .* argument: 'last'"):
+        ArgParams(outer=1, n=2, inner=3, sign=1)  # type: ignore[call-arg]
+
+
+def test_an_array_has_no_more_elements_than_in_c() -> None:
+    six = (1, 1, 1, 1, 2, 3)
+    assert GatherParams(dim=six, stride=six).dim == six
+    with pytest.raises(TypeError, match=r"ek_gather_t.dim is Sequence\[int\], not"):
+        GatherParams(dim=(*six, 1), stride=six)
+    with pytest.raises(TypeError, match=r"ek_gather_t.stride is Sequence"):
+        GatherParams(dim=six, stride=(*six[1:], 0.5))  # type: ignore[arg-type]
+
+
+def test_only_a_field_whose_comment_says_so_may_be_left_out() -> None:
+    assert list(CoefParams(a=1.0).given()) == ["a"]
+    with pytest.raises(TypeError, match=r"required .* argument: 'a'"):
+        CoefParams(b=1.0)  # type: ignore[call-arg]
 
 
 @cache

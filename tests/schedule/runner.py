@@ -20,7 +20,7 @@ from edgec_runtime.bundle.manifest import MAX_THREADS
 
 from edgec.emit.c import CSRC, CSource, Text, segment_source
 from edgec.ir import Array, Graph, KernelCall, Scratch
-from edgec.schedule.c_structs import GemmS8Params
+from edgec.ir.c_structs import GemmS8Params
 from edgec.schedule.cores import Core, core
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Choose, Rules, Schedule, Variant

@@ -13,7 +13,7 @@ import pytest
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import InputError
 from edgec.ir import CStruct, KernelCall, OpDef, Table
-from edgec.ir.c_structs import Conv2DParams, RequantParams
+from edgec.ir.c_structs import Conv2dParams, RequantParams
 from edgec.ops.conv import CONV2D
 from edgec.report.tuning import WORTH_SHOWING
 from edgec.schedule.cores import Core, core
@@ -94,7 +94,7 @@ def test_constants_are_like_those_that_were_there() -> None:
 
 def test_a_signature_tells_sizes_and_not_levels() -> None:
     call = convolution()
-    shape = call.struct(Conv2DParams)
+    shape = call.struct(Conv2dParams)
     q = call.struct(RequantParams)
     other_zero = with_struct(call, q, replace(q, x_zero=q.x_zero + 1))
     assert signature(other_zero) == signature(call)

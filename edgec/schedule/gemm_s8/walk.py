@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
-from edgec.schedule.c_structs import GemmS8Params
+from edgec.ir.c_structs import GemmS8Params
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.panels import GATHERED, LINE, GemmTile, Panels, Requant
 from edgec.schedule.gemm_s8.windows import GemmS8Shape

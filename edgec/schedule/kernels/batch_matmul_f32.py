@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgec.ir import Kernel, KernelCall, Scratch, constant
-from edgec.ir.c_structs import ActivationParams, BatchMatMulParams
+from edgec.ir.c_structs import ActParams, BatchMatmulParams
 from edgec.ir.kernel import Operand
 from edgec.ops.matmul import BATCH_MATMUL, FULLY_CONNECTED
 from edgec.schedule.cores import Core
@@ -32,7 +32,7 @@ class _MatrixProduct:
     a: Operand
     b: Operand
     y: Operand
-    p: BatchMatMulParams
+    p: BatchMatmulParams
 
 
 def _product(call: KernelCall) -> _MatrixProduct | None:
@@ -43,19 +43,19 @@ def _product(call: KernelCall) -> _MatrixProduct | None:
     """
     if call.kernel == BATCH_MATMUL:
         a, b, y, _ = call.operands
-        return _MatrixProduct(a, b, y, call.struct(BatchMatMulParams))
+        return _MatrixProduct(a, b, y, call.struct(BatchMatmulParams))
 
     x, w, bias, y, *_ = call.operands
     rows, depth, out_channels = (n for n in call.operands if isinstance(n, int))
     bias_values = constant(bias)
-    act = call.struct(ActivationParams)
+    act = call.struct(ActParams)
     is_clamped = (act.low, act.high) != (-np.inf, np.inf)
     has_bias = bias_values is None or bias_values.any()
     if constant(w) is not None or has_bias or is_clamped:
         return None
 
     # The weights are [O, K]: b is their transpose.
-    p = BatchMatMulParams(
+    p = BatchMatmulParams(
         dim=(1, 1, 1, 1),
         a=(0, 0, 0, 0),
         b=(0, 0, 0, 0),

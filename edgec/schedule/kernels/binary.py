@@ -24,24 +24,22 @@ from edgec.ir import (
     constant,
 )
 from edgec.ir.c_structs import (
-    ActivationParams,
-    BroadcastParams,
-    FixedPointProductParams,
-    FixedPointSumParams,
-    FloatSumParams,
+    ActParams,
+    AddParams,
+    BinaryF32Params,
+    ExtremumS8Params,
+    LawS8Params,
+    LinearParams,
+    MulParams,
+    NdParams,
+    ProductS8Params,
+    SumS8Params,
 )
 from edgec.ir.kernel import Operand
 from edgec.ops.arithmetic import Maximum, Minimum, SquaredDifference
 from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.prelu import PRelu
 from edgec.schedule.bytewise import fits_fixed_point, pairs, scaled_sum
-from edgec.schedule.c_structs import (
-    ExtremumRowsParams,
-    FixedPointSumRowsParams,
-    FloatRowsParams,
-    ProductRowsParams,
-    SumRowsParams,
-)
 from edgec.schedule.kernels.elementwise import (
     LUT_SIMD,
     OFFSET_SIMD,
@@ -112,7 +110,7 @@ def _byte_function(call: KernelCall) -> _ByteFunction | None:
     None where neither operand is a single constant, or the other is broadcast.
     """
     a, b, y = call.operands[:3]
-    p = call.struct(BroadcastParams)
+    p = call.struct(NdParams)
     sides = ((0, b, a, p.a), (1, a, b, p.b))
     for position, other, x, strides in sides:
         value = constant(other)
@@ -131,7 +129,7 @@ def _byte_function(call: KernelCall) -> _ByteFunction | None:
     return None
 
 
-def _dense_strides(p: BroadcastParams) -> list[int]:
+def _dense_strides(p: NdParams) -> list[int]:
     """Return the strides of an operand that is not broadcast."""
     strides: list[int] = []
     for axis, size in enumerate(p.dim):
@@ -164,7 +162,7 @@ class _BroadcastRows:
 
     a: Operand
     b: Operand
-    nd: BroadcastParams
+    nd: NdParams
     repeat: int = 1
 
     def call(self, kernel: Kernel, call: KernelCall, p: CStruct) -> KernelCall:
@@ -178,7 +176,7 @@ def _rows(call: KernelCall) -> _BroadcastRows | None:
     Many short rows with the same b are joined to fewer long ones.
     """
     a, b = call.operands[:2]
-    p = call.struct(BroadcastParams)
+    p = call.struct(NdParams)
     is_dense = p.a[5] in (0, 1) and p.b[5] in (0, 1)
     if not is_dense or prod(p.dim) == 0:
         return None
@@ -191,7 +189,7 @@ def _rows(call: KernelCall) -> _BroadcastRows | None:
     return _joined_rows(a, b, rows, p.dim[5])
 
 
-def _repeats_b(p: BroadcastParams) -> bool:
+def _repeats_b(p: NdParams) -> bool:
     """Return whether all rows have the same b, and those of a follow each other."""
     return list(p.b) == [0, 0, 0, 0, 0, 1] and list(p.a) == _dense_strides(p)
 
@@ -215,7 +213,7 @@ def _joined_rows(a: Operand, b: Operand, rows: int, n: int) -> _BroadcastRows | 
         repeat = 1
 
     length = times * n
-    nd = BroadcastParams(
+    nd = NdParams(
         dim=[1, 1, 1, 1, rows // times, length],
         a=[0, 0, 0, 0, length, 1],
         b=[0, 0, 0, 0, 0, 1],
@@ -230,13 +228,13 @@ def _sum(call: KernelCall) -> KernelCall | None:
     if rows is None or scaled is None:
         return None
 
-    bounds: FloatSumParams | FixedPointSumParams
+    bounds: LinearParams | AddParams
     if call.kernel.rounding is KernelRounding.EVEN:
-        bounds = call.struct(FloatSumParams)
+        bounds = call.struct(LinearParams)
     else:
-        bounds = call.struct(FixedPointSumParams)
+        bounds = call.struct(AddParams)
 
-    p = SumRowsParams(
+    p = SumS8Params(
         nd=rows.nd,
         repeat=rows.repeat,
         low=bounds.low,
@@ -255,10 +253,10 @@ def _fixed_point_sum(call: KernelCall) -> KernelCall | None:
     if rows is None or not fits_fixed_point(call):
         return None
 
-    p = FixedPointSumRowsParams(
+    p = LawS8Params(
         nd=rows.nd,
         repeat=rows.repeat,
-        **asdict(call.struct(FixedPointSumParams)),
+        **asdict(call.struct(AddParams)),
         sign=-1 if call.kernel == _SUB else 1,
     )
     return rows.call(_FIXED_POINT_SIMD, call, p)
@@ -267,12 +265,12 @@ def _fixed_point_sum(call: KernelCall) -> KernelCall | None:
 def _product(call: KernelCall) -> KernelCall | None:
     """Return an int8 product, where no intermediate number leaves 32 bits."""
     rows = _rows(call)
-    p = call.struct(FixedPointProductParams)
+    p = call.struct(MulParams)
     largest = 255 * 255 << max(0, p.shift)
     if rows is None or largest >= MAX_PRODUCT:
         return None
 
-    params = ProductRowsParams(nd=rows.nd, repeat=rows.repeat, **asdict(p))
+    params = ProductS8Params(nd=rows.nd, repeat=rows.repeat, **asdict(p))
     return rows.call(on_vectors(_MUL), call, params)
 
 
@@ -283,7 +281,7 @@ def _extremum(call: KernelCall) -> KernelCall | None:
         return None
 
     # The whole range of int8, as nothing is clamped.
-    p = ExtremumRowsParams(nd=rows.nd, repeat=rows.repeat, low=-128, high=127)
+    p = ExtremumS8Params(nd=rows.nd, repeat=rows.repeat, low=-128, high=127)
     kernel = on_vectors(call.kernel)
     return rows.call(kernel, call, p)
 
@@ -297,8 +295,8 @@ def _floats(call: KernelCall) -> KernelCall | None:
     if rows is None or (rows.repeat == 1 and not isinstance(rows.b, Table)):
         return None
 
-    act = call.optional_struct(ActivationParams)
-    p = FloatRowsParams(
+    act = call.optional_struct(ActParams)
+    p = BinaryF32Params(
         nd=rows.nd,
         repeat=rows.repeat,
         low=-math.inf if act is None else act.low,

@@ -16,9 +16,13 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from edgec.ir import Kernel, KernelCall, Scratch, Table
-from edgec.ir.c_structs import CoefficientParams, Conv2DParams
+from edgec.ir.c_structs import (
+    CoefParams,
+    Conv2dParams,
+    GemmF32Params,
+    NarrowConv2dF32Params,
+)
 from edgec.ops.conv import CONV2D
-from edgec.schedule.c_structs import GemmF32Params, NarrowConv2DParams
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import CLAMPS, Epilogue
 from edgec.schedule.gemm_f32.layer import FloatLayer, float_layer
@@ -46,7 +50,7 @@ MIN_DEPTH = 16
 
 def _shape(call: KernelCall) -> GemmF32Shape:
     """Return the sizes of the convolution."""
-    return GemmF32Shape.of(call.struct(Conv2DParams))
+    return GemmF32Shape.of(call.struct(Conv2dParams))
 
 
 def _column(c: GemmF32Shape, block: int) -> GemmF32Shape:
@@ -147,7 +151,7 @@ def _params(
     cols: int,
     product_floats: int,
     e: Epilogue,
-) -> NarrowConv2DParams:
+) -> NarrowConv2dF32Params:
     """Return the parameters of the kernel, with those of the single column in them."""
     # The products have no epilogue; the kernel sets their place and their rows.
     products = GemmF32Params(
@@ -158,7 +162,7 @@ def _params(
     )
     low, high, *_ = e.bounds
     a, b = e.coefficients
-    return NarrowConv2DParams(
+    return NarrowConv2dF32Params(
         p=products,
         oh=c.oh,
         ow=c.ow,
@@ -173,7 +177,7 @@ def _params(
         low=low,
         high=high,
         after=e.after or 0,
-        coef=CoefficientParams(a=a, b=b),
+        coef=CoefParams(a=a, b=b),
     )
 
 

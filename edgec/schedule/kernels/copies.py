@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from edgec.ir import Kernel, KernelCall
-from edgec.ir.c_structs_data import GatherParams
+from edgec.ir.c_structs import GatherParams
 from edgec.ops.concat import CONCAT
 from edgec.ops.shape import GATHER
 from edgec.schedule.cores import Core

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgec.ir import Array, Kernel, KernelCall, Scratch, Table
-from edgec.ir.c_structs import Conv2DParams
+from edgec.ir.c_structs import Conv2dParams, Dwconv2dF32Params
 from edgec.ops.conv import DEPTHWISE_CONV2D
-from edgec.schedule.c_structs import DepthwiseF32Params
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.layer import float_layer
 from edgec.schedule.gemm_f32.windows import LINE, exceeds_l2, is_scattered
@@ -35,7 +34,7 @@ FETCH_BOTH = 3
 """The value of `touch` with which image (1) and result (2) are fetched ahead."""
 
 
-def _is_square(p: Conv2DParams) -> bool:
+def _is_square(p: Conv2dParams) -> bool:
     """Return whether there are tiles for the kernel.
 
     They need the middle tap of every result within the image.
@@ -52,7 +51,7 @@ def _is_square(p: Conv2DParams) -> bool:
     return is_inside and max(p.pt, p.pl) <= middle
 
 
-def _tile_cols(p: Conv2DParams) -> list[int]:
+def _tile_cols(p: Conv2dParams) -> list[int]:
     """Return the results of the tiles that fit a row, the best by analysis first.
 
     0 stands for the tile of any shape, which is taken where there is no other.
@@ -69,7 +68,7 @@ def _tile_cols(p: Conv2DParams) -> list[int]:
     return sorted(fitting, key=cost) or [0]
 
 
-def _is_doubled(p: Conv2DParams, core: Core) -> bool:
+def _is_doubled(p: Conv2dParams, core: Core) -> bool:
     """Return whether each channel has two results, for which there are square tiles.
 
     Their vectors are loaded whole, in float16 too.
@@ -78,7 +77,7 @@ def _is_doubled(p: Conv2DParams, core: Core) -> bool:
     return p.oc == 2 * p.ic and p.oc >= lanes and _tile_cols(p) != [0]
 
 
-def _chunk(p: Conv2DParams, core: Core) -> int:
+def _chunk(p: Conv2dParams, core: Core) -> int:
     """Return the channels that a row of results is computed for at a time.
 
     The first cache keeps the rows of the image that they read, and the row itself: so
@@ -92,7 +91,7 @@ def _chunk(p: Conv2DParams, core: Core) -> int:
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     """Return the tiles that fit, each with and without fetching ahead."""
-    p = call.struct(Conv2DParams)
+    p = call.struct(Conv2dParams)
     if p.kh * p.kw > MAX_TAPS or p.ic < 4 or float_layer(call) is None:
         return []
     if p.oc != p.ic and not _is_doubled(p, core):
@@ -132,7 +131,7 @@ def pad(array: Array, lanes: int) -> Array:
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     """Return the call with packed weights."""
-    p = call.struct(Conv2DParams)
+    p = call.struct(Conv2dParams)
     layer = float_layer(call)
     assert layer is not None
 
@@ -148,7 +147,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         few_rows = p.n * p.oh < core.threads
         by_channels = int(few_rows or shares_channels(pixels, p.oc))
 
-    params = DepthwiseF32Params(
+    params = Dwconv2dF32Params(
         n=p.n,
         ih=p.ih,
         iw=p.iw,

@@ -8,12 +8,11 @@ from dataclasses import asdict
 import numpy as np
 
 from edgec.ir import Array, Elementwise, Kernel, KernelCall, Table
-from edgec.ir.c_structs import AffineParams, CoefficientParams
+from edgec.ir.c_structs import AffineParams, AffineS8Params, CoefParams, OffsetS8Params
 from edgec.ir.kernel import Operand
 from edgec.ops.elementwise_kernels import LUT
 from edgec.ops.quantize import DEQUANTIZE, QUANTIZE
 from edgec.schedule.bytewise import offset_of_table, rescale_table
-from edgec.schedule.c_structs import FlippedAffineParams, OffsetParams
 from edgec.schedule.simd import WHOLE, Rewrite, on_vectors, simd, vectorized
 from edgec.schedule.variant import Variant
 
@@ -37,7 +36,7 @@ def _floats(call: KernelCall) -> KernelCall:
     x, y, n, *coefficients = call.operands
     if not coefficients:
         # All these kernels have one signature, also for functions without parameters.
-        coefficients = [CoefficientParams(a=0.0, b=0.0)]
+        coefficients = [CoefParams(a=0.0, b=0.0)]
 
     kernel = on_vectors(call.kernel)
     return KernelCall.of(kernel, x, y, n, *coefficients, *WHOLE)
@@ -52,7 +51,7 @@ def by_offset(table: Array, x: Operand, y: Operand, n: Operand) -> KernelCall | 
     if offset is None:
         return None
 
-    p = OffsetParams(**asdict(offset))
+    p = OffsetS8Params(**asdict(offset))
     return KernelCall.of(OFFSET_SIMD, x, y, n, p, *WHOLE)
 
 
@@ -87,7 +86,7 @@ def _affine(kernel: Kernel) -> Rewrite:
 
         # An unsigned byte is a signed one with the highest bit flipped.
         flip = -128 if call.kernel.dtype == "u8" else 0
-        flipped = FlippedAffineParams(scale=p.scale, zero=p.zero, flip=flip)
+        flipped = AffineS8Params(scale=p.scale, zero=p.zero, flip=flip)
         return KernelCall.of(kernel, x, y, n, flipped, *WHOLE)
 
     return rewrite

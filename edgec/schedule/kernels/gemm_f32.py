@@ -13,11 +13,10 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from edgec.ir import Array, Kernel, KernelCall, Scratch, Table
-from edgec.ir.c_structs import Conv2DParams, TransposeConv2DParams
+from edgec.ir.c_structs import Conv2dParams, GemmF32Params, TransposeConv2dParams
 from edgec.ops.conv import CONV2D, DEPTHWISE_CONV2D
 from edgec.ops.matmul import FULLY_CONNECTED
 from edgec.ops.transpose_conv import TRANSPOSE_CONV2D
-from edgec.schedule.c_structs import GemmF32Params
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import MIN_FUNCTION_FLOATS, epilogue
 from edgec.schedule.gemm_f32.layer import FloatLayer, float_layer
@@ -61,7 +60,7 @@ def _transposed(call: KernelCall) -> GemmF32Shape:
     the results of a run are then more channels of a convolution without a stride
     across.
     """
-    c = GemmF32Shape.of(call.struct(TransposeConv2DParams))
+    c = GemmF32Shape.of(call.struct(TransposeConv2dParams))
     is_run = c.kw == c.sw and not c.pl and c.ow == c.iw * c.sw
 
     # In a concat the pixels of a run would not lie side by side.
@@ -110,7 +109,7 @@ def _shape(call: KernelCall, lanes: int) -> GemmF32Shape:
             group_ic=c.ic,
         )
 
-    c = GemmF32Shape.of(call.struct(Conv2DParams))
+    c = GemmF32Shape.of(call.struct(Conv2dParams))
     return _merged(c.flattened(), lanes)
 
 

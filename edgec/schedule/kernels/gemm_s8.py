@@ -23,11 +23,11 @@ from edgec.ir import (
     constant,
 )
 from edgec.ir.c_structs import (
-    Conv2DParams,
-    DoubleRequantParams,
-    FloatRequantParams,
+    Conv2dParams,
+    EvenParams,
     RequantParams,
-    TransposeConv2DParams,
+    ScaleF64Params,
+    TransposeConv2dParams,
 )
 from edgec.ops.conv import CONV2D, DEPTHWISE_CONV2D
 from edgec.ops.matmul import FULLY_CONNECTED
@@ -112,10 +112,10 @@ def _shape(call: KernelCall) -> GemmS8Shape:
 
     if call.kernel in TRANSPOSE_CONV2D:
         # Each phase of the stride is a convolution of stride 1.
-        c = GemmS8Shape.of(call.struct(TransposeConv2DParams))
+        c = GemmS8Shape.of(call.struct(TransposeConv2dParams))
         return replace(c, phases=(c.sh, c.sw), sh=1, sw=1)
 
-    return GemmS8Shape.of(call.struct(Conv2DParams))
+    return GemmS8Shape.of(call.struct(Conv2dParams))
 
 
 def requant(call: KernelCall) -> Requant:
@@ -126,16 +126,16 @@ def requant(call: KernelCall) -> Requant:
         return _requant(fixed_point, multiplier, fixed_point.shift.array)
 
     # Fully connected layers of TFLite have scales in double, onnxruntime's in float.
-    scales: DoubleRequantParams | FloatRequantParams | None
-    scales = call.optional_struct(FloatRequantParams)
+    scales: ScaleF64Params | EvenParams | None
+    scales = call.optional_struct(EvenParams)
     if scales is None:
-        scales = call.struct(DoubleRequantParams)
+        scales = call.struct(ScaleF64Params)
 
     return _requant(scales, scale=scales.scale.array)
 
 
 def _requant(
-    p: RequantParams | FloatRequantParams | DoubleRequantParams,
+    p: RequantParams | EvenParams | ScaleF64Params,
     multiplier: Array | None = None,
     shift: Array | None = None,
     scale: Array | None = None,

@@ -12,17 +12,17 @@ from math import prod
 import numpy as np
 
 from edgec.ir import Array, Kernel, KernelCall, Pointer, Table
-from edgec.ir.c_structs_data import (
+from edgec.ir.c_structs import (
     ResizeBilinearFixedParams,
-    ResizeBilinearFloatParams,
+    ResizeBilinearRealParams,
+    ResizeDyadicParams,
 )
 from edgec.ops.resize import RESIZE_BILINEAR
 from edgec.ops.shape import COPY
-from edgec.schedule.c_structs import ResizeDyadicParams
 from edgec.schedule.simd import WHOLE, simd
 from edgec.schedule.variant import Variant
 
-Params = ResizeBilinearFloatParams | ResizeBilinearFixedParams
+Params = ResizeBilinearRealParams | ResizeBilinearFixedParams
 """The parameters of a bilinear resize in float32, or with weights in fixed point."""
 
 _F32 = RESIZE_BILINEAR.of("f32")
@@ -65,7 +65,7 @@ _DYADIC = {
 def _params(call: KernelCall) -> Params:
     """Return the parameters of a resize."""
     fixed = call.optional_struct(ResizeBilinearFixedParams)
-    return fixed or call.struct(ResizeBilinearFloatParams)
+    return fixed or call.struct(ResizeBilinearRealParams)
 
 
 def _offsets(columns: Table, p: Params) -> Table:
@@ -80,7 +80,7 @@ def _fits(p: Params) -> bool:
 
 def _weights(p: Params) -> tuple[Array, Array]:
     """Return the weights of rows and of columns, as parts of 1."""
-    one = 1.0 if isinstance(p, ResizeBilinearFloatParams) else float(1 << FIXED_BITS)
+    one = 1.0 if isinstance(p, ResizeBilinearRealParams) else float(1 << FIXED_BITS)
     rows = p.fy.array.astype(np.float64) / one
     columns = p.fx.array.astype(np.float64) / one
     return rows, columns

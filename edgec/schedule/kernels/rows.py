@@ -6,15 +6,15 @@ from functools import partial
 
 from edgec.ir import Kernel, KernelCall, Pointer, Scratch
 from edgec.ir.c_structs import (
-    InstanceNormParams,
     LayerNormParams,
+    NormEndF32Params,
+    NormParams,
     ReduceParams,
     SoftmaxParams,
 )
 from edgec.ops.norm import INSTANCE_NORM, LAYER_NORM
 from edgec.ops.reduce import Mean, Sum
 from edgec.ops.softmax import SOFTMAX
-from edgec.schedule.c_structs import NormEpilogueParams
 from edgec.schedule.gemm_f32.epilogue import Epilogue, following
 from edgec.schedule.simd import WHOLE, simd
 from edgec.schedule.variant import Variant
@@ -60,11 +60,11 @@ def _instance_norm(call: KernelCall) -> KernelCall | None:
     done = following(Epilogue(y), call.then)
     if done is None or not done.is_clamps_and_sum:
         return None
-    if call.struct(InstanceNormParams).c < MIN_CHANNELS:
+    if call.struct(NormParams).c < MIN_CHANNELS:
         return None
 
     low, high, low_sum, high_sum = done.bounds
-    bounds = NormEpilogueParams(low=low, high=high, low_sum=low_sum, high_sum=high_sum)
+    bounds = NormEndF32Params(low=low, high=high, low_sum=low_sum, high_sum=high_sum)
     operands = (x, scale, bias, done.added or 0, done.y, memory, p, bounds)
     return KernelCall.of(_INSTANCE_NORM, *operands, *WHOLE)
 

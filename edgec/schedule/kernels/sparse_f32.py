@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgec.ir import Array, Kernel, KernelCall, Scratch, Table, constant
-from edgec.ir.c_structs import Conv2DParams
+from edgec.ir.c_structs import Conv2dParams, SparseF32Params
 from edgec.ops.conv import CONV2D
-from edgec.schedule.c_structs import SparseParams
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.layer import float_layer
 from edgec.schedule.gemm_f32.windows import GemmF32Shape
@@ -40,7 +39,7 @@ MAX_IMAGE_BYTES = 1 << 20
 
 def _shape(call: KernelCall) -> GemmF32Shape:
     """Return the sizes of the convolution."""
-    return GemmF32Shape.of(call.struct(Conv2DParams))
+    return GemmF32Shape.of(call.struct(Conv2dParams))
 
 
 def _sparse_weights(call: KernelCall) -> Array | None:
@@ -103,7 +102,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     offsets = (inputs * block_pixels).astype(np.int32)
     ends = np.searchsorted(channels, np.arange(c.oc), "right").astype(np.int32)
 
-    p = SparseParams(
+    p = SparseF32Params(
         pixels=c.n * c.oh * c.ow,
         ic=c.ic,
         oc=c.oc,

@@ -11,9 +11,8 @@ from dataclasses import asdict
 from math import sqrt
 
 from edgec.ir import Kernel, KernelCall, Scratch, Table
-from edgec.ir.c_structs import Conv2DParams
+from edgec.ir.c_structs import Conv2dParams, WinogradF32Params
 from edgec.ops.conv import CONV2D
-from edgec.schedule.c_structs import WinogradParams
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.layer import float_layer
 from edgec.schedule.gemm_f32.windows import GemmF32Shape, last_vectors
@@ -32,7 +31,7 @@ _KERNEL = Kernel("winograd", "simd/ek_winograd_f32_simd.h", "f32", isa="simd")
 
 def _shape(call: KernelCall) -> GemmF32Shape:
     """Return the sizes of the convolution."""
-    return GemmF32Shape.of(call.struct(Conv2DParams))
+    return GemmF32Shape.of(call.struct(Conv2dParams))
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
@@ -79,7 +78,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     pitch = layer.epilogue.pitch or c.oc
     down, across = t.counts(c)
     apart_v, apart_s = t.apart(c, lanes)
-    p = WinogradParams(
+    p = WinogradF32Params(
         n=c.n,
         ih=c.ih,
         iw=c.iw,

@@ -29,7 +29,7 @@ typedef struct {
     int taps, run; /* pointers of a window; elements read behind each, padded to the tile's unit */
     int step;      /* bytes from window to window behind a pointer */
     int y_step;    /* bytes from window to window of the result */
-    int finish;    /* EK_GEMM_* */
+    int finish;    /* one of EK_GEMM_* */
     int w_zero;    /* sums are of x * (w - w_zero): the tile subtracts w_zero times the sum of x */
     int x_zero, y_zero, low, high;
     /* of the image */

@@ -8,7 +8,8 @@ enum { EK_GRID_ZEROS, EK_GRID_BORDER, EK_GRID_REFLECTION };
 typedef struct {
     int n, ih, iw, c, pixels; /* image, and places of each image */
     int taps;                 /* 1: nearest, 2: bilinear, 4: bicubic */
-    int padding, align;
+    int padding;              /* one of EK_GRID_* */
+    int align;
 } ek_grid_sample_t;
 
 /* Folded back at the centres or the outer edges of the border pixels, as often as needed. */

@@ -30,7 +30,8 @@ EK_OF_INTEGERS(ek_pad, EK_PAD_INT, )
 enum { EK_PAD_REFLECT, EK_PAD_SYMMETRIC, EK_PAD_EDGE, EK_PAD_WRAP };
 
 typedef struct {
-    int in[6], out[6], before[6], mode;
+    int x_dim[6], dim[6], before[6];
+    int mode; /* one of EK_PAD_* */
 } ek_pad_fold_t;
 
 /* The element of 0..n-1 that lies at place i of the endless line that a mode makes of them. */
@@ -42,15 +43,15 @@ EK_KERNEL int ek_fold(int i, int n, int mode) {
     return i < n ? i : period - i - (mode == EK_PAD_SYMMETRIC);
 }
 
-#define EK_AT_FOLD(d, at) (row * p->in[d] + ek_fold((at) - p->before[d], p->in[d], p->mode))
+#define EK_AT_FOLD(d, at) (row * p->x_dim[d] + ek_fold((at) - p->before[d], p->x_dim[d], p->mode))
 #define EK_PAD_FOLD(NAME, T)                                                \
     EK_KERNEL void NAME(const T *x, T *y, const ek_pad_fold_t *p) {         \
-        EK_FOR_ND(p->out, i, j, k, l, m) {                                  \
+        EK_FOR_ND(p->dim, i, j, k, l, m) {                                  \
             ptrdiff_t row = 0;                                              \
             row = EK_AT_FOLD(0, i), row = EK_AT_FOLD(1, j);                 \
             row = EK_AT_FOLD(2, k), row = EK_AT_FOLD(3, l);                 \
             row = EK_AT_FOLD(4, m);                                         \
-            for (int o = 0; o < p->out[5]; o++) *y++ = x[EK_AT_FOLD(5, o)]; \
+            for (int o = 0; o < p->dim[5]; o++) *y++ = x[EK_AT_FOLD(5, o)]; \
         }                                                                   \
     }
 EK_PAD_FOLD(ek_pad_fold_f32, float)

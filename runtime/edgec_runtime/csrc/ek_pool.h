@@ -7,11 +7,11 @@ typedef struct {
     int n, ih, iw, c, oh, ow; /* image and result */
     int kh, kw, sh, sw;       /* window and stride */
     int pt, pl;               /* padding at the top and left; the rest follows from the sizes */
-    int count_pads, round_up; /* averages: padding counts, too; ties upwards, not away from zero */
-    int pad;                  /* int8 averages: what counted padding is, the zero point */
-    float scale;              /* even averages: of an element, whose zero point is `pad` */
-    int32_t shift;            /* even averages: what was added to the elements in the file */
-    float low, high;          /* the clamp of the activation, exact for int8 too */
+    int count_pads, round_up; /* averages: padding counts; ties upwards; may be left out */
+    int pad;       /* int8 averages: what counted padding is, the zero point; may be left out */
+    float scale;   /* even averages: of an element, whose zero point is `pad`; may be left out */
+    int32_t shift; /* even averages: what was added to the elements in the file; may be left out */
+    float low, high; /* the clamp of the activation, exact for int8 too */
 } ek_pool_t;
 
 /* For every output position and block of channels: acc[0..lanes) = INIT, UPDATE over the window,

@@ -7,8 +7,8 @@
  * the input. */
 typedef struct {
     int keep[3], keep_stride[3], red[3], red_stride[3];
-    int32_t x_zero, y_zero, mul, shift; /* int8 means: centred, times a multiplier */
-    float scale, offset;                /* int8 sums and even means: in float */
+    int32_t x_zero, y_zero, mul, shift; /* int8 means, by a multiplier; may be left out */
+    float scale, offset;                /* int8 sums and even means: in float; may be left out */
 } ek_reduce_t;
 
 EK_KERNEL int ek_reduce_count(const ek_reduce_t *p) { return p->red[0] * p->red[1] * p->red[2]; }

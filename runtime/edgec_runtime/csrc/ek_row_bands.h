@@ -29,10 +29,11 @@ typedef struct {
     int ring; /* expanded rows of a band, if the depthwise convolution takes a ring; else 0 */
     int kept, between; /* bytes of the expanded rows of a band and of its depthwise result, slack
                           included */
-    ek_band_pointwise_fn *before; /* null where there is no such convolution */
-    ek_band_depthwise_fn *depthwise;
-    ek_band_pointwise_fn *after; /* as before */
-    const void *before_layer, *depthwise_layer, *after_layer;
+    /* Each convolution and its layer may be left out where there is none. */
+    ek_band_pointwise_fn *before;                             /* may be left out */
+    ek_band_depthwise_fn *depthwise;                          /* may be left out */
+    ek_band_pointwise_fn *after;                              /* may be left out */
+    const void *before_layer, *depthwise_layer, *after_layer; /* may be left out */
 } ek_row_bands_t;
 
 /* x: the image of the first convolution that there is; added: null, or as y. scratch: of this part

@@ -10,7 +10,8 @@ EK_KERNEL void ek_lut_s8(const int8_t *x, int8_t *y, int n, const int8_t *table)
 
 /* Attributes of a function, in the order of its definition. */
 typedef struct {
-    float a, b;
+    float a;
+    float b; /* may be left out */
 } ek_coef_t;
 
 /* y = EXPR of the element v. */

@@ -7,11 +7,13 @@
 
 /* y = a op b, clamped. */
 typedef struct {
-    int op, a, b, y; /* b: less than 0 where it is k */
+    int op;      /* one of EK_CHAIN_* */
+    int a, b, y; /* b: less than 0 where it is k */
     float low, high;
-    const float *k, *bias; /* as many constants as a block has elements; bias: of a scale */
-    ek_after_f32_fn *function;
-    ek_coef_t coef;
+    /* As many constants as a block has elements; bias: of a scale. */
+    const float *k, *bias;     /* may be left out */
+    ek_after_f32_fn *function; /* may be left out, or null */
+    ek_coef_t coef;            /* may be left out */
 } ek_chain_step_f32_t;
 
 typedef struct {

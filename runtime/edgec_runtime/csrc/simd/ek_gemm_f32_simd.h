@@ -13,7 +13,8 @@ typedef struct {
     int kh, kw, sh, sw, dh, dw;    /* kernel, stride, dilation */
     int pt, pl;                    /* padding at the top and left */
     int group_ic;                  /* input channels of one group */
-    int yx, yy, yn;                /* floats between pixels, rows and images of the result */
+    int yx;                        /* floats between pixels of the result */
+    int yy, yn;                    /* between its rows and images; may be left out */
     int tile;                      /* windows of a tile */
     int block;    /* windows that meet one panel of weights after the other: whole tiles */
     int panels;   /* panels that all windows meet before the next ones are read */

@@ -7,7 +7,8 @@
 
 /* What ek_gemm_f32_simd takes. */
 typedef struct {
-    const float *w, *bias, *slope;
+    const float *w, *bias;
+    const float *slope; /* or null */
     const ek_gemm_f32_t *p;
     ek_tile_f32_fn *tile, *tail;
 } ek_band_gemm_f32_t;
@@ -23,7 +24,8 @@ EK_SHARED void ek_band_gemm_f32(const void *layer, const void *x, ptrdiff_t read
 
 /* What ek_dwconv2d_f32_simd takes. */
 typedef struct {
-    const float *w, *bias, *slope;
+    const float *w, *bias;
+    const float *slope; /* or null */
     const ek_dwconv2d_f32_t *p;
     ek_dwtile_f32_fn *tile;
 } ek_band_dwconv2d_f32_t;
