@@ -107,7 +107,8 @@ class Writer:
 
         # Constants that were written before are not part of the span.
         first = aligned(len(self.weights))
-        statements = self._statements(function, ops, step)
+        self.bodies.extend(map(_comment, ops))
+        statements = self._statements(function, step)
         self.spans[step.ops[0]] = (first, max(first, len(self.weights)))
 
         return statements
@@ -118,35 +119,30 @@ class Writer:
         self._function = function
         self._step += 1
 
-    def _statements(
-        self, function: str, ops: Sequence[Op], step: FusedStep
-    ) -> list[str]:
+    def _statements(self, function: str, step: FusedStep) -> list[str]:
         """Write the functions of a step, and return the statements that call them."""
-        # Names of nodes may have characters that end a comment.
-        source = re.sub(r"[^\w ./:-]", "_", ops[0].source)
-        note = f" /* {source} */" if source else ""
         if not step.shared or not any(call.divisible for call in step.calls):
-            return [self.whole(function, step.calls, note)]
+            return [self.whole(function, step.calls)]
 
         # The parts of a concat do not read what the others write.
         if all(call.kernel == CONCAT_PART for call in step.calls):
-            return [self._part(function, step.calls, note)]
+            return [self._part(function, step.calls)]
 
         statements: list[str] = []
         for i, call in enumerate(step.calls):
             name = function if i == 0 else f"{function}_{i}"
             if call.divisible:
-                statements.append(self._part(name, (call,), note))
+                statements.append(self._part(name, (call,)))
             else:
-                statements.append(self.whole(name, (call,), note))
+                statements.append(self.whole(name, (call,)))
 
         return statements
 
-    def whole(self, function: str, calls: Sequence[KernelCall], note: str = "") -> str:
+    def whole(self, function: str, calls: Sequence[KernelCall]) -> str:
         """Write a function that one thread runs, and return the call of it."""
         body = self._body(calls)
         self.bodies.append(
-            f"EK_OP void {function}({_PARAMETERS}) {{{note}\n"
+            f"EK_OP void {function}({_PARAMETERS}) {{\n"
             f"    (void)m, (void)w, (void)in, (void)out;\n    {body}\n}}\n\n"
         )
         return f"{function}(m, w, in, out);"
@@ -156,14 +152,14 @@ class Writer:
         self._begin(self._index + 1, function)
         return self.whole(function, (call,))
 
-    def _part(self, function: str, calls: Sequence[KernelCall], note: str) -> str:
+    def _part(self, function: str, calls: Sequence[KernelCall]) -> str:
         """Write a function that threads share, and return the statement that runs it."""
         # Scratch that is asked for meanwhile is reserved for each thread.
         self._parts = self.threads
         body = self._body(calls)
         self._parts = 1
         self.bodies.append(
-            f"EK_OP void {function}(const void *run, int part, int parts) {{{note}\n"
+            f"EK_OP void {function}(const void *run, int part, int parts) {{\n"
             f"    EK_OF_RUN(run);\n    {body}\n}}\n\n"
         )
         return f"ek_on_threads(threads, {function}, &run);"
@@ -362,6 +358,27 @@ class Writer:
         self.scratches.append(Lifetime(name, all_bytes, self._step, self._step))
         part = "" if self._parts == 1 else f" + (ptrdiff_t)part * {part_bytes}"
         return f"((void *)(m + {self._symbol(name)}{part}))"
+
+
+def _comment(op: Op) -> str:
+    """Return a line that says what an op computes, with the shapes of its tensors."""
+    operands = ", ".join(_sizes(v) for v in op.inputs if v.const is None)
+    text = f"{op.kind} {operands} -> {', '.join(map(_sizes, op.outputs))}"
+    window = op.spec.window(op)
+    if window is not None:
+        (height, width), (down, across) = window
+        stride = f"{down}" if down == across else f"{down}x{across}"
+        text += f", {height}x{width} stride {stride}"
+    if op.source:
+        # Names of nodes may have characters that end a comment.
+        text += ": " + re.sub(r"[^\w ./:-]", "_", op.source)
+
+    return f"/* {text} */\n"
+
+
+def _sizes(value: Value) -> str:
+    """Return the shape of a tensor, as 1x224x224x3."""
+    return "x".join(map(str, value.type.shape)) or "scalar"
 
 
 def file_text(

@@ -340,6 +340,13 @@ class OpDef:
         """Return the multiply-accumulates of one inference."""
         return 0
 
+    def window(self, op: Op) -> tuple[tuple[int, int], ...] | None:
+        """Return the size and the stride of the windows of an image, in pixels.
+
+        Both are (vertical, horizontal). None for an operation without windows.
+        """
+        return None
+
     def fixed_quant(self) -> Quant:
         """Return the prescribed output scale of an op whose rule is FIXED."""
         raise NotImplementedError(f"{self.kind}: fixed_quant")

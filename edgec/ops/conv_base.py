@@ -276,6 +276,10 @@ class ConvBase(OpDef):
             "fusedActivationFunction": tflite_activation(self.act, op.output.type),
         }
 
+    def window(self, op: Op) -> tuple[Pair, Pair]:
+        """Return the size and the stride of the windows."""
+        return _height_width(op.inputs[1].type), self.stride
+
     def c(self, op: Op) -> KernelCall:
         """Return ek_conv2d_* or ek_dwconv2d_*.
 

@@ -209,6 +209,10 @@ class PoolOp(OpDef):
 
         return TfliteCode(self.tflite[0], ("Pool2DOptions", fields), version)
 
+    def window(self, op: Op) -> tuple[Pair, Pair]:
+        """Return the size and the stride of the windows."""
+        return self.kernel, self.stride
+
     def c(self, op: Op) -> KernelCall:
         """Return ek_max_pool2d_<type> or ek_average_pool2d_<type>.
 

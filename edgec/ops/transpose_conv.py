@@ -329,6 +329,10 @@ class TransposeConv2D(OpDef):
         """Return whether the scales' product rounds as in the uint8 kernel alone."""
         return self.rounding is Rounding.TFLITE_UINT8
 
+    def window(self, op: Op) -> tuple[Pair, Pair]:
+        """Return the size and the stride of the windows."""
+        return _height_width(op.inputs[1]), self.stride
+
     def c(self, op: Op) -> KernelCall:
         """Return ek_transpose_conv2d_<type>.
 

@@ -18,6 +18,8 @@ from edgec.emit.weights import WeightsFile
 from edgec.ir import Array, Builder, Graph, Quant, TensorType, interp
 from edgec.ops.binary import Add
 from edgec.ops.conv import Conv2D
+from edgec.ops.pool import MaxPool2D
+from edgec.ops.reduce import ReduceMin
 from edgec.ops.shape import Reshape, Transpose
 from edgec.toolchain.cc import Compiler
 from tests.harness import assert_agree, random_inputs, run_c
@@ -49,6 +51,27 @@ def residual_int8() -> Graph:
 
 def test_segment(golden: Callable[[str, str], None]) -> None:
     golden(segment_source(residual_int8(), "seg0").text, ".c")
+
+
+def test_comments_say_what_windows_and_scalars_are() -> None:
+    b = Builder("pool")
+    x = b.input("x", TensorType((1, 9, 8, 3)))
+    y = b.add(MaxPool2D((3, 2), (2, 1)), [x], "y")
+    least = b.add(ReduceMin((0, 1, 2, 3), keep_dims=False), [y], "least")
+    b.graph.outputs = [least]
+    text = segment_source(b.graph, "seg0").text
+    assert "\n/* max_pool2d 1x9x8x3 -> 1x4x7x3, 3x2 stride 2x1 */\nEK_OP void" in text
+    assert "\n/* reduce_min 1x4x7x3 -> scalar */\nEK_OP void" in text
+
+
+@pytest.mark.cc
+def test_no_name_ends_a_comment() -> None:
+    graph = residual_int8()
+    for op in graph.ops:
+        op.source = '*/ #error /* //\n#error \\\n"??/\n*\\\n/'
+    assert_agree(
+        interp(graph, random_inputs(graph)), run_c(graph, random_inputs(graph))
+    )
 
 
 def test_model(golden: Callable[[str, str], None]) -> None:

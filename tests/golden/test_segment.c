@@ -31,12 +31,14 @@ static const ek_nd_t p1 = {.dim = {1, 1, 1, 1, 1, 128}, .a = {0, 0, 0, 0, 0, 1},
 
 static const ek_add_t p1_1 = {.a_zero = 3, .b_zero = 3, .y_zero = -1, .low = -128, .high = 127, .a_mul = 1073741824, .a_shift = 0, .b_mul = 1073741824, .b_shift = 0, .y_mul = 1533916908, .y_shift = -19};
 
-EK_OP void op0_conv2d(unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out) { /* block/conv */
+/* conv2d 1x4x4x8 -> 1x4x4x8, 3x3 stride 1: block/conv */
+EK_OP void op0_conv2d(unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out) {
     (void)m, (void)w, (void)in, (void)out;
     ek_conv2d_s8(((const int8_t *)in[0]), ((const int8_t *)(w + w0)), b0, ((int8_t *)(m + at_conv)), &p0, &p0_1);
 }
 
-EK_OP void op1_add(unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out) { /* block/add */
+/* add 1x4x4x8, 1x4x4x8 -> 1x4x4x8: block/add */
+EK_OP void op1_add(unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out) {
     (void)m, (void)w, (void)in, (void)out;
     ek_add_s8(((int8_t *)(m + at_conv)), ((const int8_t *)in[0]), ((int8_t *)out[0]), &p1, &p1_1);
 }
