@@ -131,49 +131,9 @@ EK_KERNEL void ek_dw_fours_dot(const ek_dw_s8_t *p, const int8_t *const *taps, p
     ek_dw_store_neon(p, half[0], half[pixels - 1], y, pixels);
 }
 
-/* how: as ek_half_neon. */
-EK_KERNEL void ek_dw_blocks_dot(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
-                                int8_t *y, int n, const int how) {
-    EK_NO_UNROLL for (int b = 0; b < p->plain; b++) {
-        const int32_t *scale = p->scale + (p->slide + b) * 4 * EK_DW;
-        const int8_t *w = p->w_taps + (ptrdiff_t)b * p->taps * EK_DW;
-        const int at = p->at[p->slide + b];
-        int i = 0;
-        EK_NO_UNROLL for (; i + 2 <= n; i += 2) ek_dw_fours_dot(
-            p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 2, how);
-        if (i < n)
-            ek_dw_fours_dot(p, taps, at + i * advance, advance, w, scale,
-                            y + (ptrdiff_t)i * p->oc + at, 1, how);
-    }
-}
-#define EK_DW_PLAIN_DOT(NAME, how)                                                         \
-    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, \
-                        int8_t *y, int n) {                                                \
-        ek_dw_blocks_dot(p, taps, advance, y, n, how);                                     \
-    }
-EK_DW_PLAIN_DOT(ek_dw_plain_dot, 0)
-EK_DW_PLAIN_DOT(ek_dw_plain_even_dot, EK_EVEN)
+EK_DW_PLAIN(ek_dw_plain_dot, ek_dw_fours_dot, 0)
+EK_DW_PLAIN(ek_dw_plain_even_dot, ek_dw_fours_dot, EK_EVEN)
 
-/* As those of ek_dwconv2d_s8_neon.h. */
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_dot, ek_dw_k3s1_dot, 2, ek_dw_slide_dot, 2, 0, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_dot, ek_dw_k3s2_dot, 1, ek_dw_slide_dot, 1, 0, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_dot, ek_dw_k3s1_saturate_dot, 2, ek_dw_slide_dot, 2,
-                  1, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_dot, ek_dw_k3s2_saturate_dot, 1, ek_dw_slide_dot, 1,
-                  1, 0)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_lifted_dot, ek_dw_k3s1_lifted_dot, 2, ek_dw_plain_dot,
-                      ek_dw_slide_dot, 2, 0, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_lifted_dot, ek_dw_k3s2_lifted_dot, 1, ek_dw_plain_dot,
-                      ek_dw_slide_dot, 1, 0, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_saturate_lifted_dot, ek_dw_k3s1_saturate_lifted_dot, 2,
-                      ek_dw_plain_dot, ek_dw_slide_dot, 2, 1, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_saturate_lifted_dot, ek_dw_k3s2_saturate_lifted_dot, 1,
-                      ek_dw_plain_dot, ek_dw_slide_dot, 1, 1, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_even_dot, ek_dw_k3s1_even_dot, 2, ek_dw_plain_even_dot,
-                      ek_dw_slide_dot, 2, EK_EVEN, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_even_dot, ek_dw_k3s2_even_dot, 1, ek_dw_plain_even_dot,
-                      ek_dw_slide_dot, 1, EK_EVEN, 1)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_dot, NULL, 1, ek_dw_plain_dot, ek_dw_any_neon)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_even_dot, NULL, 1, ek_dw_plain_even_dot, ek_dw_any_even_neon)
+EK_DWCONV2D_S8_OF(dot, 2, 2, 1)
 
 #endif

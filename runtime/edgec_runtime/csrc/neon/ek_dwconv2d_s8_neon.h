@@ -129,28 +129,25 @@ EK_KERNEL void ek_dw_pairs_neon(const ek_dw_s8_t *p, const int8_t *const *taps, 
     ek_dw_store_neon(p, half[0], half[pixels - 1], y, pixels);
 }
 
-/* how: as ek_half_neon. */
-EK_KERNEL void ek_dw_blocks_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
-                                 int8_t *y, int n, const int how) {
-    EK_NO_UNROLL for (int b = 0; b < p->plain; b++) {
-        const int32_t *scale = p->scale + (p->slide + b) * 4 * EK_DW;
-        const int8_t *w = p->w_taps + (ptrdiff_t)b * p->taps * EK_DW;
-        const int at = p->at[p->slide + b];
-        int i = 0;
-        EK_NO_UNROLL for (; i + 2 <= n; i += 2) ek_dw_pairs_neon(
-            p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, 2, how);
-        if (i < n)
-            ek_dw_pairs_neon(p, taps, at + i * advance, advance, w, scale,
-                             y + (ptrdiff_t)i * p->oc + at, 1, how);
+/* The blocks of the loop plain, of the pixels of TILE. how: as ek_half_neon. */
+#define EK_DW_PLAIN(NAME, TILE, how)                                                              \
+    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,        \
+                        int8_t *y, int n) {                                                       \
+        EK_NO_UNROLL for (int b = 0; b < p->plain; b++) {                                         \
+            const int32_t *scale = p->scale + (p->slide + b) * 4 * EK_DW;                         \
+            const int8_t *w = p->w_taps + (ptrdiff_t)b * p->taps * EK_DW;                         \
+            const int at = p->at[p->slide + b];                                                   \
+            int i = 0;                                                                            \
+            EK_NO_UNROLL for (; i + 2 <= n; i += 2)                                               \
+                TILE(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, \
+                     2, how);                                                                     \
+            if (i < n)                                                                            \
+                TILE(p, taps, at + i * advance, advance, w, scale, y + (ptrdiff_t)i * p->oc + at, \
+                     1, how);                                                                     \
+        }                                                                                         \
     }
-}
-#define EK_DW_PLAIN_NEON(NAME, how)                                                        \
-    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, \
-                        int8_t *y, int n) {                                                \
-        ek_dw_blocks_neon(p, taps, advance, y, n, how);                                    \
-    }
-EK_DW_PLAIN_NEON(ek_dw_plain_neon, 0)
-EK_DW_PLAIN_NEON(ek_dw_plain_even_neon, EK_EVEN)
+EK_DW_PLAIN(ek_dw_plain_neon, ek_dw_pairs_neon, 0)
+EK_DW_PLAIN(ek_dw_plain_even_neon, ek_dw_pairs_neon, EK_EVEN)
 
 /* The first `count` of eight bytes; no other is read or written. */
 EK_KERNEL int8x8_t ek_load_some_neon(const int8_t *x, int count) {
@@ -225,26 +222,26 @@ EK_DW_ANY_NEON(ek_dw_any_even_neon, EK_EVEN)
     EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN, ek_dw_any_neon)
 
 /* Windows 3x3 with stride 1 (and any dilation) and 2, with results as they saturate; with lifted
- * weights, and blocks of other loops too; other windows. */
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_neon, ek_dw_k3s1_neon, 1, ek_dw_slide_neon, 1, 0, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_neon, ek_dw_k3s2_neon, 1, ek_dw_slide_neon, 2, 0, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s1_saturate_neon, ek_dw_k3s1_saturate_neon, 1, ek_dw_slide_neon,
-                  1, 1, 0)
-EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_k3s2_saturate_neon, ek_dw_k3s2_saturate_neon, 1, ek_dw_slide_neon,
-                  2, 1, 0)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_lifted_neon, ek_dw_k3s1_lifted_neon, 1, ek_dw_plain_neon,
-                      ek_dw_slide_neon, 1, 0, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_lifted_neon, ek_dw_k3s2_lifted_neon, 1, ek_dw_plain_neon,
-                      ek_dw_slide_neon, 2, 0, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_saturate_lifted_neon, ek_dw_k3s1_saturate_lifted_neon, 1,
-                      ek_dw_plain_neon, ek_dw_slide_neon, 1, 1, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_saturate_lifted_neon, ek_dw_k3s2_saturate_lifted_neon, 1,
-                      ek_dw_plain_neon, ek_dw_slide_neon, 2, 1, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s1_even_neon, ek_dw_k3s1_even_neon, 1, ek_dw_plain_even_neon,
-                      ek_dw_slide_neon, 1, EK_EVEN, 1)
-EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_k3s2_even_neon, ek_dw_k3s2_even_neon, 1, ek_dw_plain_even_neon,
-                      ek_dw_slide_neon, 2, EK_EVEN, 1)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_neon, NULL, 1, ek_dw_plain_neon, ek_dw_any_neon)
-EK_DWCONV2D_S8(ek_dwconv2d_s8_even_neon, NULL, 1, ek_dw_plain_even_neon, ek_dw_any_even_neon)
+ * weights, and blocks of other loops too; other windows. S1, S2: what ek_dw_slide_* takes for a
+ * stride; ROWS: of the result that it computes at once with stride 1. */
+#define EK_DWCONV2D_S8_OF(ISA, ROWS, S1, S2)                                         \
+    EK_DWCONV2D_S8_STRIDE(ISA, k3s1, ROWS, S1)                                       \
+    EK_DWCONV2D_S8_STRIDE(ISA, k3s2, 1, S2)                                          \
+    EK_DWCONV2D_S8(ek_dwconv2d_s8_##ISA, NULL, 1, ek_dw_plain_##ISA, ek_dw_any_neon) \
+    EK_DWCONV2D_S8(ek_dwconv2d_s8_even_##ISA, NULL, 1, ek_dw_plain_even_##ISA, ek_dw_any_even_neon)
+#define EK_DWCONV2D_S8_STRIDE(ISA, K, ROWS, S)                                                   \
+    EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_##K##_##ISA, ek_dw_##K##_##ISA, ROWS, ek_dw_slide_##ISA, S, \
+                      0, 0)                                                                      \
+    EK_DWCONV2D_S8_K3(ek_dwconv2d_s8_##K##_saturate_##ISA, ek_dw_##K##_saturate_##ISA, ROWS,     \
+                      ek_dw_slide_##ISA, S, 1, 0)                                                \
+    EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_##K##_lifted_##ISA, ek_dw_##K##_lifted_##ISA, ROWS,     \
+                          ek_dw_plain_##ISA, ek_dw_slide_##ISA, S, 0, 1)                         \
+    EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_##K##_saturate_lifted_##ISA,                            \
+                          ek_dw_##K##_saturate_lifted_##ISA, ROWS, ek_dw_plain_##ISA,            \
+                          ek_dw_slide_##ISA, S, 1, 1)                                            \
+    EK_DWCONV2D_S8_LIFTED(ek_dwconv2d_s8_##K##_even_##ISA, ek_dw_##K##_even_##ISA, ROWS,         \
+                          ek_dw_plain_even_##ISA, ek_dw_slide_##ISA, S, EK_EVEN, 1)
+
+EK_DWCONV2D_S8_OF(neon, 1, 1, 2)
 
 #endif
