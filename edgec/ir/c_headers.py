@@ -113,14 +113,17 @@ def _make(ctype: str, bodies: dict[str, str]) -> None:
 def _fields(body: str) -> Iterator[tuple[str, str, str | None, str]]:
     """Yield the name, C type and length of each field of a struct, and its comment."""
     for declaration, note in _DECLARATION.findall(body):
-        base = _BASE.fullmatch(" ".join(declaration.split()))
-        if base is None:
+        # Comments on lines of their own have no declaration.
+        if not declaration:
             continue
-        for part in base[2].split(", "):
+
+        base = _BASE.fullmatch(" ".join(declaration.split()))
+        base_type, names = base.groups() if base else (declaration, declaration)
+        for part in names.split(", "):
             name = _NAME.fullmatch(part)
             # Matrices, and pointers to functions without a name, are of no known type.
             stars, field, length = name.groups() if name else (part, part, None)
-            yield field, f"{base[1]} {stars}".rstrip(), length, note
+            yield field, f"{base_type} {stars}".rstrip(), length, note
 
 
 def _kinds(field_type: str, inner: str, note: str) -> tuple[str, ...]:
