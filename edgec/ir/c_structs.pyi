@@ -15,18 +15,18 @@ class ArgParams(CStruct):
     last: int
 
 @dataclass(frozen=True, kw_only=True)
-class ActParams(CStruct):
+class ActivationParams(CStruct):
     low: float
     high: float
 
 @dataclass(frozen=True, kw_only=True)
-class NdParams(CStruct):
+class BroadcastParams(CStruct):
     dim: Sequence[int]
     a: Sequence[int]
     b: Sequence[int]
 
 @dataclass(frozen=True, kw_only=True)
-class AddParams(CStruct):
+class FixedPointSumParams(CStruct):
     a_zero: int
     b_zero: int
     y_zero: int
@@ -40,7 +40,7 @@ class AddParams(CStruct):
     y_shift: int
 
 @dataclass(frozen=True, kw_only=True)
-class LinearParams(CStruct):
+class FloatSumParams(CStruct):
     a: float
     b: float
     rest: float
@@ -49,7 +49,7 @@ class LinearParams(CStruct):
     high: int
 
 @dataclass(frozen=True, kw_only=True)
-class MulParams(CStruct):
+class FixedPointProductParams(CStruct):
     a_zero: int
     b_zero: int
     y_zero: int
@@ -59,7 +59,7 @@ class MulParams(CStruct):
     shift: int
 
 @dataclass(frozen=True, kw_only=True)
-class RealMulParams(CStruct):
+class FloatProductParams(CStruct):
     a_zero: int
     b_zero: int
     y_zero: int
@@ -154,7 +154,7 @@ class WhereParams(CStruct):
     b: Sequence[int]
 
 @dataclass(frozen=True, kw_only=True)
-class ConcatParams(CStruct):
+class ConcatRescaleParams(CStruct):
     scale: float
     bias: float
     zero: int
@@ -210,7 +210,7 @@ class SuppressionParams(CStruct):
     score: float
 
 @dataclass(frozen=True, kw_only=True)
-class DwS8Params(CStruct):
+class Dwconv2dS8Params(CStruct):
     n: int
     ih: int
     iw: int
@@ -244,7 +244,7 @@ class DwS8Params(CStruct):
     high: int
 
 @dataclass(frozen=True, kw_only=True)
-class DwTapsS8Params(CStruct):
+class Dwconv2dTapsS8Params(CStruct):
     c: int
     n: int
     ih: int
@@ -280,7 +280,7 @@ class RequantParams(CStruct):
     shift: Table
 
 @dataclass(frozen=True, kw_only=True)
-class EvenParams(CStruct):
+class FloatRequantParams(CStruct):
     x_zero: int
     w_zero: int
     y_zero: int
@@ -398,7 +398,7 @@ class LstmParams(CStruct):
     clip: int
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleF64Params(CStruct):
+class DoubleRequantParams(CStruct):
     x_zero: int
     w_zero: int
     y_zero: int
@@ -426,7 +426,7 @@ class StateParams(CStruct):
     initial: Table | CStruct
 
 @dataclass(frozen=True, kw_only=True)
-class NormParams(CStruct):
+class InstanceNormParams(CStruct):
     n: int
     pixels: int
     c: int
@@ -619,13 +619,13 @@ class BandGemmS8Params(CStruct):
 
 @dataclass(frozen=True, kw_only=True)
 class BandDwconv2dS8Params(CStruct):
-    p: DwS8Params
+    p: Dwconv2dS8Params
     kernel: Kernel | str
 
 @dataclass(frozen=True, kw_only=True)
 class BandDwconv2dTapsS8Params(CStruct):
     w: Table | CStruct
-    p: DwTapsS8Params
+    p: Dwconv2dTapsS8Params
     kernel: Kernel | str
 
 @dataclass(frozen=True, kw_only=True)
@@ -703,7 +703,7 @@ class TransposeConv2dParams(CStruct):
     pl: int
 
 @dataclass(frozen=True, kw_only=True)
-class CoefParams(CStruct):
+class CoefficientsParams(CStruct):
     a: float
     b: float | None = None
 
@@ -752,7 +752,7 @@ class AttentionF32Params(CStruct):
 
 @dataclass(frozen=True, kw_only=True)
 class BinaryF32Params(CStruct):
-    nd: NdParams
+    nd: BroadcastParams
     repeat: int
     low: float
     high: float
@@ -768,15 +768,15 @@ class ScaledSumParams(CStruct):
 
 @dataclass(frozen=True, kw_only=True)
 class SumS8Params(CStruct):
-    nd: NdParams
+    nd: BroadcastParams
     repeat: int
     low: int
     high: int
     sum: ScaledSumParams
 
 @dataclass(frozen=True, kw_only=True)
-class LawS8Params(CStruct):
-    nd: NdParams
+class FixedPointSumS8Params(CStruct):
+    nd: BroadcastParams
     repeat: int
     a_zero: int
     b_zero: int
@@ -793,14 +793,14 @@ class LawS8Params(CStruct):
 
 @dataclass(frozen=True, kw_only=True)
 class ExtremumS8Params(CStruct):
-    nd: NdParams
+    nd: BroadcastParams
     repeat: int
     low: int
     high: int
 
 @dataclass(frozen=True, kw_only=True)
 class ProductS8Params(CStruct):
-    nd: NdParams
+    nd: BroadcastParams
     repeat: int
     a_zero: int
     b_zero: int
@@ -821,7 +821,7 @@ class ChainStepF32Params(CStruct):
     k: Table | None = None
     bias: Table | None = None
     function: Kernel | str | int | None = None
-    coef: CoefParams | None = None
+    coef: CoefficientsParams | None = None
 
 @dataclass(frozen=True, kw_only=True)
 class ChainF32Params(CStruct):
@@ -860,7 +860,7 @@ class Dwconv2dF32Params(CStruct):
     low_sum: float
     high_sum: float
     after: Kernel | str | int
-    coef: CoefParams
+    coef: CoefficientsParams
 
 @dataclass(frozen=True, kw_only=True)
 class GemmF32Params(CStruct):
@@ -895,7 +895,7 @@ class GemmF32Params(CStruct):
     low_sum: float
     high_sum: float
     after: Kernel | str | int
-    coef: CoefParams
+    coef: CoefficientsParams
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowConv2dF32Params(CStruct):
@@ -913,10 +913,10 @@ class NarrowConv2dF32Params(CStruct):
     low: float
     high: float
     after: Kernel | str | int
-    coef: CoefParams
+    coef: CoefficientsParams
 
 @dataclass(frozen=True, kw_only=True)
-class NormEndF32Params(CStruct):
+class NormEpilogueF32Params(CStruct):
     low: float
     high: float
     low_sum: float
@@ -967,7 +967,7 @@ class SparseF32Params(CStruct):
     low_sum: float
     high_sum: float
     after: Kernel | str | int
-    coef: CoefParams
+    coef: CoefficientsParams
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetS8Params(CStruct):
@@ -1015,7 +1015,7 @@ class WinogradF32Params(CStruct):
     low_sum: float
     high_sum: float
     after: Kernel | str | int
-    coef: CoefParams
+    coef: CoefficientsParams
 
 @dataclass(frozen=True, kw_only=True)
 class WinogradF32AtParams(CStruct):

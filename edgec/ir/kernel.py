@@ -21,7 +21,9 @@ class Elementwise(Enum):
 
     NONE = "an element depends on several elements, or on its position"
     UNARY = "y[i] = f(x[i]); operands x, y, the number of elements, coefficients"
-    BINARY = "y[i] = f(a[i], b[i]), broadcast; operands a, b, y, ek_nd_t, parameters"
+    BINARY = (
+        "y[i] = f(a[i], b[i]), broadcast; operands a, b, y, ek_broadcast_t, parameters"
+    )
 
 
 class KernelRounding(Enum):

@@ -151,7 +151,7 @@ class SquaredDifference(Binary):
         return result
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct:
-        """Return ek_add_t."""
+        """Return ek_fixed_point_sum_t."""
         return scaled_struct(self._scales(a, b, y), (a, b, y), self.clamp(y))
 
     def to_tflite(self, op: Op) -> TfliteCode | None:

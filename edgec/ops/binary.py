@@ -34,9 +34,9 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.c_structs import (
-    LinearParams,
-    MulParams,
-    RealMulParams,
+    FixedPointProductParams,
+    FloatProductParams,
+    FloatSumParams,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.binary_scales import (
@@ -411,14 +411,14 @@ class Additive(OrtBinary):
         return Linear.of_scales(a, b, y, sign, self.rounding.offset)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct:
-        """Return ek_add_t, or ek_linear_t for onnxruntime's rounding.
+        """Return ek_fixed_point_sum_t, or ek_float_sum_t for onnxruntime's rounding.
 
         Both structs also have the range of the output's elements.
         """
         low, high = self.clamp(y)
         if self.rounding.is_onnxruntime:
             fields = asdict(self._linear(a, b, y))
-            return LinearParams(**fields, low=low, high=high)
+            return FloatSumParams(**fields, low=low, high=high)
 
         return scaled_struct(self._scales(a, b, y), (a, b, y), (low, high))
 
@@ -531,7 +531,7 @@ class Mul(OrtBinary):
         return size_evidence(y.size, ONE_ROW_MAPPED, None, evidence)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct:
-        """Return ek_mul_t, or ek_real_mul_t for onnxruntime's rounding."""
+        """Return ek_fixed_point_product_t, or ek_float_product_t for onnxruntime's rounding."""
         low, high = self.clamp(y)
         common = {
             "a_zero": a.zero_point,
@@ -543,11 +543,11 @@ class Mul(OrtBinary):
         if self.rounding.is_onnxruntime:
             scale = float(even_factor(a, b, y))
             offset = self.rounding.offset
-            return RealMulParams(**common, scale=scale, shift=offset)
+            return FloatProductParams(**common, scale=scale, shift=offset)
 
         multiplier, shift = product_multiplier(a, b, y)
 
-        return MulParams(**common, mul=multiplier, shift=shift)
+        return FixedPointProductParams(**common, mul=multiplier, shift=shift)
 
 
 def _div(a: Array, b: Array) -> Array:

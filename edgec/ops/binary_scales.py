@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgec.ir import Array, Op, TensorType
-from edgec.ir.c_structs import AddParams
+from edgec.ir.c_structs import FixedPointSumParams
 from edgec.ops.fixed_point import quantize_multiplier
 
 
@@ -99,8 +99,8 @@ def scaled_struct(
     scales: Sequence[tuple[int, int]],
     types: Sequence[TensorType],
     clamp: tuple[int, int],
-) -> AddParams:
-    """Return ek_add_t: zero points, clamp range and three fixed-point multipliers.
+) -> FixedPointSumParams:
+    """Return ek_fixed_point_sum_t: zero points, clamp range and three fixed-point multipliers.
 
     scales: (multiplier, shift) of both inputs and of the result. types: of both inputs
     and of the output. clamp: (lowest, highest) element.
@@ -109,7 +109,7 @@ def scaled_struct(
     a, b, y = types
     low, high = clamp
 
-    return AddParams(
+    return FixedPointSumParams(
         a_zero=a.zero_point,
         b_zero=b.zero_point,
         y_zero=y.zero_point,

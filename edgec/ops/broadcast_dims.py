@@ -11,10 +11,10 @@ from math import prod
 from edgec.ir import (
     TensorType,
 )
-from edgec.ir.c_structs import NdParams
+from edgec.ir.c_structs import BroadcastParams
 
 MAX_DIMS = 6
-"""Dimensions of the struct ek_nd_t."""
+"""Dimensions of the struct ek_broadcast_t."""
 
 
 def broadcast_strides(
@@ -91,7 +91,7 @@ def _element_strides(shape: tuple[int, ...], rank: int) -> list[int]:
     return strides
 
 
-def broadcast(y: TensorType, a: TensorType, b: TensorType) -> NdParams:
+def broadcast(y: TensorType, a: TensorType, b: TensorType) -> BroadcastParams:
     """Return the output's dimensions, and the element strides of both operands."""
     dims, (a_strides, b_strides) = broadcast_strides(y.shape, a.shape, b.shape)
-    return NdParams(dim=dims, a=a_strides, b=b_strides)
+    return BroadcastParams(dim=dims, a=a_strides, b=b_strides)

@@ -26,7 +26,7 @@ from edgec.ir import (
     TfliteOp,
     Value,
 )
-from edgec.ir.c_structs import ActParams, EvenParams, RequantParams
+from edgec.ir.c_structs import ActivationParams, FloatRequantParams, RequantParams
 from edgec.ir.reading import ComputedError
 from edgec.ir.types import dequantize
 from edgec.ops.fixed_point import (
@@ -306,7 +306,7 @@ def requantize_struct(
     channels = y.shape[-1]
     if rounding.is_onnxruntime:
         scale = np.broadcast_to(even_scales(x, w, y), channels).copy()
-        return EvenParams(**common, scale=Table(scale, "s"))
+        return FloatRequantParams(**common, scale=Table(scale, "s"))
 
     # The kernels index them by channel, also for a per-tensor scale.
     multiplier, shift = multipliers(x, w, y, float_product)
@@ -368,7 +368,7 @@ def scale_channels(op: Op, k: Table, b: Table) -> KernelCall:
     )
 
 
-def act_f32(act: str) -> ActParams:
+def act_f32(act: str) -> ActivationParams:
     """Return the trailing struct of a float kernel: its clamp range."""
     low, high = ACTIVATIONS[act]
-    return ActParams(low=low, high=high)
+    return ActivationParams(low=low, high=high)

@@ -32,7 +32,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ir.c_structs import ConcatParams
+from edgec.ir.c_structs import ConcatRescaleParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of
 from edgec.ops.fixed_point import round_half_away
@@ -190,7 +190,9 @@ class Concat(OpDef):
             if unlike(value.type, y):
                 scale, bias = _affine(value.type, y)
                 zero = y.zero_point + 128
-                spec = ConcatParams(scale=float(scale), bias=float(bias), zero=zero)
+                spec = ConcatRescaleParams(
+                    scale=float(scale), bias=float(bias), zero=zero
+                )
                 operands = (value, place, outer, row, pitch, spec)
                 calls.append(KernelCall.of(_CONCAT_RESCALE, *operands))
 

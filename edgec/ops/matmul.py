@@ -35,8 +35,8 @@ from edgec.ir import (
 )
 from edgec.ir.c_structs import (
     BatchMatmulParams,
-    MulParams,
-    ScaleF64Params,
+    DoubleRequantParams,
+    FixedPointProductParams,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import (
@@ -253,7 +253,7 @@ class FullyConnected(OpDef):
         low, high = activation_range(self.act, y)
         assert weights.quant is not None
 
-        return ScaleF64Params(
+        return DoubleRequantParams(
             x_zero=x.zero_point,
             w_zero=weights.quant.zero_point[0],
             y_zero=y.zero_point,
@@ -493,7 +493,7 @@ class BatchMatMul(OpDef):
             return KernelCall.of(BATCH_MATMUL, *op.inputs, op.output, shape)
 
         multiplier, shift = multipliers(a, b, y, float_product=True)
-        scaling = MulParams(
+        scaling = FixedPointProductParams(
             a_zero=a.zero_point,
             b_zero=b.zero_point,
             y_zero=y.zero_point,

@@ -27,7 +27,7 @@ from edgec.ir import (
     TensorType,
     Value,
 )
-from edgec.ir.c_structs import LayerNormParams, NormParams
+from edgec.ir.c_structs import InstanceNormParams, LayerNormParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import (
     REAL_KERNELS,
@@ -253,7 +253,7 @@ class InstanceNorm(OpDef):
         three floats: 28 bytes at most.
         """
         n, *size, channels = op.inputs[0].type.shape
-        spec = NormParams(
+        spec = InstanceNormParams(
             n=n,
             pixels=prod(size),
             c=channels,

@@ -81,7 +81,7 @@ class PRelu(Binary):
         return np.where(x >= 0, positive, negative) + np.int32(yt.zero_point)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct:
-        """Return ek_add_t, whose second multiplier is not used.
+        """Return ek_fixed_point_sum_t, whose second multiplier is not used.
 
         Its last multiplier is that of alpha * x.
         """

@@ -32,7 +32,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ir.c_structs import CoefParams
+from edgec.ir.c_structs import CoefficientsParams
 from edgec.ir.opdef import Arg, Rule
 from edgec.ops import lut
 from edgec.ops.common import ARITHMETIC_KERNELS, INTEGERS, REAL_KERNELS, plain_suffix
@@ -141,7 +141,7 @@ class Unary(OpDef):
     def c(self, op: Op) -> KernelCall:
         """Return ek_lut_s8, or the kernel for another type.
 
-        The attributes are the fields a and b of ek_coef_t.
+        The attributes are the fields a and b of ek_coefficients_t.
         """
         x = op.inputs[0]
         y = op.output
@@ -155,7 +155,7 @@ class Unary(OpDef):
         if not fields:
             return KernelCall.of(kernel, x, y, x.type.size)
 
-        coefficients = CoefParams(**fields)
+        coefficients = CoefficientsParams(**fields)
         return KernelCall.of(kernel, x, y, x.type.size, coefficients)
 
     def kernel_family(self) -> KernelFamily:

@@ -28,7 +28,7 @@ from edgec.ir import (
     Value,
 )
 from edgec.ir.c_structs import (
-    ActParams,
+    ActivationParams,
     AttentionF32Params,
     AttentionStridesF32Params,
     BatchMatmulParams,
@@ -443,7 +443,7 @@ def _is_constant(operand: Operand) -> bool:
 
 def _is_linear(call: KernelCall) -> bool:
     """Return whether a call has no bounds for its results."""
-    act = call.optional_struct(ActParams)
+    act = call.optional_struct(ActivationParams)
     return act is None or (act.low, act.high) == (-inf, inf)
 
 

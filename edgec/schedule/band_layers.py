@@ -17,14 +17,14 @@ from edgec.ir.c_structs import (
     BandGemmF32Params,
     BandGemmS8Params,
     Dwconv2dF32Params,
-    DwS8Params,
-    DwTapsS8Params,
+    Dwconv2dS8Params,
+    Dwconv2dTapsS8Params,
     GemmF32Params,
     GemmS8Params,
 )
 from edgec.schedule.gemm_s8.walk import with_row_length
 
-DepthwiseParams = Dwconv2dF32Params | DwS8Params | DwTapsS8Params
+DepthwiseParams = Dwconv2dF32Params | Dwconv2dS8Params | Dwconv2dTapsS8Params
 """The parameters of the kernels of depthwise convolutions."""
 
 BandParams = (
@@ -213,7 +213,7 @@ def depthwise(call: KernelCall) -> DepthwiseLayer | None:
             tensor = added if isinstance(added, Pointer) else None
             layer = CascadeLayer(x, y, tensor, p, scratch, _DEPTHWISE_F32, f32)
             pitch = p.yx
-        case (Pointer() as x, Pointer() as y, DwS8Params() as blocks, *_):
+        case (Pointer() as x, Pointer() as y, Dwconv2dS8Params() as blocks, *_):
             s8 = BandDwconv2dS8Params(p=blocks, kernel=call.kernel)
             layer = CascadeLayer(x, y, None, blocks, scratch, _DEPTHWISE_S8, s8)
             pitch = blocks.oc
@@ -221,7 +221,7 @@ def depthwise(call: KernelCall) -> DepthwiseLayer | None:
             Pointer() as x,
             Table() as w,
             Pointer() as y,
-            DwTapsS8Params() as taps,
+            Dwconv2dTapsS8Params() as taps,
             *_,
         ):
             units = BandDwconv2dTapsS8Params(w=w, p=taps, kernel=call.kernel)

@@ -14,10 +14,10 @@ import numpy as np
 
 from edgec.ir import Array, Kernel, KernelCall, KernelRounding
 from edgec.ir.c_structs import (
-    AddParams,
-    LinearParams,
-    MulParams,
-    RealMulParams,
+    FixedPointProductParams,
+    FixedPointSumParams,
+    FloatProductParams,
+    FloatSumParams,
     RescaleParams,
     ScaledSumParams,
 )
@@ -147,7 +147,7 @@ def pairs(call: KernelCall) -> Array:
 
 def _products(call: KernelCall) -> Array:
     """Return the products in TFLite's fixed point."""
-    p = call.struct(MulParams)
+    p = call.struct(FixedPointProductParams)
     u = BYTES[:, None] - p.a_zero
     v = BYTES[None, :] - p.b_zero
     product = multiply(u * v, p.mul, p.shift).astype(np.int64)
@@ -160,7 +160,7 @@ def _fixed_point_pairs(call: KernelCall) -> Array:
     These are sums, differences, squared differences and PReLUs.
     """
     kernel = call.kernel
-    p = call.struct(AddParams)
+    p = call.struct(FixedPointSumParams)
     u = BYTES[:, None] - p.a_zero
     v = BYTES[None, :] - p.b_zero
 
@@ -184,7 +184,7 @@ def _fixed_point_pairs(call: KernelCall) -> Array:
 
 def _float_products(call: KernelCall) -> Array:
     """Return the products as onnxruntime computes them in float32."""
-    p = call.struct(RealMulParams)
+    p = call.struct(FloatProductParams)
     product = (BYTES[:, None] - p.a_zero) * (BYTES[None, :] - p.b_zero)
 
     # onnxruntime adds the zero point of the file, which may be unsigned, before it
@@ -197,14 +197,14 @@ def _float_products(call: KernelCall) -> Array:
 
 def _float_sums(call: KernelCall) -> Array:
     """Return the sums or differences as onnxruntime computes them in float32."""
-    p = call.struct(LinearParams)
+    p = call.struct(FloatSumParams)
     a, b, rest = _float32_factors(p)
     form = Linear(a, b, rest, p.shift)
     sums = np.rint(form.of(BYTES[:, None], BYTES[None, :]))
     return np.asarray(np.clip(sums.astype(np.int64) - p.shift, p.low, p.high))
 
 
-def _float32_factors(p: LinearParams) -> tuple[float, float, float]:
+def _float32_factors(p: FloatSumParams) -> tuple[float, float, float]:
     """Return a, b and rest as the C has them, rounded to float32."""
     return float(np.float32(p.a)), float(np.float32(p.b)), float(np.float32(p.rest))
 
@@ -214,17 +214,19 @@ def scaled_sum(call: KernelCall) -> ScaledSum | None:
 
     None where the search finds none.
     """
-    p: AddParams | LinearParams
+    p: FixedPointSumParams | FloatSumParams
     if call.kernel.rounding is KernelRounding.EVEN:
-        p = call.struct(LinearParams)
+        p = call.struct(FloatSumParams)
     else:
-        p = call.struct(AddParams)
+        p = call.struct(FixedPointSumParams)
 
     return _scaled_sum(call.kernel, p)
 
 
 @lru_cache(1024)
-def _scaled_sum(kernel: Kernel, p: AddParams | LinearParams) -> ScaledSum | None:
+def _scaled_sum(
+    kernel: Kernel, p: FixedPointSumParams | FloatSumParams
+) -> ScaledSum | None:
     """Return the same by the parameters alone.
 
     The schedule asks for it again whenever it compares variants of the call.
@@ -234,7 +236,7 @@ def _scaled_sum(kernel: Kernel, p: AddParams | LinearParams) -> ScaledSum | None
     if int(np.ptp(wanted)) == 0:
         return None
 
-    if isinstance(p, LinearParams):
+    if isinstance(p, FloatSumParams):
         start = _start_of_float_sum(p)
     else:
         start = _start_of_fixed_point_sum(p, -1 if kernel in Sub.kernels else 1)
@@ -252,11 +254,11 @@ def fits_fixed_point(call: KernelCall) -> bool:
 
     It can where no multiplier shifts to the left, so that nothing leaves 32 bits.
     """
-    p = call.struct(AddParams)
+    p = call.struct(FixedPointSumParams)
     return all(-31 <= shift <= 0 for shift in (p.a_shift, p.b_shift, p.y_shift))
 
 
-def _start_of_fixed_point_sum(p: AddParams, sign: int) -> ScaledSum | None:
+def _start_of_fixed_point_sum(p: FixedPointSumParams, sign: int) -> ScaledSum | None:
     """Return the rounded factors of the reals behind three fixed-point multipliers.
 
     sign: -1 for a difference.
@@ -276,7 +278,7 @@ def _start_of_fixed_point_sum(p: AddParams, sign: int) -> ScaledSum | None:
     return ScaledSum(a, b, half - p.a_zero * a - p.b_zero * b)
 
 
-def _start_of_float_sum(p: LinearParams) -> ScaledSum | None:
+def _start_of_float_sum(p: FloatSumParams) -> ScaledSum | None:
     """Return the rounded factors of a float sum."""
     a, b, rest = _float32_factors(p)
     if max(abs(a), abs(b)) >= MAX_FACTOR >> FRACTION_BITS:

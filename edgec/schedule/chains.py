@@ -27,7 +27,12 @@ from edgec.ir import (
     Table,
     Value,
 )
-from edgec.ir.c_structs import ActParams, ChainF32Params, ChainStepF32Params, CoefParams
+from edgec.ir.c_structs import (
+    ActivationParams,
+    ChainF32Params,
+    ChainStepF32Params,
+    CoefficientsParams,
+)
 from edgec.ops.activation import Clamp, LeakyRelu
 from edgec.ops.binary import Add, Mul
 from edgec.ops.common import SCALE_CHANNELS
@@ -328,10 +333,10 @@ def _step(
     often as which constants are repeated.
     """
     low, high = link.bounds
-    coefficients: CoefParams | None = None
+    coefficients: CoefficientsParams | None = None
     if link.function is not None:
         a, b = link.coefficients
-        coefficients = CoefParams(a=a, b=b)
+        coefficients = CoefficientsParams(a=a, b=b)
 
     return ChainStepF32Params(
         op=link.op,
@@ -400,7 +405,7 @@ def _binary_link(call: KernelCall, a: Value, b: Value, y: Value) -> _Link | None
         return None
 
     step = f"EK_CHAIN_{call.kernel.family.upper()}"
-    act = call.optional_struct(ActParams)
+    act = call.optional_struct(ActivationParams)
     bounds = (-inf, inf) if act is None else (act.low, act.high)
     if b.const is None:
         if b.type.shape != y.type.shape:
@@ -421,7 +426,7 @@ def _unary_link(call: KernelCall, x: Value, y: Value) -> _Link | None:
         return None
 
     kernel = call.kernel
-    p = call.optional_struct(CoefParams)
+    p = call.optional_struct(CoefficientsParams)
     a, b = (0.0, 0.0) if p is None else (p.a, p.b or 0.0)
     if kernel.bounds is not None:
         return _Link("EK_CHAIN_CLAMP", x, y, bounds=kernel.bounds)

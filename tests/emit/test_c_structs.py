@@ -15,7 +15,7 @@ from edgec.emit.elements import inclusion
 from edgec.ir import Elementwise, Kernel, KernelFamily, KernelRounding, c_headers
 from edgec.ir.c_headers import CSRC, structs
 from edgec.ir.c_struct import CStruct
-from edgec.ir.c_structs import ArgParams, CoefParams, GatherParams
+from edgec.ir.c_structs import ArgParams, CoefficientsParams, GatherParams
 from edgec.ops.common import SUFFIX
 from edgec.schedule.simd import on_vectors, vectorized
 
@@ -120,9 +120,9 @@ def test_an_array_has_no_more_elements_than_in_c() -> None:
 
 
 def test_only_a_field_whose_comment_says_so_may_be_left_out() -> None:
-    assert list(CoefParams(a=1.0).given()) == ["a"]
+    assert list(CoefficientsParams(a=1.0).given()) == ["a"]
     with pytest.raises(TypeError, match=r"required .* argument: 'a'"):
-        CoefParams(b=1.0)  # type: ignore[call-arg]
+        CoefficientsParams(b=1.0)  # type: ignore[call-arg]
 
 
 @cache

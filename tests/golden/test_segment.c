@@ -27,9 +27,9 @@ static const int32_t s0[8] = {
 
 static const ek_requant_t p0_1 = {.x_zero = 3, .w_zero = 0, .y_zero = 3, .low = 3, .high = 127, .multiplier = m0, .shift = s0};
 
-static const ek_nd_t p1 = {.dim = {1, 1, 1, 1, 1, 128}, .a = {0, 0, 0, 0, 0, 1}, .b = {0, 0, 0, 0, 0, 1}};
+static const ek_broadcast_t p1 = {.dim = {1, 1, 1, 1, 1, 128}, .a = {0, 0, 0, 0, 0, 1}, .b = {0, 0, 0, 0, 0, 1}};
 
-static const ek_add_t p1_1 = {.a_zero = 3, .b_zero = 3, .y_zero = -1, .low = -128, .high = 127, .a_mul = 1073741824, .a_shift = 0, .b_mul = 1073741824, .b_shift = 0, .y_mul = 1533916908, .y_shift = -19};
+static const ek_fixed_point_sum_t p1_1 = {.a_zero = 3, .b_zero = 3, .y_zero = -1, .low = -128, .high = 127, .a_mul = 1073741824, .a_shift = 0, .b_mul = 1073741824, .b_shift = 0, .y_mul = 1533916908, .y_shift = -19};
 
 /* conv2d 1x4x4x8 -> 1x4x4x8, 3x3 stride 1: block/conv */
 EK_OP void op0_conv2d(unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out) {

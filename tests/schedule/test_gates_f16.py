@@ -33,7 +33,7 @@ MAIN = """
 #include <stdio.h>
 int main(void) {{
     static ek_half x[{n}], y[{n}];
-    const ek_coef_t none = {{0, 0}};
+    const ek_coefficients_t none = {{0, 0}};
     if (fread(x, sizeof(ek_half), {n}, stdin) != {n}) return 2;
     {calls}
     return 0;

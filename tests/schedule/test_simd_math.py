@@ -71,7 +71,7 @@ def test_functions_of_floats_keep_their_bounds(name: str) -> None:
 GELU_MAIN = """
 int main(void) {{
     static float x[{n}], y[{n}];
-    const ek_coef_t none = {{0, 0}};
+    const ek_coefficients_t none = {{0, 0}};
     if (fread(x, sizeof(float), {n}, stdin) != {n}) return 2;
     ek_gelu_f32_simd(x, y, {n}, &none, 0, 1);
     fwrite(y, sizeof(float), {n}, stdout);

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from edgec.ir import Array, Elementwise, Kernel, KernelCall, Pointer, Value
-from edgec.ir.c_structs import ActParams, CoefParams
+from edgec.ir.c_structs import ActivationParams, CoefficientsParams
 from edgec.ops.activation import Clamp, HardSigmoid, LeakyRelu
 from edgec.ops.binary import Add, Mul
 from edgec.ops.concat import CONCAT
@@ -175,7 +175,7 @@ class Epilogue:
             "low_sum": low_sum,
             "high_sum": high_sum,
             "after": self.after or 0,
-            "coef": CoefParams(a=a, b=b),
+            "coef": CoefficientsParams(a=a, b=b),
         }
 
 
@@ -187,7 +187,7 @@ def epilogue(call: KernelCall) -> Epilogue | None:
     """
     y = call.operands[3]
     assert isinstance(y, Pointer)
-    act = call.struct(ActParams)
+    act = call.struct(ActivationParams)
     own = Epilogue(y).clamp(act.low, act.high)
     if own is None:
         return None
@@ -234,7 +234,7 @@ def _gated(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
         return None
 
     # A clamp of the product would come after all steps.
-    act = product.struct(ActParams)
+    act = product.struct(ActivationParams)
     if (act.low, act.high) != (-inf, inf):
         return None
 
@@ -314,7 +314,7 @@ def _add(e: Epilogue, call: KernelCall) -> Epilogue | None:
     if after is None:
         return None
 
-    act = call.struct(ActParams)
+    act = call.struct(ActivationParams)
     return after.clamp(act.low, act.high)
 
 
@@ -380,7 +380,7 @@ def _step_of(kernel: Kernel) -> Step | None:
 
 def _coefficients(call: KernelCall) -> tuple[float, float]:
     """Return the parameters a and b of a unary call; 0 for those that it lacks."""
-    p = call.optional_struct(CoefParams)
+    p = call.optional_struct(CoefficientsParams)
     return (0.0, 0.0) if p is None else (p.a, p.b or 0.0)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgec.ir import Kernel, KernelCall, Scratch, constant
-from edgec.ir.c_structs import ActParams, BatchMatmulParams
+from edgec.ir.c_structs import ActivationParams, BatchMatmulParams
 from edgec.ir.kernel import Operand
 from edgec.ops.matmul import BATCH_MATMUL, FULLY_CONNECTED
 from edgec.schedule.cores import Core
@@ -48,7 +48,7 @@ def _product(call: KernelCall) -> _MatrixProduct | None:
     x, w, bias, y, *_ = call.operands
     rows, depth, out_channels = (n for n in call.operands if isinstance(n, int))
     bias_values = constant(bias)
-    act = call.struct(ActParams)
+    act = call.struct(ActivationParams)
     is_clamped = (act.low, act.high) != (-np.inf, np.inf)
     has_bias = bias_values is None or bias_values.any()
     if constant(w) is not None or has_bias or is_clamped:

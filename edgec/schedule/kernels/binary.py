@@ -24,14 +24,14 @@ from edgec.ir import (
     constant,
 )
 from edgec.ir.c_structs import (
-    ActParams,
-    AddParams,
+    ActivationParams,
     BinaryF32Params,
+    BroadcastParams,
     ExtremumS8Params,
-    LawS8Params,
-    LinearParams,
-    MulParams,
-    NdParams,
+    FixedPointProductParams,
+    FixedPointSumParams,
+    FixedPointSumS8Params,
+    FloatSumParams,
     ProductS8Params,
     SumS8Params,
 )
@@ -110,7 +110,7 @@ def _byte_function(call: KernelCall) -> _ByteFunction | None:
     None where neither operand is a single constant, or the other is broadcast.
     """
     a, b, y = call.operands[:3]
-    p = call.struct(NdParams)
+    p = call.struct(BroadcastParams)
     sides = ((0, b, a, p.a), (1, a, b, p.b))
     for position, other, x, strides in sides:
         value = constant(other)
@@ -129,7 +129,7 @@ def _byte_function(call: KernelCall) -> _ByteFunction | None:
     return None
 
 
-def _dense_strides(p: NdParams) -> list[int]:
+def _dense_strides(p: BroadcastParams) -> list[int]:
     """Return the strides of an operand that is not broadcast."""
     strides: list[int] = []
     for axis, size in enumerate(p.dim):
@@ -162,7 +162,7 @@ class _BroadcastRows:
 
     a: Operand
     b: Operand
-    nd: NdParams
+    nd: BroadcastParams
     repeat: int = 1
 
     def call(self, kernel: Kernel, call: KernelCall, p: CStruct) -> KernelCall:
@@ -176,7 +176,7 @@ def _rows(call: KernelCall) -> _BroadcastRows | None:
     Many short rows with the same b are joined to fewer long ones.
     """
     a, b = call.operands[:2]
-    p = call.struct(NdParams)
+    p = call.struct(BroadcastParams)
     is_dense = p.a[5] in (0, 1) and p.b[5] in (0, 1)
     if not is_dense or prod(p.dim) == 0:
         return None
@@ -189,7 +189,7 @@ def _rows(call: KernelCall) -> _BroadcastRows | None:
     return _joined_rows(a, b, rows, p.dim[5])
 
 
-def _repeats_b(p: NdParams) -> bool:
+def _repeats_b(p: BroadcastParams) -> bool:
     """Return whether all rows have the same b, and those of a follow each other."""
     return list(p.b) == [0, 0, 0, 0, 0, 1] and list(p.a) == _dense_strides(p)
 
@@ -213,7 +213,7 @@ def _joined_rows(a: Operand, b: Operand, rows: int, n: int) -> _BroadcastRows | 
         repeat = 1
 
     length = times * n
-    nd = NdParams(
+    nd = BroadcastParams(
         dim=[1, 1, 1, 1, rows // times, length],
         a=[0, 0, 0, 0, length, 1],
         b=[0, 0, 0, 0, 0, 1],
@@ -228,11 +228,11 @@ def _sum(call: KernelCall) -> KernelCall | None:
     if rows is None or scaled is None:
         return None
 
-    bounds: LinearParams | AddParams
+    bounds: FloatSumParams | FixedPointSumParams
     if call.kernel.rounding is KernelRounding.EVEN:
-        bounds = call.struct(LinearParams)
+        bounds = call.struct(FloatSumParams)
     else:
-        bounds = call.struct(AddParams)
+        bounds = call.struct(FixedPointSumParams)
 
     p = SumS8Params(
         nd=rows.nd,
@@ -253,10 +253,10 @@ def _fixed_point_sum(call: KernelCall) -> KernelCall | None:
     if rows is None or not fits_fixed_point(call):
         return None
 
-    p = LawS8Params(
+    p = FixedPointSumS8Params(
         nd=rows.nd,
         repeat=rows.repeat,
-        **asdict(call.struct(AddParams)),
+        **asdict(call.struct(FixedPointSumParams)),
         sign=-1 if call.kernel == _SUB else 1,
     )
     return rows.call(_FIXED_POINT_SIMD, call, p)
@@ -265,7 +265,7 @@ def _fixed_point_sum(call: KernelCall) -> KernelCall | None:
 def _product(call: KernelCall) -> KernelCall | None:
     """Return an int8 product, where no intermediate number leaves 32 bits."""
     rows = _rows(call)
-    p = call.struct(MulParams)
+    p = call.struct(FixedPointProductParams)
     largest = 255 * 255 << max(0, p.shift)
     if rows is None or largest >= MAX_PRODUCT:
         return None
@@ -295,7 +295,7 @@ def _floats(call: KernelCall) -> KernelCall | None:
     if rows is None or (rows.repeat == 1 and not isinstance(rows.b, Table)):
         return None
 
-    act = call.optional_struct(ActParams)
+    act = call.optional_struct(ActivationParams)
     p = BinaryF32Params(
         nd=rows.nd,
         repeat=rows.repeat,

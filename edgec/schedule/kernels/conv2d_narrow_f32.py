@@ -17,7 +17,7 @@ import numpy as np
 
 from edgec.ir import Kernel, KernelCall, Scratch, Table
 from edgec.ir.c_structs import (
-    CoefParams,
+    CoefficientsParams,
     Conv2dParams,
     GemmF32Params,
     NarrowConv2dF32Params,
@@ -177,7 +177,7 @@ def _params(
         low=low,
         high=high,
         after=e.after or 0,
-        coef=CoefParams(a=a, b=b),
+        coef=CoefficientsParams(a=a, b=b),
     )
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from edgec.ir import Array, Kernel, KernelCall, Scratch, Table, constant
-from edgec.ir.c_structs import Conv2dParams, DwS8Params
+from edgec.ir.c_structs import Conv2dParams, Dwconv2dS8Params
 from edgec.schedule.conv import Conv
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.dot import fast_tables
@@ -253,7 +253,7 @@ def _lanes(tables: list[Array]) -> Array:
 
 def depthwise_call(
     s: DepthwiseShape, w: Array, bias: Array, q: Requant, loops: Loops, columns: int = 0
-) -> tuple[Kernel, DwS8Params]:
+) -> tuple[Kernel, Dwconv2dS8Params]:
     """Return the kernel for a layer, and its parameters.
 
     w: [kh, kw, oc]. bias: [oc]. columns: output columns that all channels pass before
@@ -282,7 +282,7 @@ def depthwise_call(
     # The struct has no groups: each channel is one.
     sizes = asdict(s)
     del sizes["group_ic"]
-    p = DwS8Params(
+    p = Dwconv2dS8Params(
         **sizes,
         columns=columns,
         slide=len(blocks.slide),

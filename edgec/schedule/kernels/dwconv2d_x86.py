@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgec.ir import Array, Kernel, KernelCall, Table
-from edgec.ir.c_structs import Conv2dParams, DwTapsS8Params
+from edgec.ir.c_structs import Conv2dParams, Dwconv2dTapsS8Params
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.panels import (
     Requant,
@@ -219,7 +219,7 @@ def _apply(call: KernelCall, isa: Isa) -> KernelCall:
 
     # Padding reads from this row, whose elements are real zeros.
     zeros = np.full(p.oc * (p.ow if is_flat else 1), q.x_zero, np.int8)
-    params = DwTapsS8Params(
+    params = Dwconv2dTapsS8Params(
         c=p.oc,
         n=p.n,
         ih=p.ih,
@@ -249,7 +249,7 @@ def _apply(call: KernelCall, isa: Isa) -> KernelCall:
     return KernelCall.of(kernel, x, Table(packed, "w"), y, params, 0, 1)
 
 
-def _kernel(p: DwTapsS8Params, q: Requant, isa: Isa) -> Kernel:
+def _kernel(p: Dwconv2dTapsS8Params, q: Requant, isa: Isa) -> Kernel:
     """Return the function that is made for the windows and the requantization.
 
     z: several sets of weights. e: half to even. p: saturation is the clamp, which only
@@ -283,7 +283,7 @@ def _in_units(array: Array, copies: int, isa: Isa) -> Array:
     return by_unit[..., isa.order]
 
 
-def _slides(p: Conv2dParams | DwTapsS8Params, isa: Isa) -> bool:
+def _slides(p: Conv2dParams | Dwconv2dTapsS8Params, isa: Isa) -> bool:
     """Return whether windows are 3x3 as ek_dwconv2d_slide_s8 takes them."""
     is_dense_3x3 = (p.kh, p.kw, p.dh, p.dw) == (3, 3, 1, 1)
     return isa.slides and is_dense_3x3 and p.sh == p.sw and p.sh in (1, 2)

@@ -8,7 +8,12 @@ from dataclasses import asdict
 import numpy as np
 
 from edgec.ir import Array, Elementwise, Kernel, KernelCall, Table
-from edgec.ir.c_structs import AffineParams, AffineS8Params, CoefParams, OffsetS8Params
+from edgec.ir.c_structs import (
+    AffineParams,
+    AffineS8Params,
+    CoefficientsParams,
+    OffsetS8Params,
+)
 from edgec.ir.kernel import Operand
 from edgec.ops.elementwise_kernels import LUT
 from edgec.ops.quantize import DEQUANTIZE, QUANTIZE
@@ -36,7 +41,7 @@ def _floats(call: KernelCall) -> KernelCall:
     x, y, n, *coefficients = call.operands
     if not coefficients:
         # All these kernels have one signature, also for functions without parameters.
-        coefficients = [CoefParams(a=0.0, b=0.0)]
+        coefficients = [CoefficientsParams(a=0.0, b=0.0)]
 
     kernel = on_vectors(call.kernel)
     return KernelCall.of(kernel, x, y, n, *coefficients, *WHOLE)

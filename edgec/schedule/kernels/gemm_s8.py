@@ -24,9 +24,9 @@ from edgec.ir import (
 )
 from edgec.ir.c_structs import (
     Conv2dParams,
-    EvenParams,
+    DoubleRequantParams,
+    FloatRequantParams,
     RequantParams,
-    ScaleF64Params,
     TransposeConv2dParams,
 )
 from edgec.ops.conv import CONV2D, DEPTHWISE_CONV2D
@@ -126,16 +126,16 @@ def requant(call: KernelCall) -> Requant:
         return _requant(fixed_point, multiplier, fixed_point.shift.array)
 
     # Fully connected layers of TFLite have scales in double, onnxruntime's in float.
-    scales: ScaleF64Params | EvenParams | None
-    scales = call.optional_struct(EvenParams)
+    scales: DoubleRequantParams | FloatRequantParams | None
+    scales = call.optional_struct(FloatRequantParams)
     if scales is None:
-        scales = call.struct(ScaleF64Params)
+        scales = call.struct(DoubleRequantParams)
 
     return _requant(scales, scale=scales.scale.array)
 
 
 def _requant(
-    p: RequantParams | EvenParams | ScaleF64Params,
+    p: RequantParams | FloatRequantParams | DoubleRequantParams,
     multiplier: Array | None = None,
     shift: Array | None = None,
     scale: Array | None = None,

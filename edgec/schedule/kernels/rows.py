@@ -6,9 +6,9 @@ from functools import partial
 
 from edgec.ir import Kernel, KernelCall, Pointer, Scratch
 from edgec.ir.c_structs import (
+    InstanceNormParams,
     LayerNormParams,
-    NormEndF32Params,
-    NormParams,
+    NormEpilogueF32Params,
     ReduceParams,
     SoftmaxParams,
 )
@@ -60,11 +60,13 @@ def _instance_norm(call: KernelCall) -> KernelCall | None:
     done = following(Epilogue(y), call.then)
     if done is None or not done.is_clamps_and_sum:
         return None
-    if call.struct(NormParams).c < MIN_CHANNELS:
+    if call.struct(InstanceNormParams).c < MIN_CHANNELS:
         return None
 
     low, high, low_sum, high_sum = done.bounds
-    bounds = NormEndF32Params(low=low, high=high, low_sum=low_sum, high_sum=high_sum)
+    bounds = NormEpilogueF32Params(
+        low=low, high=high, low_sum=low_sum, high_sum=high_sum
+    )
     operands = (x, scale, bias, done.added or 0, done.y, memory, p, bounds)
     return KernelCall.of(_INSTANCE_NORM, *operands, *WHOLE)
 

@@ -108,13 +108,13 @@ enum {
 /* The clamp of a fused activation. */
 typedef struct {
     float low, high;
-} ek_act_t;
+} ek_activation_t;
 
 /* Up to six dimensions of an output, and the element strides of the inputs (0 where one is
  * broadcast). */
 typedef struct {
     int dim[6], a[6], b[6];
-} ek_nd_t;
+} ek_broadcast_t;
 
 #define EK_FOR_ND(d, i0, i1, i2, i3, i4)            \
     for (int i0 = 0; i0 < (d)[0]; i0++)             \

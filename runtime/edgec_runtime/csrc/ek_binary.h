@@ -13,25 +13,25 @@
             *y++ = (Y)(EXPR);                                                         \
         }                                                                             \
     }
-#define EK_BINARY(NAME, T, Y, EXPR)                                        \
-    EK_KERNEL void NAME(const T *a, const T *b, Y *y, const ek_nd_t *nd) { \
-        EK_BINARY_BODY(T, Y, EXPR)                                         \
+#define EK_BINARY(NAME, T, Y, EXPR)                                               \
+    EK_KERNEL void NAME(const T *a, const T *b, Y *y, const ek_broadcast_t *nd) { \
+        EK_BINARY_BODY(T, Y, EXPR)                                                \
     }
-#define EK_BINARY_P(NAME, T, PARAMS, EXPR)                                         \
-    EK_KERNEL void NAME(const T *a, const T *b, T *y, const ek_nd_t *nd, PARAMS) { \
-        EK_BINARY_BODY(T, T, EXPR)                                                 \
+#define EK_BINARY_P(NAME, T, PARAMS, EXPR)                                                \
+    EK_KERNEL void NAME(const T *a, const T *b, T *y, const ek_broadcast_t *nd, PARAMS) { \
+        EK_BINARY_BODY(T, T, EXPR)                                                        \
     }
 
 #define EK_ACT(T, v) EK_CLAMP(v, (T)act->low, (T)act->high)
 /* The plain kernels of an element type. */
-#define EK_BINARY_OF(S, T)                                            \
-    EK_BINARY_P(ek_add_##S, T, const ek_act_t *act, EK_ACT(T, u + v)) \
-    EK_BINARY_P(ek_sub_##S, T, const ek_act_t *act, EK_ACT(T, u - v)) \
-    EK_BINARY_P(ek_mul_##S, T, const ek_act_t *act, EK_ACT(T, u *v))  \
-    EK_BINARY_P(ek_div_##S, T, const ek_act_t *act, EK_ACT(T, u / v)) \
-    EK_BINARY(ek_maximum_##S, T, T, EK_MAXIMUM(u, v))                 \
-    EK_BINARY(ek_minimum_##S, T, T, EK_MINIMUM(u, v))                 \
-    EK_BINARY(ek_squared_difference_##S, T, T, (u - v) * (u - v))     \
+#define EK_BINARY_OF(S, T)                                                   \
+    EK_BINARY_P(ek_add_##S, T, const ek_activation_t *act, EK_ACT(T, u + v)) \
+    EK_BINARY_P(ek_sub_##S, T, const ek_activation_t *act, EK_ACT(T, u - v)) \
+    EK_BINARY_P(ek_mul_##S, T, const ek_activation_t *act, EK_ACT(T, u *v))  \
+    EK_BINARY_P(ek_div_##S, T, const ek_activation_t *act, EK_ACT(T, u / v)) \
+    EK_BINARY(ek_maximum_##S, T, T, EK_MAXIMUM(u, v))                        \
+    EK_BINARY(ek_minimum_##S, T, T, EK_MINIMUM(u, v))                        \
+    EK_BINARY(ek_squared_difference_##S, T, T, (u - v) * (u - v))            \
     EK_BINARY(ek_prelu_##S, T, T, u >= 0 ? u : u * v)
 EK_BINARY_OF(f32, float)
 #if defined(EK_ELEMENT_F16)
@@ -91,41 +91,41 @@ EK_OF_UNSIGNED(ek_shift_right, EK_BINARY_INT, (uint64_t)v < 8 * sizeof u ? u >> 
 /* ADD and SUB: both inputs to twice the larger scale with 20 bits of headroom. */
 typedef struct {
     int32_t a_zero, b_zero, y_zero, low, high, a_mul, a_shift, b_mul, b_shift, y_mul, y_shift;
-} ek_add_t;
+} ek_fixed_point_sum_t;
 
-EK_KERNEL int8_t ek_add_one(int8_t u, int8_t v, int sign, const ek_add_t *q) {
+EK_KERNEL int8_t ek_add_one(int8_t u, int8_t v, int sign, const ek_fixed_point_sum_t *q) {
     int32_t a = ek_multiply((u - q->a_zero) * (1 << 20), q->a_mul, q->a_shift);
     int32_t b = ek_multiply((v - q->b_zero) * (1 << 20), q->b_mul, q->b_shift);
     int32_t r = ek_multiply(a + sign * b, q->y_mul, q->y_shift) + q->y_zero;
     return (int8_t)EK_CLAMP(r, q->low, q->high);
 }
-EK_BINARY_P(ek_add_s8, int8_t, const ek_add_t *q, ek_add_one(u, v, 1, q))
-EK_BINARY_P(ek_sub_s8, int8_t, const ek_add_t *q, ek_add_one(u, v, -1, q))
+EK_BINARY_P(ek_add_s8, int8_t, const ek_fixed_point_sum_t *q, ek_add_one(u, v, 1, q))
+EK_BINARY_P(ek_sub_s8, int8_t, const ek_fixed_point_sum_t *q, ek_add_one(u, v, -1, q))
 
 /* onnxruntime's law of both: of elements moved by `shift`, in float32 steps, each product exact
  * until it is added. */
 typedef struct {
     float a, b, rest;
     int32_t shift, low, high;
-} ek_linear_t;
+} ek_float_sum_t;
 
-EK_KERNEL int8_t ek_linear_one(int8_t u, int8_t v, const ek_linear_t *q) {
+EK_KERNEL int8_t ek_linear_one(int8_t u, int8_t v, const ek_float_sum_t *q) {
     const float inner = (float)((double)q->b * (v + q->shift) + (double)q->rest);
     const float r = (float)((double)q->a * (u + q->shift) + (double)inner);
     return (int8_t)(ek_round_even(r, q->low + q->shift, q->high + q->shift) - q->shift);
 }
-EK_BINARY_P(ek_add_even_s8, int8_t, const ek_linear_t *q, ek_linear_one(u, v, q))
-EK_BINARY_P(ek_sub_even_s8, int8_t, const ek_linear_t *q, ek_linear_one(u, v, q))
+EK_BINARY_P(ek_add_even_s8, int8_t, const ek_float_sum_t *q, ek_linear_one(u, v, q))
+EK_BINARY_P(ek_sub_even_s8, int8_t, const ek_float_sum_t *q, ek_linear_one(u, v, q))
 
 typedef struct {
     int32_t a_zero, b_zero, y_zero, low, high, mul, shift;
-} ek_mul_t;
+} ek_fixed_point_product_t;
 
-EK_KERNEL int8_t ek_mul_one(int8_t u, int8_t v, const ek_mul_t *q) {
+EK_KERNEL int8_t ek_mul_one(int8_t u, int8_t v, const ek_fixed_point_product_t *q) {
     int32_t r = ek_multiply((u - q->a_zero) * (v - q->b_zero), q->mul, q->shift) + q->y_zero;
     return (int8_t)EK_CLAMP(r, q->low, q->high);
 }
-EK_BINARY_P(ek_mul_s8, int8_t, const ek_mul_t *q, ek_mul_one(u, v, q))
+EK_BINARY_P(ek_mul_s8, int8_t, const ek_fixed_point_product_t *q, ek_mul_one(u, v, q))
 
 /* onnxruntime's law: in float, the zero point added before it is rounded, of results moved by
  * `shift`. */
@@ -133,34 +133,35 @@ typedef struct {
     int32_t a_zero, b_zero, y_zero, low, high;
     float scale;
     int32_t shift;
-} ek_real_mul_t;
+} ek_float_product_t;
 
-EK_KERNEL int8_t ek_real_mul_one(int8_t u, int8_t v, const ek_real_mul_t *q) {
+EK_KERNEL int8_t ek_real_mul_one(int8_t u, int8_t v, const ek_float_product_t *q) {
     const float r =
         (float)((u - q->a_zero) * (v - q->b_zero)) * q->scale + (float)(q->y_zero + q->shift);
     return (int8_t)(ek_round_even(r, q->low + q->shift, q->high + q->shift) - q->shift);
 }
-EK_BINARY_P(ek_mul_even_s8, int8_t, const ek_real_mul_t *q, ek_real_mul_one(u, v, q))
+EK_BINARY_P(ek_mul_even_s8, int8_t, const ek_float_product_t *q, ek_real_mul_one(u, v, q))
 
 EK_BINARY(ek_maximum_s8, int8_t, int8_t, EK_MAX(u, v))
 EK_BINARY(ek_minimum_s8, int8_t, int8_t, EK_MIN(u, v))
 
-EK_KERNEL int8_t ek_squared_difference_one(int8_t u, int8_t v, const ek_add_t *q) {
+EK_KERNEL int8_t ek_squared_difference_one(int8_t u, int8_t v, const ek_fixed_point_sum_t *q) {
     int32_t a = ek_multiply((u - q->a_zero) * (1 << 7), q->a_mul, q->a_shift);
     int32_t b = ek_multiply((v - q->b_zero) * (1 << 7), q->b_mul, q->b_shift);
     int32_t r = ek_multiply((a - b) * (a - b), q->y_mul, q->y_shift) + q->y_zero;
     return (int8_t)EK_CLAMP(r, q->low, q->high);
 }
-EK_BINARY_P(ek_squared_difference_s8, int8_t, const ek_add_t *q, ek_squared_difference_one(u, v, q))
+EK_BINARY_P(ek_squared_difference_s8, int8_t, const ek_fixed_point_sum_t *q,
+            ek_squared_difference_one(u, v, q))
 
 /* a_mul is that of x, y_mul that of alpha * x. */
-EK_KERNEL int8_t ek_prelu_one(int8_t u, int8_t v, const ek_add_t *q) {
+EK_KERNEL int8_t ek_prelu_one(int8_t u, int8_t v, const ek_fixed_point_sum_t *q) {
     const int32_t x = u - q->a_zero;
     int32_t r = x >= 0 ? ek_multiply(x, q->a_mul, q->a_shift)
                        : ek_multiply(x * (v - q->b_zero), q->y_mul, q->y_shift);
     r += q->y_zero;
     return (int8_t)EK_CLAMP(r, q->low, q->high);
 }
-EK_BINARY_P(ek_prelu_s8, int8_t, const ek_add_t *q, ek_prelu_one(u, v, q))
+EK_BINARY_P(ek_prelu_s8, int8_t, const ek_fixed_point_sum_t *q, ek_prelu_one(u, v, q))
 
 #endif

@@ -25,12 +25,12 @@ typedef struct {
 EK_KERNEL int32_t ek_compare_steps(int8_t x, int32_t zero, int32_t mul, int32_t shift) {
     return ek_multiply((x - zero) * (1 << 8), mul, shift);
 }
-#define EK_COMPARE_S8(NAME, OPERATOR)                                                     \
-    EK_KERNEL void NAME(const int8_t *a, const int8_t *b, uint8_t *y, const ek_nd_t *nd,  \
-                        const ek_compare_t *q) {                                          \
-        EK_BINARY_BODY(int8_t, uint8_t,                                                   \
-                       ek_compare_steps(u, q->a_zero, q->a_mul, q->a_shift)               \
-                           OPERATOR ek_compare_steps(v, q->b_zero, q->b_mul, q->b_shift)) \
+#define EK_COMPARE_S8(NAME, OPERATOR)                                                           \
+    EK_KERNEL void NAME(const int8_t *a, const int8_t *b, uint8_t *y, const ek_broadcast_t *nd, \
+                        const ek_compare_t *q) {                                                \
+        EK_BINARY_BODY(int8_t, uint8_t,                                                         \
+                       ek_compare_steps(u, q->a_zero, q->a_mul, q->a_shift)                     \
+                           OPERATOR ek_compare_steps(v, q->b_zero, q->b_mul, q->b_shift))       \
     }
 EK_COMPARE_S8(ek_equal_s8, ==)
 EK_COMPARE_S8(ek_not_equal_s8, !=)
@@ -47,7 +47,7 @@ EK_KERNEL void ek_logical_not_u8(const uint8_t *x, uint8_t *y, int n) {
     for (int i = 0; i < n; i++) y[i] = !x[i];
 }
 
-/* As ek_nd_t, with the strides of the condition. */
+/* As ek_broadcast_t, with the strides of the condition. */
 typedef struct {
     int dim[6], c[6], a[6], b[6];
 } ek_where_t;

@@ -21,10 +21,10 @@ EK_KERNEL void ek_concat_part(const void *x, void *y, int rows, size_t row, size
 typedef struct {
     float scale, bias;
     int32_t zero;
-} ek_concat_t;
+} ek_concat_rescale_t;
 
 EK_KERNEL void ek_concat_rescale(const int8_t *x, int8_t *y, int rows, int row, int pitch,
-                                 const ek_concat_t *q) {
+                                 const ek_concat_rescale_t *q) {
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < row; j++) {
             float real = roundf((float)(x[i * row + j] + 128) * q->scale + q->bias);

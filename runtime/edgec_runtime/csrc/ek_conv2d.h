@@ -89,18 +89,18 @@ EK_DWCONV2D_BODY(ek_dwconv2d_sum_s8, int8_t, int8_t, int32_t, EK_X_S8, EK_W_S8)
                     }
 
 EK_KERNEL void ek_conv2d_f32(const float *x, const float *w, const float *bias, float *y,
-                             const ek_conv2d_t *p, const ek_act_t *act){
+                             const ek_conv2d_t *p, const ek_activation_t *act){
     EK_CONV2D_LOOP(ek_conv2d_sum_f32, float, p -> ic / p->group_ic, 0, 0,
                    EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))}
 
 #if defined(EK_ELEMENT_F16)
 EK_KERNEL void ek_conv2d_f16(const ek_half *x, const ek_half *w, const ek_half *bias, ek_half *y,
-                             const ek_conv2d_t *p, const ek_act_t *act){
+                             const ek_conv2d_t *p, const ek_activation_t *act){
     EK_CONV2D_LOOP(ek_conv2d_sum_f16, float, p->ic / p->group_ic, 0, 0,
                    (ek_half)EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))}
 
 EK_KERNEL void ek_dwconv2d_f16(const ek_half *x, const ek_half *w, const ek_half *bias, ek_half *y,
-                               const ek_conv2d_t *p, const ek_act_t *act){
+                               const ek_conv2d_t *p, const ek_activation_t *act){
     EK_CONV2D_LOOP(ek_dwconv2d_sum_f16, float, 1, 0, 0,
                    (ek_half)EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))}
 #endif
@@ -111,12 +111,12 @@ EK_KERNEL void ek_conv2d_s8(const int8_t *x, const int8_t *w, const int32_t *bia
                    ek_requantize(acc[l] + bias[o + l], o + l, q))}
 
 EK_KERNEL void ek_conv2d_even_s8(const int8_t *x, const int8_t *w, const int32_t *bias, int8_t *y,
-                                 const ek_conv2d_t *p, const ek_even_t *q){
+                                 const ek_conv2d_t *p, const ek_float_requant_t *q){
     EK_CONV2D_LOOP(ek_conv2d_sum_s8, int32_t, p->ic / p->group_ic, q->x_zero, q->w_zero,
                    ek_even(acc[l] + bias[o + l], q->scale[o + l], q->y_zero, q->low, q->high))}
 
 EK_KERNEL void ek_dwconv2d_f32(const float *x, const float *w, const float *bias, float *y,
-                               const ek_conv2d_t *p, const ek_act_t *act){
+                               const ek_conv2d_t *p, const ek_activation_t *act){
     EK_CONV2D_LOOP(ek_dwconv2d_sum_f32, float, 1, 0, 0,
                    EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))}
 
@@ -126,7 +126,7 @@ EK_KERNEL void ek_dwconv2d_s8(const int8_t *x, const int8_t *w, const int32_t *b
                    ek_requantize(acc[l] + bias[o + l], o + l, q))}
 
 EK_KERNEL void ek_dwconv2d_even_s8(const int8_t *x, const int8_t *w, const int32_t *bias, int8_t *y,
-                                   const ek_conv2d_t *p, const ek_even_t *q) {
+                                   const ek_conv2d_t *p, const ek_float_requant_t *q) {
     EK_CONV2D_LOOP(ek_dwconv2d_sum_s8, int32_t, 1, q->x_zero, q->w_zero,
                    ek_even(acc[l] + bias[o + l], q->scale[o + l], q->y_zero, q->low, q->high))
 }

@@ -33,7 +33,7 @@ typedef struct {
     const uint8_t *spread; /* [any, EK_DW]: input channel of each output channel, from that of the
                               block's first */
     int32_t x_zero, y_zero, low, high;
-} ek_dw_s8_t;
+} ek_dwconv2d_s8_t;
 
 /* A run of windows 3x3 in one row of the result, or in two rows at once. Column j is ix + j * step;
  * window i has the columns i, i + 1, i + 2 with stride 1 and 2i, 2i + 1, 2i + 2 with stride 2. */
@@ -64,9 +64,9 @@ EK_SHARED void ek_dw_touch(const int8_t *from, ptrdiff_t bytes) {
     EK_NO_UNROLL for (; i < bytes; i += 64)(void) x[i];
 }
 
-typedef void ek_dw_slide_t(const ek_dw_s8_t *p, const ek_dw_strip_t *s);
+typedef void ek_dw_slide_t(const ek_dwconv2d_s8_t *p, const ek_dw_strip_t *s);
 /* n pixels: taps[t] + i * advance is the first channel of tap t of pixel i. */
-typedef void ek_dw_taps_t(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
+typedef void ek_dw_taps_t(const ek_dwconv2d_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
                           int8_t *y, int n);
 
 /* The part-th of `parts` shares of `units`. */
@@ -76,8 +76,8 @@ EK_KERNEL void ek_dw_share(int units, int part, int parts, int *from, int *to) {
 }
 
 /* The rows y0, and y0 + dh where `rows` is 2, of the result, for the blocks of the slide loop. */
-EK_KERNEL void ek_dw_slide_rows(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, int y0, int rows,
-                                const int8_t *zero, ek_dw_slide_t *slide) {
+EK_KERNEL void ek_dw_slide_rows(const int8_t *x, int8_t *y, const ek_dwconv2d_s8_t *p, int y0,
+                                int rows, const int8_t *zero, ek_dw_slide_t *slide) {
     ek_dw_strip_t s;
     EK_NO_UNROLL for (int i = 0; i < rows + 2; i++) {
         const int iy = y0 * p->sh - p->pt + i * p->dh, inside = iy >= 0 && iy < p->ih;
@@ -109,8 +109,8 @@ EK_KERNEL void ek_dw_slide_rows(const int8_t *x, int8_t *y, const ek_dw_s8_t *p,
 }
 
 /* Pointers to the taps of the window of output (oy, ox). */
-EK_KERNEL void ek_dw_point(const int8_t *x, const ek_dw_s8_t *p, int oy, int ox, const int8_t *zero,
-                           const int8_t **taps) {
+EK_KERNEL void ek_dw_point(const int8_t *x, const ek_dwconv2d_s8_t *p, int oy, int ox,
+                           const int8_t *zero, const int8_t **taps) {
     EK_NO_UNROLL for (int t = 0; t < p->taps; t++) {
         const int iy = oy * p->sh - p->pt + (p->tap[t] >> 16) * p->dh;
         const int ix = ox * p->sw - p->pl + (p->tap[t] & 0xffff) * p->dw;
@@ -120,7 +120,7 @@ EK_KERNEL void ek_dw_point(const int8_t *x, const ek_dw_s8_t *p, int oy, int ox,
 }
 
 /* The row oy of the result for the blocks of the loops plain and any. */
-EK_KERNEL void ek_dw_taps_row(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, int oy,
+EK_KERNEL void ek_dw_taps_row(const int8_t *x, int8_t *y, const ek_dwconv2d_s8_t *p, int oy,
                               const int8_t *zero, const int8_t **taps, ek_dw_taps_t *plain,
                               ek_dw_taps_t *any) {
     const int iy = oy * p->sh - p->pt, past = p->iw - 1 - (p->kw - 1) * p->dw + p->pl;
@@ -137,8 +137,8 @@ EK_KERNEL void ek_dw_taps_row(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, i
 
 /* A part of the result. scratch: its own, `taps` pointers, then a pixel of zero points. `rows`: of
  * the result that the slide loop computes at once; slide: NULL where there is none. */
-EK_SHARED void ek_dw_walk(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void *scratch, int part,
-                          int parts, int rows, ek_dw_slide_t *slide, ek_dw_taps_t *plain,
+EK_SHARED void ek_dw_walk(const int8_t *x, int8_t *y, const ek_dwconv2d_s8_t *p, void *scratch,
+                          int part, int parts, int rows, ek_dw_slide_t *slide, ek_dw_taps_t *plain,
                           ek_dw_taps_t *any) {
     const int unit = slide ? rows * p->dh : 1, units = (p->oh + unit - 1) / unit;
     const int8_t **taps = scratch;

@@ -21,15 +21,15 @@ typedef struct {
     int step; /* bytes from unit to unit of channels; 0 where all channels are in one */
     int units, by_units; /* of channels; whether threads share them first, not the rows */
     const int8_t *zeros; /* zero points: c of them, ow * c where flat */
-} ek_dw_taps_s8_t;
+} ek_dwconv2d_taps_s8_t;
 
 /* `width` results of the windows whose taps are given; reads and writes no other elements. */
 typedef void ek_dw_run_s8_t(const int8_t *const *taps, const unsigned char *w, int8_t *y,
-                            const ek_dw_taps_s8_t *p, int width);
+                            const ek_dwconv2d_taps_s8_t *p, int width);
 
 /* x: image [n,ih,iw,c]; w: units; group: taps of a group. */
 EK_SHARED void ek_dwconv2d_taps_s8(const int8_t *x, const unsigned char *w, int8_t *y,
-                                   const ek_dw_taps_s8_t *p, ek_dw_run_s8_t *run, int group,
+                                   const ek_dwconv2d_taps_s8_t *p, ek_dw_run_s8_t *run, int group,
                                    int part, int parts) {
     const int8_t *taps[EK_DW_MAX_TAPS];
     const int rows = p->n * p->oh, reach = (p->kw - 1) * p->dw;
@@ -69,12 +69,12 @@ typedef struct {
 
 /* Units [from, to) of a row, or two, of windows. */
 typedef void ek_dw_slide_s8_t(const ek_dw_rows_s8_t *r, const unsigned char *w,
-                              const ek_dw_taps_s8_t *p, int from, int to);
+                              const ek_dwconv2d_taps_s8_t *p, int from, int to);
 
 /* Windows 3x3 without dilation: `at_once` rows of windows, 1 or 2, for each call of `slide`. */
 EK_SHARED void ek_dwconv2d_slide_s8(const int8_t *x, const unsigned char *w, int8_t *y,
-                                    const ek_dw_taps_s8_t *p, ek_dw_slide_s8_t *slide, int at_once,
-                                    int part, int parts) {
+                                    const ek_dwconv2d_taps_s8_t *p, ek_dw_slide_s8_t *slide,
+                                    int at_once, int part, int parts) {
     const int strips = (p->oh + at_once - 1) / at_once;
     for (int strip = 0; strip < p->n * strips; strip++) {
         const ek_range_t units =

@@ -39,7 +39,7 @@ EK_KERNEL int8_t ek_requantize(int32_t acc, int channel, const ek_requant_t *q) 
 typedef struct {
     int32_t x_zero, w_zero, y_zero, low, high;
     const float *scale;
-} ek_even_t;
+} ek_float_requant_t;
 
 /* The nearest integer, ties to even, of what is clamped to low..high; these are small. Adding 1.5 *
  * 2^23 leaves the integer in the last bits. */

@@ -7,7 +7,7 @@
  * closer to the exact sum. */
 #define EK_FULLY_CONNECTED(NAME, T)                                                          \
     EK_KERNEL void NAME(const T *x, const T *w, const T *bias, T *y, int rows, int k, int o, \
-                        const ek_act_t *act) {                                               \
+                        const ek_activation_t *act) {                                        \
         for (int r = 0; r < rows; r++, x += k)                                               \
             for (int j = 0; j < o; j++) {                                                    \
                 const T *row = w + (ptrdiff_t)j * k;                                         \
@@ -29,10 +29,11 @@ EK_FULLY_CONNECTED(ek_fully_connected_f16, ek_half)
 typedef struct {
     int32_t x_zero, w_zero, y_zero, low, high;
     const double *scale;
-} ek_scale_f64_t;
+} ek_double_requant_t;
 
 EK_KERNEL void ek_fully_connected_s8(const int8_t *x, const int8_t *w, const int32_t *bias,
-                                     int8_t *y, int rows, int k, int o, const ek_scale_f64_t *q) {
+                                     int8_t *y, int rows, int k, int o,
+                                     const ek_double_requant_t *q) {
     for (int r = 0; r < rows; r++, x += k)
         for (int j = 0; j < o; j++) {
             const int8_t *row = w + (ptrdiff_t)j * k;
@@ -44,7 +45,8 @@ EK_KERNEL void ek_fully_connected_s8(const int8_t *x, const int8_t *w, const int
 }
 
 EK_KERNEL void ek_fully_connected_even_s8(const int8_t *x, const int8_t *w, const int32_t *bias,
-                                          int8_t *y, int rows, int k, int o, const ek_even_t *q) {
+                                          int8_t *y, int rows, int k, int o,
+                                          const ek_float_requant_t *q) {
     for (int r = 0; r < rows; r++, x += k)
         for (int j = 0; j < o; j++) {
             const int8_t *row = w + (ptrdiff_t)j * k;
@@ -95,12 +97,12 @@ EK_OF_INTEGERS(ek_batch_matmul, EK_BATCH_MATMUL, )
 EK_BATCH_MATMUL(ek_batch_matmul_f16, ek_half, float, )
 #endif
 
-EK_KERNEL int8_t ek_batch_matmul_one(int32_t sum, const ek_mul_t *q) {
+EK_KERNEL int8_t ek_batch_matmul_one(int32_t sum, const ek_fixed_point_product_t *q) {
     const int32_t v = ek_multiply(sum, q->mul, q->shift) + q->y_zero;
     return (int8_t)EK_CLAMP(v, q->low, q->high);
 }
 EK_KERNEL void ek_batch_matmul_s8(const int8_t *a, const int8_t *b, int8_t *y,
-                                  const ek_batch_matmul_t *p, const ek_mul_t *q) {
+                                  const ek_batch_matmul_t *p, const ek_fixed_point_product_t *q) {
     EK_BATCH_MATMUL_BODY(int8_t, int32_t, -q->a_zero, -q->b_zero, ek_batch_matmul_one(acc[o], q))
 }
 

@@ -18,7 +18,7 @@ EK_SCALE_CHANNELS(ek_scale_channels_f16, ek_half)
 typedef struct {
     int n, pixels, c, group;
     float eps;
-} ek_norm_t;
+} ek_instance_norm_t;
 
 enum {
     EK_NORM_RUN = 64
@@ -37,7 +37,7 @@ enum {
 /* The sums of channels from..to become the means of their groups, which all channels of a group
  * then have. square: null where only the sums are wanted. */
 EK_KERNEL void ek_norm_group_means(double *sum, double *square, int from, int to,
-                                   const ek_norm_t *p) {
+                                   const ek_instance_norm_t *p) {
     const double n = (double)p->pixels * p->group;
     for (int g = from; g < to; g += p->group) {
         double total = 0, total_square = 0;

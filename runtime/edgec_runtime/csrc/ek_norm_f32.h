@@ -7,7 +7,7 @@
 /* For each channel of one image the mean, over the pixels and the channels of its group, of d and,
  * unless null, of its square. centre: null for zeros. */
 EK_KERNEL void ek_norm_sums_f32(const float *x, const double *centre, double *sum, double *square,
-                                const ek_norm_t *p) {
+                                const ek_instance_norm_t *p) {
     for (int first = 0; first < p->c; first += EK_LANES) {
         const int lanes = EK_MIN(EK_LANES, p->c - first);
         float from_centre[EK_LANES] = {0};
@@ -38,7 +38,7 @@ EK_KERNEL void ek_norm_sums_f32(const float *x, const double *centre, double *su
 
 /* Channels from..to of one image, all in double: for what overflows in float. */
 EK_SHARED void ek_norm_wide_f32(const float *x, const float *scale, const float *bias, float *y,
-                                int from, int to, const ek_norm_t *p) {
+                                int from, int to, const ek_instance_norm_t *p) {
     const double n = (double)p->pixels * p->group;
     for (int g = from; g < to; g += p->group) {
         double mean = 0, square = 0;
@@ -61,7 +61,7 @@ EK_SHARED void ek_norm_wide_f32(const float *x, const float *scale, const float 
 
 /* `memory` holds 3 * c doubles. */
 EK_KERNEL void ek_instance_norm_f32(const float *x, const float *scale, const float *bias, float *y,
-                                    void *memory, const ek_norm_t *p) {
+                                    void *memory, const ek_instance_norm_t *p) {
     double *centre = memory, *shift = centre + p->c, *factor = shift + p->c;
     const ptrdiff_t image = (ptrdiff_t)p->pixels * p->c;
     for (int b = 0; b < p->n; b++, x += image, y += image) {

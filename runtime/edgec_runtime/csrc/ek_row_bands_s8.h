@@ -25,17 +25,17 @@ EK_SHARED void ek_band_gemm_s8(const void *layer, const void *x, ptrdiff_t reada
 }
 
 /* One of the ek_dwconv2d_s8_* for Arm. */
-typedef void ek_dwconv2d_s8_fn(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void *scratch,
+typedef void ek_dwconv2d_s8_fn(const int8_t *x, int8_t *y, const ek_dwconv2d_s8_t *p, void *scratch,
                                int part, int parts);
 typedef struct {
-    const ek_dw_s8_t *p;
+    const ek_dwconv2d_s8_t *p;
     ek_dwconv2d_s8_fn *kernel;
 } ek_band_dwconv2d_s8_t;
 
 EK_SHARED void ek_band_dwconv2d_s8(const void *layer, const void *x, const ek_band_t *band,
                                    const void *added, void *y, void *scratch) {
     const ek_band_dwconv2d_s8_t *d = layer;
-    ek_dw_s8_t q = *d->p;
+    ek_dwconv2d_s8_t q = *d->p;
     (void)added;
     q.n = 1, q.ih = band->high - band->low, q.oh = band->to - band->from, q.pt = band->top;
     d->kernel(x, y, &q, scratch, 0, 1);
@@ -43,17 +43,17 @@ EK_SHARED void ek_band_dwconv2d_s8(const void *layer, const void *x, const ek_ba
 
 /* One of the ek_dwconv2d_*_s8_* for x86. */
 typedef void ek_dwconv2d_taps_s8_fn(const int8_t *x, const unsigned char *w, int8_t *y,
-                                    const ek_dw_taps_s8_t *p, int part, int parts);
+                                    const ek_dwconv2d_taps_s8_t *p, int part, int parts);
 typedef struct {
     const void *w;
-    const ek_dw_taps_s8_t *p;
+    const ek_dwconv2d_taps_s8_t *p;
     ek_dwconv2d_taps_s8_fn *kernel;
 } ek_band_dwconv2d_taps_s8_t;
 
 EK_SHARED void ek_band_dwconv2d_taps_s8(const void *layer, const void *x, const ek_band_t *band,
                                         const void *added, void *y, void *scratch) {
     const ek_band_dwconv2d_taps_s8_t *d = layer;
-    ek_dw_taps_s8_t q = *d->p;
+    ek_dwconv2d_taps_s8_t q = *d->p;
     (void)added, (void)scratch;
     q.n = 1, q.ih = band->high - band->low, q.oh = band->to - band->from, q.pt = band->top;
     d->kernel(x, d->w, y, &q, 0, 1);

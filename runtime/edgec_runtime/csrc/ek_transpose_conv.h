@@ -41,16 +41,16 @@ typedef struct {
 
 #define EK_TC_X_S8(v) ((int32_t)(v) - q->x_zero)
 #define EK_TC_W_S8(v) ((int32_t)(v) - q->w_zero)
-EK_TRANSPOSE_CONV2D(ek_transpose_conv2d_f32, float, float, float, const ek_act_t *act, , ,
+EK_TRANSPOSE_CONV2D(ek_transpose_conv2d_f32, float, float, float, const ek_activation_t *act, , ,
                     EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))
 #if defined(EK_ELEMENT_F16)
-EK_TRANSPOSE_CONV2D(ek_transpose_conv2d_f16, ek_half, float, ek_half, const ek_act_t *act, , ,
-                    (ek_half)EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))
+EK_TRANSPOSE_CONV2D(ek_transpose_conv2d_f16, ek_half, float, ek_half, const ek_activation_t *act, ,
+                    , (ek_half)EK_CLAMP(acc[l] + bias[o + l], act->low, act->high))
 #endif
 EK_TRANSPOSE_CONV2D(ek_transpose_conv2d_s8, int8_t, int32_t, int32_t, const ek_requant_t *q,
                     EK_TC_X_S8, EK_TC_W_S8, ek_requantize(acc[l] + bias[o + l], o + l, q))
-EK_TRANSPOSE_CONV2D(ek_transpose_conv2d_even_s8, int8_t, int32_t, int32_t, const ek_even_t *q,
-                    EK_TC_X_S8, EK_TC_W_S8,
+EK_TRANSPOSE_CONV2D(ek_transpose_conv2d_even_s8, int8_t, int32_t, int32_t,
+                    const ek_float_requant_t *q, EK_TC_X_S8, EK_TC_W_S8,
                     ek_even(acc[l] + bias[o + l], q->scale[o + l], q->y_zero, q->low, q->high))
 
 #endif

@@ -12,7 +12,7 @@ EK_KERNEL void ek_lut_s8(const int8_t *x, int8_t *y, int n, const int8_t *table)
 typedef struct {
     float a;
     float b; /* may be left out */
-} ek_coef_t;
+} ek_coefficients_t;
 
 /* y = EXPR of the element v. */
 #define EK_UNARY_T(NAME, T, EXPR)                  \
@@ -30,12 +30,12 @@ typedef struct {
             y[i] = (T)(EXPR);                      \
         }                                          \
     }
-#define EK_UNARY_REAL_K(NAME, T, EXPR)                                 \
-    EK_KERNEL void NAME(const T *x, T *y, int n, const ek_coef_t *k) { \
-        for (int i = 0; i < n; i++) {                                  \
-            const float v = x[i];                                      \
-            y[i] = (T)(EXPR);                                          \
-        }                                                              \
+#define EK_UNARY_REAL_K(NAME, T, EXPR)                                         \
+    EK_KERNEL void NAME(const T *x, T *y, int n, const ek_coefficients_t *k) { \
+        for (int i = 0; i < n; i++) {                                          \
+            const float v = x[i];                                              \
+            y[i] = (T)(EXPR);                                                  \
+        }                                                                      \
     }
 #if defined(EK_ELEMENT_F16)
 #define EK_UNARY(NAME, EXPR)               \
@@ -137,7 +137,7 @@ EK_KERNEL void ek_is_nan_f32(const float *x, uint8_t *y, int n) {
 }
 
 /* k: whether +inf counts, and -inf. */
-EK_KERNEL void ek_is_inf_f32(const float *x, uint8_t *y, int n, const ek_coef_t *k) {
+EK_KERNEL void ek_is_inf_f32(const float *x, uint8_t *y, int n, const ek_coefficients_t *k) {
     for (int i = 0; i < n; i++)
         y[i] = (k->a != 0.0f && x[i] == INFINITY) || (k->b != 0.0f && x[i] == -INFINITY);
 }

@@ -12,7 +12,7 @@
 
 /* The sums and results of 16 channels. */
 EK_KERNEL __m128i ek_dw_unit_s8_avx2(const int8_t *const *taps, ptrdiff_t at,
-                                     const unsigned char *w, const ek_dw_taps_s8_t *p,
+                                     const unsigned char *w, const ek_dwconv2d_taps_s8_t *p,
                                      const int groups, const int even) {
     const __m256i *q = (const void *)w, *k = q + 8;
     __m256i sum[2] = {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
@@ -41,7 +41,7 @@ EK_KERNEL __m128i ek_dw_unit_s8_avx2(const int8_t *const *taps, ptrdiff_t at,
 }
 
 EK_KERNEL void ek_dw_run_s8_avx2(const int8_t *const *taps, const unsigned char *w, int8_t *y,
-                                 const ek_dw_taps_s8_t *p, int width, const int groups,
+                                 const ek_dwconv2d_taps_s8_t *p, int width, const int groups,
                                  const int even) {
     int at = 0;
     for (; at + 16 <= width; at += 16, w += p->step)
@@ -61,11 +61,11 @@ EK_KERNEL void ek_dw_run_s8_avx2(const int8_t *const *taps, const unsigned char 
 /* Nine taps, and any number of them. */
 #define EK_DW_RUN_AVX2(NAME, RUN, groups, even)                                      \
     EK_SHARED void RUN(const int8_t *const *taps, const unsigned char *w, int8_t *y, \
-                       const ek_dw_taps_s8_t *p, int width) {                        \
+                       const ek_dwconv2d_taps_s8_t *p, int width) {                  \
         ek_dw_run_s8_avx2(taps, w, y, p, width, groups, even);                       \
     }                                                                                \
     EK_KERNEL void NAME(const int8_t *x, const unsigned char *w, int8_t *y,          \
-                        const ek_dw_taps_s8_t *p, int part, int parts) {             \
+                        const ek_dwconv2d_taps_s8_t *p, int part, int parts) {       \
         ek_dwconv2d_taps_s8(x, w, y, p, RUN, 2, part, parts);                        \
     }
 EK_DW_RUN_AVX2(ek_dwconv2d_nine_s8_avx2, ek_dw_run_nine_s8_avx2, 5, 0)

@@ -40,8 +40,8 @@ EK_KERNEL void ek_dw_thrice_dot(int8x16_t v[2], const int8_t *bytes) {
 
 /* Windows 3x3. rows: 2 with stride 1, the second with the weights one place further, and two
  * windows at a time; 1 and one with stride 2. */
-EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, const int rows,
-                               const int saturate, const int lifted) {
+EK_KERNEL void ek_dw_slide_dot(const ek_dwconv2d_s8_t *p, const ek_dw_strip_t *strip,
+                               const int rows, const int saturate, const int lifted) {
     const ek_dw_strip_t local = *strip, *s = &local; /* nothing that is stored can change it */
     const int lines = rows == 2 ? 4 : 3, stride = 3 - rows, kept = 3 - stride, fresh = 2,
               windows = rows;
@@ -108,7 +108,7 @@ EK_KERNEL void ek_dw_slide_dot(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, 
 }
 
 /* A multiple of four taps, weights [taps / 4][EK_DW][4]. */
-EK_KERNEL void ek_dw_fours_dot(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t x,
+EK_KERNEL void ek_dw_fours_dot(const ek_dwconv2d_s8_t *p, const int8_t *const *taps, ptrdiff_t x,
                                ptrdiff_t advance, const int8_t *w, const int32_t *scale, int8_t *y,
                                const int pixels, const int how) {
     int32x4_t a[2][2];

@@ -36,8 +36,8 @@ EK_KERNEL int16x8_t ek_dw_three_neon(const int8x8_t *k) {
 /* Windows 3x3, two at a time: with stride 1 of the columns k0 to k3, with stride 2 of k0 to k4. The
  * last two columns are the first ones of the next two windows. Without a branch in its body: an
  * in-order core has two windows to choose from. */
-EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip, const int stride,
-                                const int saturate, const int lifted) {
+EK_KERNEL void ek_dw_slide_neon(const ek_dwconv2d_s8_t *p, const ek_dw_strip_t *strip,
+                                const int stride, const int saturate, const int lifted) {
     enum { ROWS = 3 };
     const ek_dw_strip_t local = *strip, *s = &local; /* nothing that is stored can change it */
     const int kept = stride == 1 ? 2 : 1, fresh = 2 * stride;
@@ -98,7 +98,7 @@ EK_KERNEL void ek_dw_slide_neon(const ek_dw_s8_t *p, const ek_dw_strip_t *strip,
 }
 
 /* One or two pixels. */
-EK_KERNEL void ek_dw_store_neon(const ek_dw_s8_t *p, int16x8_t a, int16x8_t b, int8_t *y,
+EK_KERNEL void ek_dw_store_neon(const ek_dwconv2d_s8_t *p, int16x8_t a, int16x8_t b, int8_t *y,
                                 const int pixels) {
     const int8x16_t v = vmaxq_s8(ek_bytes_neon(a, b), vdupq_n_s8((int8_t)p->low));
     const int8x16_t r = vminq_s8(v, vdupq_n_s8((int8_t)p->high));
@@ -107,7 +107,7 @@ EK_KERNEL void ek_dw_store_neon(const ek_dw_s8_t *p, int16x8_t a, int16x8_t b, i
 }
 
 /* Any number of taps, an even one; `pixels` next to each other share the loads of weights. */
-EK_KERNEL void ek_dw_pairs_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t x,
+EK_KERNEL void ek_dw_pairs_neon(const ek_dwconv2d_s8_t *p, const int8_t *const *taps, ptrdiff_t x,
                                 ptrdiff_t advance, const int8_t *w, const int32_t *scale, int8_t *y,
                                 const int pixels, const int how) {
     const int32_t *scale4 = EK_APART(scale + 4);
@@ -131,7 +131,7 @@ EK_KERNEL void ek_dw_pairs_neon(const ek_dw_s8_t *p, const int8_t *const *taps, 
 
 /* The blocks of the loop plain, of the pixels of TILE. how: as ek_half_neon. */
 #define EK_DW_PLAIN(NAME, TILE, how)                                                              \
-    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,        \
+    EK_SHARED void NAME(const ek_dwconv2d_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,  \
                         int8_t *y, int n) {                                                       \
         EK_NO_UNROLL for (int b = 0; b < p->plain; b++) {                                         \
             const int32_t *scale = p->scale + (p->slide + b) * 4 * EK_DW;                         \
@@ -168,8 +168,8 @@ EK_KERNEL void ek_store_some_neon(int8_t *y, int8x8_t v, int count) {
 }
 
 /* how: 0, or EK_EVEN. */
-EK_KERNEL void ek_dw_some_neon(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance,
-                               int8_t *y, int n, const int how) {
+EK_KERNEL void ek_dw_some_neon(const ek_dwconv2d_s8_t *p, const int8_t *const *taps,
+                               ptrdiff_t advance, int8_t *y, int n, const int how) {
     const int multiplier = p->oc / p->ic, load = EK_MIN(p->ic, EK_DW), store = EK_MIN(p->oc, EK_DW);
     const int before = p->slide + p->plain;
     EK_NO_UNROLL for (int b = 0; b < p->any; b++) {
@@ -200,25 +200,29 @@ EK_KERNEL void ek_dw_some_neon(const ek_dw_s8_t *p, const int8_t *const *taps, p
         }
     }
 }
-#define EK_DW_ANY_NEON(NAME, how)                                                          \
-    EK_SHARED void NAME(const ek_dw_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, \
-                        int8_t *y, int n) {                                                \
-        ek_dw_some_neon(p, taps, advance, y, n, how);                                      \
+#define EK_DW_ANY_NEON(NAME, how)                                                                \
+    EK_SHARED void NAME(const ek_dwconv2d_s8_t *p, const int8_t *const *taps, ptrdiff_t advance, \
+                        int8_t *y, int n) {                                                      \
+        ek_dw_some_neon(p, taps, advance, y, n, how);                                            \
     }
 EK_DW_ANY_NEON(ek_dw_any_neon, 0)
 EK_DW_ANY_NEON(ek_dw_any_even_neon, EK_EVEN)
 
 /* NAME: the whole. SLIDE: 3x3 windows of a stride; NULL for loops that no block is for. */
-#define EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN, ANY)                                             \
-    EK_KERNEL void NAME(const int8_t *x, int8_t *y, const ek_dw_s8_t *p, void *scratch, int part, \
-                        int parts) {                                                              \
-        ek_dw_walk(x, y, p, scratch, part, parts, ROWS, SLIDE, PLAIN, ANY);                       \
+#define EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN, ANY)                                         \
+    EK_KERNEL void NAME(const int8_t *x, int8_t *y, const ek_dwconv2d_s8_t *p, void *scratch, \
+                        int part, int parts) {                                                \
+        ek_dw_walk(x, y, p, scratch, part, parts, ROWS, SLIDE, PLAIN, ANY);                   \
     }
-#define EK_DWCONV2D_S8_K3(NAME, SLIDE, ROWS, BODY, ...)                                            \
-    EK_SHARED void SLIDE(const ek_dw_s8_t *p, const ek_dw_strip_t *s) { BODY(p, s, __VA_ARGS__); } \
+#define EK_DWCONV2D_S8_K3(NAME, SLIDE, ROWS, BODY, ...)                       \
+    EK_SHARED void SLIDE(const ek_dwconv2d_s8_t *p, const ek_dw_strip_t *s) { \
+        BODY(p, s, __VA_ARGS__);                                              \
+    }                                                                         \
     EK_DWCONV2D_S8(NAME, SLIDE, ROWS, NULL, NULL)
-#define EK_DWCONV2D_S8_LIFTED(NAME, SLIDE, ROWS, PLAIN, BODY, ...)                                 \
-    EK_SHARED void SLIDE(const ek_dw_s8_t *p, const ek_dw_strip_t *s) { BODY(p, s, __VA_ARGS__); } \
+#define EK_DWCONV2D_S8_LIFTED(NAME, SLIDE, ROWS, PLAIN, BODY, ...)            \
+    EK_SHARED void SLIDE(const ek_dwconv2d_s8_t *p, const ek_dw_strip_t *s) { \
+        BODY(p, s, __VA_ARGS__);                                              \
+    }                                                                         \
     EK_DWCONV2D_S8(NAME, SLIDE, ROWS, PLAIN, ek_dw_any_neon)
 
 /* Windows 3x3 with stride 1 (and any dilation) and 2, with results as they saturate; with lifted

@@ -5,7 +5,7 @@
 
 /* Floats in rows: where both inputs are one row, the plain kernel is as fast. */
 typedef struct {
-    ek_nd_t nd;
+    ek_broadcast_t nd;
     int repeat; /* rows of b that are one of nd */
     float low, high;
 } ek_binary_f32_t;

@@ -11,7 +11,7 @@ typedef struct {
     ptrdiff_t a, b;
 } ek_walk_t;
 
-EK_KERNEL ek_walk_t ek_walk(const ek_nd_t *nd, int unit, int part, int parts) {
+EK_KERNEL ek_walk_t ek_walk(const ek_broadcast_t *nd, int unit, int part, int parts) {
     const int *d = nd->dim, rows = d[0] * d[1] * d[2] * d[3] * d[4];
     const ek_share_t row = rows > 1 ? ek_share(rows, 1, part, parts) : (ek_share_t){0, 1};
     const ek_share_t inside = rows > 1 ? (ek_share_t){0, d[5]} : ek_share(d[5], unit, part, parts);
@@ -22,7 +22,7 @@ EK_KERNEL ek_walk_t ek_walk(const ek_nd_t *nd, int unit, int part, int parts) {
     }
     return w;
 }
-EK_KERNEL void ek_walk_on(ek_walk_t *w, const ek_nd_t *nd) {
+EK_KERNEL void ek_walk_on(ek_walk_t *w, const ek_broadcast_t *nd) {
     w->row++;
     for (int k = 4; k >= 0; k--) {
         w->a += nd->a[k], w->b += nd->b[k];
@@ -45,7 +45,7 @@ EK_KERNEL const void *ek_repeat(void *to, const void *row, int bytes, int times)
  * row is a vector of its own, in buffers, so that the loop has no branch and there is one of it. */
 #define EK_ROWS(NAME, T, VECTOR, LANES, OF, PARAMS, SETUP, STATEMENT)                         \
     EK_SHARED void NAME(const T *a, const T *b, T *y, const PARAMS *p, int part, int parts) { \
-        const ek_nd_t *nd = &p->nd;                                                           \
+        const ek_broadcast_t *nd = &p->nd;                                                    \
         const int on_a = nd->a[5] ? (LANES) : 0, on_b = nd->b[5] ? (LANES) : 0;               \
         T few_a[LANES] = {0}, few_b[LANES] = {0}, few_y[LANES];                               \
         T repeated[EK_REPEATED];                                                              \
@@ -83,7 +83,7 @@ EK_KERNEL const void *ek_repeat(void *to, const void *row, int bytes, int times)
 /* ADD and SUB, where a scaled sum gives the same bytes for all 65,536 pairs of bytes; otherwise
  * ek_law_s8_simd. */
 typedef struct {
-    ek_nd_t nd;
+    ek_broadcast_t nd;
     int repeat; /* rows of b that are one of nd */
     int low, high;
     ek_scaled_sum_t sum;
@@ -92,23 +92,24 @@ typedef struct {
 EK_ROWS_S8(ek_sum_s8_simd, ek_sum_s8_t, const ek_vsum_t sum = ek_vsum(&p->sum),
            ek_vb_sum(u, v, &sum))
 
-/* As ek_add_t; sign: 1 for ADD, -1 for SUB. */
+/* As ek_fixed_point_sum_t; sign: 1 for ADD, -1 for SUB. */
 typedef struct {
-    ek_nd_t nd;
+    ek_broadcast_t nd;
     int repeat; /* rows of b that are one of nd */
     int32_t a_zero, b_zero, y_zero, low, high, a_mul, a_shift, b_mul, b_shift, y_mul, y_shift;
     int sign;
-} ek_law_s8_t;
+} ek_fixed_point_sum_s8_t;
 
 typedef struct {
     ek_vmul_t a, b, y;
 } ek_law_scales_t;
 
-EK_KERNEL ek_law_scales_t ek_law_scales(const ek_law_s8_t *p) {
+EK_KERNEL ek_law_scales_t ek_law_scales(const ek_fixed_point_sum_s8_t *p) {
     return (ek_law_scales_t){ek_vmul(p->a_mul, p->a_shift), ek_vmul(p->b_mul, p->b_shift),
                              ek_vmul(p->y_mul, p->y_shift)};
 }
-EK_KERNEL ek_vb ek_vb_law(ek_vb u, ek_vb v, const ek_law_s8_t *p, const ek_law_scales_t *scale) {
+EK_KERNEL ek_vb ek_vb_law(ek_vb u, ek_vb v, const ek_fixed_point_sum_s8_t *p,
+                          const ek_law_scales_t *scale) {
     ek_vi a[4], b[4];
     ek_vb_widen(u, a), ek_vb_widen(v, b);
     for (int i = 0; i < 4; i++) {
@@ -118,11 +119,11 @@ EK_KERNEL ek_vb ek_vb_law(ek_vb u, ek_vb v, const ek_law_s8_t *p, const ek_law_s
     }
     return ek_vb_narrow(a);
 }
-EK_ROWS_S8(ek_law_s8_simd, ek_law_s8_t, const ek_law_scales_t scales = ek_law_scales(p),
+EK_ROWS_S8(ek_law_s8_simd, ek_fixed_point_sum_s8_t, const ek_law_scales_t scales = ek_law_scales(p),
            ek_vb_law(u, v, p, &scales))
 
 typedef struct {
-    ek_nd_t nd;
+    ek_broadcast_t nd;
     int repeat; /* rows of b that are one of nd */
     int low, high;
 } ek_extremum_s8_t;
@@ -130,9 +131,9 @@ typedef struct {
 EK_ROWS_S8(ek_maximum_s8_simd, ek_extremum_s8_t, , ek_vb_max(u, v))
 EK_ROWS_S8(ek_minimum_s8_simd, ek_extremum_s8_t, , ek_vb_min(u, v))
 
-/* As ek_mul_t. */
+/* As ek_fixed_point_product_t. */
 typedef struct {
-    ek_nd_t nd;
+    ek_broadcast_t nd;
     int repeat; /* rows of b that are one of nd */
     int32_t a_zero, b_zero, y_zero, low, high, mul, shift;
 } ek_product_s8_t;

@@ -13,7 +13,7 @@ typedef struct {
     /* As many constants as a block has elements; bias: of a scale. */
     const float *k, *bias;     /* may be left out */
     ek_after_f32_fn *function; /* may be left out, or null */
-    ek_coef_t coef;            /* may be left out */
+    ek_coefficients_t coef;    /* may be left out */
 } ek_chain_step_f32_t;
 
 typedef struct {

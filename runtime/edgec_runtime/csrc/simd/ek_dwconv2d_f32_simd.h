@@ -31,7 +31,7 @@ typedef struct {
     int todo;  /* EK_DO_* */
     float low, high, low_sum, high_sum;
     ek_after_f32_fn *after; /* what follows all that, or null */
-    ek_coef_t coef;         /* of it */
+    ek_coefficients_t coef; /* of it */
 } ek_dwconv2d_f32_t;
 
 /* Tiles of one row, from left to right. */

@@ -80,17 +80,17 @@ EK_KERNEL ek_vf16 ek_gate_alone(ek_vf16 x, ek_vf16 a, ek_vf16 root, const ek_gat
 }
 
 /* y = RESULT of the vectors of x, by a gate. */
-#define EK_GATE_F16(NAME, GATE, RESULT)                                                    \
-    EK_SHARED void NAME(const ek_half *x, ek_half *y, int n, const ek_coef_t *k, int part, \
-                        int parts) {                                                       \
-        ek_gate_lanes_t lanes;                                                             \
-        (void)k;                                                                           \
-        ek_gate_lanes(&lanes, &GATE);                                                      \
-        EK_MAP(ek_half, ek_half, EK_GATE_VECTORS *EK_VL16, ek_vf16 v[EK_GATE_VECTORS];     \
-               ek_vf16 a[EK_GATE_VECTORS]; ek_vf16 root[EK_GATE_VECTORS];                  \
-               EK_EACH_GATE(i) v[i] = ek_vf16_load(x + i * EK_VL16);                       \
-               ek_gate_roots(v, a, root, &GATE, &lanes); EK_EACH_GATE(i)                   \
-                   ek_vf16_store(y + i * EK_VL16, RESULT(v[i], a[i], root[i], &lanes)))    \
+#define EK_GATE_F16(NAME, GATE, RESULT)                                                            \
+    EK_SHARED void NAME(const ek_half *x, ek_half *y, int n, const ek_coefficients_t *k, int part, \
+                        int parts) {                                                               \
+        ek_gate_lanes_t lanes;                                                                     \
+        (void)k;                                                                                   \
+        ek_gate_lanes(&lanes, &GATE);                                                              \
+        EK_MAP(ek_half, ek_half, EK_GATE_VECTORS *EK_VL16, ek_vf16 v[EK_GATE_VECTORS];             \
+               ek_vf16 a[EK_GATE_VECTORS]; ek_vf16 root[EK_GATE_VECTORS];                          \
+               EK_EACH_GATE(i) v[i] = ek_vf16_load(x + i * EK_VL16);                               \
+               ek_gate_roots(v, a, root, &GATE, &lanes); EK_EACH_GATE(i)                           \
+                   ek_vf16_store(y + i * EK_VL16, RESULT(v[i], a[i], root[i], &lanes)))            \
     }
 
 EK_GATE_F16(ek_gelu_f16_simd, ek_gate_gelu, ek_gate_times)
@@ -99,8 +99,8 @@ EK_GATE_F16(ek_silu_f16_simd, ek_gate_sigma, ek_gate_times)
 EK_GATE_F16(ek_logistic_f16_simd, ek_gate_sigma, ek_gate_alone)
 
 /* x min(max(x + 3, 0), 6) / 6; the sum is exact near -3, where the result is small. */
-EK_SHARED void ek_hard_swish_f16_simd(const ek_half *x, ek_half *y, int n, const ek_coef_t *k,
-                                      int part, int parts) {
+EK_SHARED void ek_hard_swish_f16_simd(const ek_half *x, ek_half *y, int n,
+                                      const ek_coefficients_t *k, int part, int parts) {
     (void)k;
     EK_MAP(
         ek_half, ek_half, EK_GATE_VECTORS * EK_VL16, EK_EACH_GATE(i) {

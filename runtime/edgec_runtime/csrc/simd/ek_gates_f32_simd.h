@@ -7,8 +7,8 @@
 EK_MAP_F32(ek_logistic_f32_simd, ek_vf_logistic(v))
 EK_MAP_F32(ek_silu_f32_simd, v *ek_vf_logistic(v))
 EK_MAP_F32(ek_hard_swish_f32_simd, v *(EK_BETWEEN(v + 3.0f, 0, 6) * (1.0f / 6)))
-EK_SHARED void ek_gelu_f32_simd(const float *x, float *y, int n, const ek_coef_t *k, int part,
-                                int parts) {
+EK_SHARED void ek_gelu_f32_simd(const float *x, float *y, int n, const ek_coefficients_t *k,
+                                int part, int parts) {
     ek_gelu_terms_t terms;
     (void)k;
     ek_gelu_terms(&terms);

@@ -25,7 +25,7 @@ typedef struct {
     int todo;   /* EK_DO_* */
     float low, high, low_sum, high_sum;
     ek_after_f32_fn *after; /* what follows all that, or null */
-    ek_coef_t coef;         /* of it */
+    ek_coefficients_t coef; /* of it */
 } ek_gemm_f32_t;
 
 /* The windows from (y0, x0), `cols` pixels wide, `c` channels: [kh][cols][c], zeros around the

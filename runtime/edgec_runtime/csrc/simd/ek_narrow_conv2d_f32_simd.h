@@ -16,7 +16,7 @@ typedef struct {
     int clamps;
     float low, high;
     ek_after_f32_fn *after; /* what follows, or null */
-    ek_coef_t coef;
+    ek_coefficients_t coef;
 } ek_narrow_conv2d_f32_t;
 
 /* Pixels [from, to) of a row. z: the products of pixels of the image from `first` on. */

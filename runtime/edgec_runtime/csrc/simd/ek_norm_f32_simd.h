@@ -29,7 +29,7 @@ EK_KERNEL ek_norm_run_f32_t ek_norm_run_f32(const float *x, int n, int c, ek_vf 
 /* Channels from..to of one image: the mean of d in `sum` and (with `square`) of its square. centre:
  * null for zeros. */
 EK_KERNEL void ek_norm_means_f32(const float *x, const ek_norm_float_t *centre, double *sum,
-                                 double *square, ek_share_t share, const ek_norm_t *p) {
+                                 double *square, ek_share_t share, const ek_instance_norm_t *p) {
     const int squares = square != NULL;
     for (int j = share.from; j < share.to; j++) {
         sum[j] = 0;
@@ -57,12 +57,13 @@ EK_KERNEL void ek_norm_means_f32(const float *x, const ek_norm_float_t *centre, 
 /* What follows: a clamp, then, where something is added, that and another clamp. */
 typedef struct {
     float low, high, low_sum, high_sum;
-} ek_norm_end_f32_t;
+} ek_norm_epilogue_f32_t;
 
 /* Channels from..to of one image in double, for what overflows in float, and what follows. */
 EK_SHARED void ek_norm_wide_end_f32(const float *x, const float *scale, const float *bias,
                                     const float *added, float *y, ek_share_t share,
-                                    const ek_norm_t *p, const ek_norm_end_f32_t *end) {
+                                    const ek_instance_norm_t *p,
+                                    const ek_norm_epilogue_f32_t *end) {
     ek_norm_wide_f32(x, scale, bias, y, share.from, share.to, p);
     for (int i = 0; i < p->pixels; i++)
         for (int j = share.from; j < share.to; j++) {
@@ -76,8 +77,8 @@ EK_SHARED void ek_norm_wide_end_f32(const float *x, const float *scale, const fl
  * or null. `memory` holds 2c doubles and 3c floats. */
 EK_SHARED void ek_instance_norm_f32_simd(const float *x, const float *scale, const float *bias,
                                          const float *added, float *y, void *memory,
-                                         const ek_norm_t *p, const ek_norm_end_f32_t *end, int part,
-                                         int parts) {
+                                         const ek_instance_norm_t *p,
+                                         const ek_norm_epilogue_f32_t *end, int part, int parts) {
     const ek_vf low = ek_vf_set(end->low), high = ek_vf_set(end->high);
     const ek_vf low_sum = ek_vf_set(end->low_sum), high_sum = ek_vf_set(end->high_sum);
     const int c = p->c, unit = p->group > 1 || c % 16 ? c : 16;

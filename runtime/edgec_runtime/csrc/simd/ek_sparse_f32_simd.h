@@ -19,7 +19,7 @@ typedef struct {
     int todo; /* EK_DO_* */
     float low, high, low_sum, high_sum;
     ek_after_f32_fn *after; /* what follows all that, or null */
-    ek_coef_t coef;
+    ek_coefficients_t coef;
 } ek_sparse_f32_t;
 
 /* z [ic][EK_SPARSE_PIXELS_F32]: pixels [from, from + count) of x; the last one stands for those

@@ -30,7 +30,7 @@ typedef struct {
     int todo;  /* EK_DO_* */
     float low, high, low_sum, high_sum;
     ek_after_f32_fn *after; /* what follows all that, or null */
-    ek_coef_t coef;         /* of it */
+    ek_coefficients_t coef; /* of it */
 } ek_winograd_f32_t;
 
 /* One tile: where it begins in the image and in the result, and how many rows and columns of that

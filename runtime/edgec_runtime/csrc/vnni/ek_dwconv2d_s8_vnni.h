@@ -30,7 +30,7 @@ enum { EK_DW_PLAIN = 1, EK_DW_SETS = 2, EK_DW_EVEN = 4 };
 /* Sums to results, by the tables of a unit. EK_DW_PLAIN: as ek_requant_vnni, and the clamp is that
  * of saturation; EK_DW_EVEN: as ek_even. */
 EK_KERNEL void ek_dw_store_vnni(int8_t *y, __m512i *sum, const unsigned char *unit, __mmask64 some,
-                                const ek_dw_taps_s8_t *p, const int how) {
+                                const ek_dwconv2d_taps_s8_t *p, const int how) {
     const int plain = how & EK_DW_PLAIN;
     EK_UNROLL for (int j = 0; j < 4; j++) {
         const unsigned char *q = unit + 256 + 64 * j;
@@ -53,7 +53,7 @@ EK_KERNEL void ek_dw_store_vnni(int8_t *y, __m512i *sum, const unsigned char *un
 }
 
 EK_KERNEL void ek_dw_run_s8_vnni(const int8_t *const *taps, const unsigned char *w, int8_t *y,
-                                 const ek_dw_taps_s8_t *p, int width, const int groups,
+                                 const ek_dwconv2d_taps_s8_t *p, int width, const int groups,
                                  const int sets, const int how) {
     for (int at = 0; at < width; at += 64, w += p->step) {
         const __mmask64 some = width - at < 64 ? (1ull << (width - at)) - 1 : ~0ull;
@@ -78,11 +78,11 @@ EK_KERNEL void ek_dw_run_s8_vnni(const int8_t *const *taps, const unsigned char 
 /* Nine taps, and any number of them. */
 #define EK_DW_RUN_VNNI(NAME, RUN, groups, sets, how)                                 \
     EK_SHARED void RUN(const int8_t *const *taps, const unsigned char *w, int8_t *y, \
-                       const ek_dw_taps_s8_t *p, int width) {                        \
+                       const ek_dwconv2d_taps_s8_t *p, int width) {                  \
         ek_dw_run_s8_vnni(taps, w, y, p, width, groups, sets, how);                  \
     }                                                                                \
     EK_KERNEL void NAME(const int8_t *x, const unsigned char *w, int8_t *y,          \
-                        const ek_dw_taps_s8_t *p, int part, int parts) {             \
+                        const ek_dwconv2d_taps_s8_t *p, int part, int parts) {       \
         ek_dwconv2d_taps_s8(x, w, y, p, RUN, 4, part, parts);                        \
     }
 EK_DW_RUN_VNNI(ek_dwconv2d_nine_s8_vnni, ek_dw_run_nine_s8_vnni, 3, 1, 0)
@@ -94,7 +94,7 @@ EK_DW_RUN_VNNI(ek_dwconv2d_anye_s8_vnni, ek_dw_run_anye_s8_vnni, p->groups, p->s
  * columns. Weights of a unit: by columns [3][4][16][4], those of rows 0 to 2 for the first row of
  * windows, and of 1 to 3 for the second. */
 EK_KERNEL void ek_dw_column_vnni(__m512i *v, const ek_dw_rows_s8_t *r, int ix, int at,
-                                 __mmask64 some, const ek_dw_taps_s8_t *p, const int rows) {
+                                 __mmask64 some, const ek_dwconv2d_taps_s8_t *p, const int rows) {
     if ((unsigned)ix < (unsigned)p->iw) {
         __m512i x[4];
         EK_UNROLL for (int i = 0; i < 4; i++) x[i] =
@@ -109,8 +109,8 @@ EK_KERNEL void ek_dw_column_vnni(__m512i *v, const ek_dw_rows_s8_t *r, int ix, i
 
 /* The results of windows whose columns are k. */
 EK_KERNEL void ek_dw_windows_vnni(__m512i k[3][4], const ek_dw_rows_s8_t *r, ptrdiff_t at,
-                                  const unsigned char *w, __mmask64 some, const ek_dw_taps_s8_t *p,
-                                  const int rows, const int how) {
+                                  const unsigned char *w, __mmask64 some,
+                                  const ek_dwconv2d_taps_s8_t *p, const int rows, const int how) {
     const int sets = how & EK_DW_SETS ? p->sets : 1;
     EK_UNROLL for (int row = rows - 1; row >= 0; row--) {
         const unsigned char *weights = w + 1536 + 768 * sets * row;
@@ -123,7 +123,7 @@ EK_KERNEL void ek_dw_windows_vnni(__m512i k[3][4], const ek_dw_rows_s8_t *r, ptr
     }
 }
 EK_KERNEL void ek_dw_slide_vnni(const ek_dw_rows_s8_t *r, const unsigned char *w,
-                                const ek_dw_taps_s8_t *p, int from, int to, const int stride,
+                                const ek_dwconv2d_taps_s8_t *p, int from, int to, const int stride,
                                 const int how) {
     const int rows = 3 - stride;
     w += (ptrdiff_t)from * p->step;
@@ -145,7 +145,7 @@ EK_KERNEL void ek_dw_slide_vnni(const ek_dw_rows_s8_t *r, const unsigned char *w
 /* The same for images so narrow that a unit has several pixels: stride 1, columns are loaded for
  * each unit. */
 EK_KERNEL void ek_dw_flat_vnni(const ek_dw_rows_s8_t *r, const unsigned char *w,
-                               const ek_dw_taps_s8_t *p, const int how) {
+                               const ek_dwconv2d_taps_s8_t *p, const int how) {
     const int inside = p->iw - 2 + p->pl, pixels = 64 / p->c;
     for (int ox = 0, count; ox < p->ow; ox += count) {
         const int ix = ox - p->pl;
@@ -158,15 +158,15 @@ EK_KERNEL void ek_dw_flat_vnni(const ek_dw_rows_s8_t *r, const unsigned char *w,
 }
 
 /* The functions for rows of windows, `at_once` of them. */
-#define EK_DW_ROWS_VNNI(NAME, ROWS, at_once, CALL)                          \
-    EK_SHARED void ROWS(const ek_dw_rows_s8_t *r, const unsigned char *w,   \
-                        const ek_dw_taps_s8_t *p, int from, int to) {       \
-        (void)from, (void)to; /* a flat row is one unit */                  \
-        CALL;                                                               \
-    }                                                                       \
-    EK_KERNEL void NAME(const int8_t *x, const unsigned char *w, int8_t *y, \
-                        const ek_dw_taps_s8_t *p, int part, int parts) {    \
-        ek_dwconv2d_slide_s8(x, w, y, p, ROWS, at_once, part, parts);       \
+#define EK_DW_ROWS_VNNI(NAME, ROWS, at_once, CALL)                             \
+    EK_SHARED void ROWS(const ek_dw_rows_s8_t *r, const unsigned char *w,      \
+                        const ek_dwconv2d_taps_s8_t *p, int from, int to) {    \
+        (void)from, (void)to; /* a flat row is one unit */                     \
+        CALL;                                                                  \
+    }                                                                          \
+    EK_KERNEL void NAME(const int8_t *x, const unsigned char *w, int8_t *y,    \
+                        const ek_dwconv2d_taps_s8_t *p, int part, int parts) { \
+        ek_dwconv2d_slide_s8(x, w, y, p, ROWS, at_once, part, parts);          \
     }
 EK_DW_ROWS_VNNI(ek_dwconv2d_k3s1_s8_vnni, ek_dw_k3s1_s8_vnni, 2,
                 ek_dw_slide_vnni(r, w, p, from, to, 1, 0))
