@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from edgec_runtime.device_end.requests import (
 )
 
 from edgec_devices import there
+from edgec_devices.cores import core_facts
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.measurement import Latencies, program_report
 from edgec_devices.protocol import Connection
@@ -246,6 +248,7 @@ def flash_one(
     url = connection.stream.url
     app = job.recipe.app
     downgrade = job.options.allow_downgrade
+    _check_cpu(connection, job.recipe)
     # A device without systemd is found out before megabytes are sent.
     if job.options.service:
         connection.ask(SERVICE, Serve(app, check=True))
@@ -285,6 +288,25 @@ def flash_one(
     if job.options.service:
         what += _start(connection, app)
     return FlashOutcome(url, what, None, sent.sending.wire)
+
+
+def _check_cpu(connection: Connection, recipe: Assembly) -> None:
+    """Raise DeviceError for a bundle with instructions that the device's CPU lacks."""
+    info, _ = connection.ask(INFO, Nothing())
+    # "Cortex-A72" is the file cortex_a72; of other CPUs nothing is known.
+    if not re.fullmatch(r"Cortex-A\d+", info.cpu):
+        return
+    own = core_facts(info.cpu.lower().replace("-", "_")).get("isa")
+    board = recipe.board
+    needed = core_facts(board.core)["isa"] if board and board.core else []
+    lacking = [] if own is None else [one for one in needed if one not in own]
+    if board and lacking:
+        raise DeviceError(
+            f"the bundle is for {board.name}, whose code has instructions "
+            f"({', '.join(lacking)}) that the {info.cpu} of this device lacks",
+            at=connection.stream.url,
+            hint=f"compile it for {info.board or 'the device'}: edgec compile --target",
+        )
 
 
 def _start(connection: Connection, app: str) -> str:

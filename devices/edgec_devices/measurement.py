@@ -7,6 +7,7 @@ launch reports all its inferences in order. edgec.benching evaluates these numbe
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -335,6 +336,12 @@ def program_report(status: int, output: str, errors: str, at: str) -> dict[str, 
             f"the program ended with status {status}: {message['what']}",
             at=at,
             hint=message["hint"],
+        )
+    if status in (-signal.SIGILL, 128 + signal.SIGILL):
+        raise DeviceError(
+            "the program uses an instruction that the CPU of the device lacks",
+            at=at,
+            hint="compile it again for that board: edgec status says which it is",
         )
     if status != 0:
         last = errors.strip().replace("\n", "; ")[-400:]

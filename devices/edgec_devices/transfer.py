@@ -24,6 +24,7 @@ from edgec_runtime.device_end.requests import (
     Put,
 )
 
+from edgec_devices.boards import HOST, Board, boards
 from edgec_devices.protocol import Connection
 
 PIECE = 1 << 15
@@ -47,6 +48,7 @@ class Assembly:
         parts: (offset, bytes, SHA-256) of each part
         glue: all bytes that are in no part
         app: the application on the device
+        board: the board that the bundle was compiled for, if it is one
     """
 
     data: bytes
@@ -54,6 +56,7 @@ class Assembly:
     parts: tuple[tuple[int, int, str], ...]
     glue: bytes
     app: str
+    board: Board | None = None
 
     @staticmethod
     def of(path: Path, app: str | None = None) -> Assembly:
@@ -63,6 +66,7 @@ class Assembly:
         """
         with Bundle.open(path) as bundle:
             name = app or app_name(bundle.manifest.name)
+            board = _board_of(bundle.manifest.target)
         data = path.read_bytes()
         parts = []
         with zipfile.ZipFile(path) as archive:
@@ -87,7 +91,7 @@ class Assembly:
                 "the bundle changed while it was read", at=str(path), hint="try again"
             )
         digest = hashlib.sha256(data).hexdigest()
-        return Assembly(data, digest, tuple(parts), glue, name)
+        return Assembly(data, digest, tuple(parts), glue, name, board)
 
 
 def _content_offset(data: bytes, entry: zipfile.ZipInfo) -> int:
@@ -157,6 +161,12 @@ class Sent:
     slot: str
     same: bool
     sending: Sending
+
+
+def _board_of(target: str) -> Board | None:
+    """Return the board of a bundle's target; None for a board that is not known here."""
+    name = target.partition("+")[0]
+    return Board.load(name) if name in boards() and name != HOST else None
 
 
 def send(

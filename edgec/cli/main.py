@@ -220,7 +220,7 @@ def _wrong_usage(e: click.ClickException) -> int:
     """Report a command line that click refuses, and return exit code 2."""
     hint = "edgec --help"
     if isinstance(e, click.UsageError) and e.ctx:
-        hint = f"edgec {e.ctx.info_name} --help"
+        hint = f"{e.ctx.command_path} --help"
     echo(f"error: {e.format_message()}\n  hint: {hint}", err=True)
     return 2
 

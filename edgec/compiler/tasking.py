@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 from edgec_runtime import TensorInfo
 from edgec_runtime.vision.preprocess import ImageLayout
 from edgec_runtime.vision.tasks.base import DecoderSetting, Task
 from edgec_runtime.vision.tasks.classification import Classification
+from edgec_runtime.vision.tasks.detection import Detection
+from edgec_runtime.vision.tasks.segmentation import Segmentation, planes_of
 
 from edgec.compiler.read import ReadModel
 from edgec.emit.vision import VISION_FILE, vision_source
@@ -29,6 +32,7 @@ def bound(wanted: TaskFile, read: ReadModel, graph: Graph) -> Task | None:
     """
     task = wanted.headless if read.headless else wanted.task
     if task is None:
+        _check_row(graph, wanted)
         return None
     try:
         return _bound(task, read, graph, wanted)
@@ -38,6 +42,20 @@ def bound(wanted: TaskFile, read: ReadModel, graph: Graph) -> Task | None:
         if wanted.stated:
             return None
         raise
+
+
+def _check_row(graph: Graph, wanted: TaskFile) -> None:
+    """Raise InputError for labels that are not those of an only row of scores.
+
+    Such an output is shown as a classifier's, without a word of a person.
+    """
+    outputs = output_infos(graph)
+    if wanted.labels is None or wanted.stated or len(outputs) != 1:
+        return
+    (row,) = outputs
+    classes = max(row.shape, default=0)
+    if prod(row.shape) == classes > 1:
+        _check_number(wanted.labels, classes)
 
 
 def _bound(task: Task, read: ReadModel, graph: Graph, wanted: TaskFile) -> Task:
@@ -57,7 +75,7 @@ def _bound(task: Task, read: ReadModel, graph: Graph, wanted: TaskFile) -> Task:
             found = task.bind(outputs, size)
             # Labels inside a model file are its own; a person's may be another model's.
             if not wanted.stated:
-                _check_labels(found, outputs, wanted.labels)
+                _check_labels(found, outputs, size, wanted.labels)
             # What a device would refuse is an error now, not there.
             found.decoder(DecoderSetting(size, outputs, wanted.labels, wanted.files))
             return found
@@ -66,19 +84,48 @@ def _bound(task: Task, read: ReadModel, graph: Graph, wanted: TaskFile) -> Task:
 
 
 def _check_labels(
-    task: Task, outputs: Mapping[str, TensorInfo], labels: Sequence[str] | None
+    task: Task,
+    outputs: Mapping[str, TensorInfo],
+    image: tuple[int, int],
+    labels: Sequence[str] | None,
 ) -> None:
-    """Raise InputError for labels that are more or fewer than a classifier's classes."""
-    if labels is None or not isinstance(task, Classification):
+    """Raise InputError for labels that are more or fewer than the classes."""
+    classes = _classes(task, outputs, image)
+    if labels is None or classes is None:
         return
-    classes = max(outputs[str(task.output)].shape)
+    # A detector with a background has no box of it, and may leave out its label.
+    has_background = isinstance(task, Detection) and task.background
+    if not has_background or len(labels) != classes - 1:
+        _check_number(labels, classes)
+
+
+def _check_number(labels: Sequence[str], classes: int) -> None:
+    """Raise InputError unless there is a label for each class."""
     if len(labels) == classes:
         return
-    hint = f"give {classes}"
+    hint = f"give {classes}, a line for each"
     if len(labels) == classes - 1:
         hint += "; the first class of many networks is the background"
     what = f"there are {len(labels)} labels for {classes} classes"
     raise InputError(what, "--labels", hint)
+
+
+def _classes(
+    task: Task, outputs: Mapping[str, TensorInfo], image: tuple[int, int]
+) -> int | None:
+    """Return the number of classes of a bound task; None where the outputs do not say."""
+    if isinstance(task, Classification):
+        return max(outputs[str(task.output)].shape)
+    if isinstance(task, Detection):
+        # The number of the class is an element of each row then.
+        if task.class_column is not None or task.classes is not None:
+            return None
+        columns = task.table(outputs[str(task.scores)].shape)[1]
+        return int(task.score_columns(columns))
+    if isinstance(task, Segmentation) and task.index is None:
+        planes = planes_of(outputs[str(task.output)].shape, image)
+        return planes[0] if planes is not None and planes[0] > 1 else None
+    return None
 
 
 def task_notes(task: Task | None, labels: Sequence[str] | None) -> Iterator[str]:

@@ -68,6 +68,10 @@ def read_model(
 
 def _check_file(path: Path) -> None:
     """Raise InputError if the file is absent or too large."""
+    if path.is_dir():
+        raise InputError(
+            f"{path} is a folder, and no model", hint="give a model file in it"
+        )
     if not path.is_file():
         raise InputError(f"no such model file: {path}", hint="check the path")
     size = path.stat().st_size

@@ -59,10 +59,10 @@ class Segmentation:
         """Return the task for a model, with everything that was left open."""
 
         def is_mask(shape: Tuple[int, ...]) -> bool:
-            return _planes(shape, image) is not None
+            return planes_of(shape, image) is not None
 
         name = output_for(self.output, "mask", outputs, is_mask)
-        planes = _planes(outputs[name].shape, image)
+        planes = planes_of(outputs[name].shape, image)
         assert planes is not None
         classes = planes[0]
         index = self.index
@@ -87,7 +87,7 @@ class Segmentation:
         """Return the function that decodes the outputs, for a bound task."""
         name = str(self.output)
         shape = setting.outputs[name].shape
-        planes = _planes(shape, setting.image)
+        planes = planes_of(shape, setting.image)
         assert planes is not None
 
         def decode(outputs: Outputs, view: View) -> Segments:
@@ -151,7 +151,7 @@ class Segmentation:
         return Segments(mask, by_pixel, view, self.threshold, labels)
 
 
-def _planes(shape: Tuple[int, ...], image: Size) -> Optional[Tuple[int, int, int]]:
+def planes_of(shape: Tuple[int, ...], image: Size) -> Optional[Tuple[int, int, int]]:
     """Return classes, height and width of an output; None if it is no mask.
 
     A mask can also be a flat one of the input's size.
