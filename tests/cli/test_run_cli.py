@@ -154,10 +154,20 @@ def test_the_next_command_is_one_for_the_shell(folder: Path) -> None:
     assert "edgec run 'my net.edgec' --input" in done.out.splitlines()[-1]
 
 
-def test_labels_of_the_wrong_number_are_refused(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "task"),
+    [
+        ("classes.onnx", ["--task", "classification"]),
+        ("classes.onnx", []),
+        ("pixels.onnx", ["--task", "segmentation"]),
+    ],
+)
+def test_labels_of_the_wrong_number_are_refused(
+    folder: Path, model: str, task: list[str]
+) -> None:
     (folder / "two.txt").write_text("red\ngreen\n")
-    options = ["--labels", "two.txt", "--task", "classification", "-o", "two.edgec"]
-    done = edgec("compile", "classes.onnx", *options, cwd=folder)
+    options = ["--labels", "two.txt", *task, "-o", "two.edgec"]
+    done = edgec("compile", model, *options, cwd=folder)
     assert done.code != 0
     assert "there are 2 labels for 3 classes" in done.err
     assert "background" in done.err

@@ -10,12 +10,14 @@ import random
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from edgec_devices import flash as flash_module
+from edgec_devices.boards import Board
 from edgec_devices.flash import (
     FlashJob,
     FlashOptions,
@@ -30,7 +32,9 @@ from edgec_devices.remote import Remote
 from edgec_devices.stream import LinkLost, device_end, stream_for
 from edgec_devices.transfer import Assembly, Sending, app_name, send
 from edgec_runtime import Bundle, BundleError, DeviceError, InputError, write_bundle
+from edgec_runtime.device_end.agent import HANDLERS, Service
 from edgec_runtime.device_end.bundles import machine_target
+from edgec_runtime.device_end.requests import INFO, Info, Nothing
 from edgec_runtime.errors import EdgecError
 
 from edgec.cli import devices as cli_devices
@@ -250,6 +254,28 @@ def test_no_space_while_it_is_written(tmp_path: Path) -> None:
     assert "df -h" in str(e.value.hint)
 
 
+def test_a_bundle_for_another_cpu_is_refused(
+    tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is sent; a Pi 3's code runs on a Pi 4."""
+    w = World(tmp_path / "root", random.Random(1))
+    w.boot()
+
+    def of_a_pi4(service: Service, request: Nothing, blob: bytes) -> Info:
+        info = service.info(request, blob)
+        return info._replace(cpu="Cortex-A72", board="Raspberry Pi 4 Model B")
+
+    monkeypatch.setitem(HANDLERS, INFO, of_a_pi4)
+    made = Assembly.of(bundle(tmp_path / "m.edgec", program))
+    connection = Connection(SimStream(w, Faults(), Faults()), lambda: w.now, 1)
+    with connection:
+        for_pi5 = FlashJob(replace(made, board=Board.load("pi5")))
+        with pytest.raises(DeviceError, match=r"dotprod, fp16\) that the Cortex-A72"):
+            flash_one(connection, for_pi5, lambda s: None)
+        for_pi3 = FlashJob(replace(made, board=Board.load("pi3")))
+        assert flash_one(connection, for_pi3, lambda s: None).ok
+
+
 def test_urls(tmp_path: Path, program: Path) -> None:
     one = bundle(tmp_path / "1.edgec", program)
     for urls, what in (
@@ -320,7 +346,7 @@ def test_a_cut_is_gone_on_from_by_itself(
 
     def lost_once(self: Connection, do: str, *args: object, **fields: object) -> object:
         calls.append(do)
-        if calls == ["begin"]:
+        if calls == ["info", "begin"]:
             raise LinkLost("cut")
         return real(self, do, *args, **fields)  # type: ignore[arg-type]
 
