@@ -383,6 +383,7 @@ def test_ssd_of_coco(shared: Path, tmp_path: Path) -> None:
         "pi4+coral",
         tmp_path / "ssd.edgec",
         task="tflite-ssd",
+        edgetpu="all",
         edgetpu_compiler="none",
     )
     edgec.export(tmp_path / "ssd.edgec", frigate=tmp_path / "frigate")
