@@ -43,7 +43,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
-class Measured:
+class FunctionMeasures:
     """The measures of one function.
 
     Attributes:
@@ -113,12 +113,12 @@ def _code_lines(function: Function) -> int:
     return max(1, len(lines - docstring_lines))
 
 
-def measured(path: Path, function: Function) -> Measured:
+def measures_of(path: Path, function: Function) -> FunctionMeasures:
     """Return the measures of one function."""
     arguments = function.args
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     parameters = [a for a in named if a.arg not in ("self", "cls")]
-    return Measured(
+    return FunctionMeasures(
         f"{path.relative_to(ROOT)}:{function.lineno} {function.name}",
         node_count(function) / _code_lines(function),
         complexity(function),
@@ -126,13 +126,13 @@ def measured(path: Path, function: Function) -> Measured:
     )
 
 
-def rooms() -> dict[str, list[Measured]]:
+def rooms() -> dict[str, list[FunctionMeasures]]:
     """Return the measures of the functions of every room."""
-    functions: dict[str, list[Measured]] = defaultdict(list)
+    functions: dict[str, list[FunctionMeasures]] = defaultdict(list)
     for path in files():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, Function):
-                functions[room_of(path)].append(measured(path, node))
+                functions[room_of(path)].append(measures_of(path, node))
 
     return dict(functions)
 
@@ -168,7 +168,7 @@ def main() -> int:
     return 0
 
 
-def _row(name: str, nodes: int, functions: list[Measured]) -> str:
+def _row(name: str, nodes: int, functions: list[FunctionMeasures]) -> str:
     median, high = np.percentile([f.density for f in functions], (50, 90))
     worst = max(f.complexity for f in functions)
     return f"| {name} | {nodes:,} | {median:.1f} | {high:.1f} | {worst} |"

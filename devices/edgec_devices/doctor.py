@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from edgec_runtime import EdgecError
 from edgec_runtime.bundle.cache import cache_dir
 from edgec_runtime.device_end.facts import collect, edgetpus_here
-from edgec_runtime.device_end.requests import FACTS, Nothing
+from edgec_runtime.device_end.requests import FACTS, Empty
 
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.findings import EDGETPU_STATES, DoctorReport, Facts, Finding, judge
@@ -66,7 +66,7 @@ def examine(
 def device_facts(url: str, ask: bool = False, timeout: float = TIMEOUT_S) -> Facts:
     """Collect facts about a device; raises InputError or DeviceError."""
     with Connection(stream_for(url, ask, timeout)) as connection:
-        return connection.ask(FACTS, Nothing(), limit=LOOK_S)[0].facts
+        return connection.ask(FACTS, Empty(), limit=LOOK_S)[0].facts
 
 
 def local_facts() -> Facts:

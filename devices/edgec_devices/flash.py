@@ -18,14 +18,15 @@ from edgec_runtime.device_end.requests import (
     INFO,
     ROLLBACK,
     RUN,
+    RUN_S,
     SERVICE,
     STATUS,
-    Install,
-    Nothing,
-    OfApp,
-    Run,
-    Serve,
-    Switched,
+    AppRequest,
+    Empty,
+    InstallRequest,
+    RunRequest,
+    ServiceRequest,
+    SwitchAnswer,
     encode,
 )
 
@@ -53,8 +54,6 @@ MAX_PARALLEL = 16
 """Devices that are flashed at the same time."""
 CHECK_RUNS = 50
 """Inferences of a health check."""
-CHECK_S = 300.0
-"""Limit of a run on a device, s."""
 SERVICE_S = 300.0
 """Limit of a switch, s: stopping a service may take systemd 90 s."""
 STATUS_S = 300.0
@@ -224,7 +223,7 @@ def flash(
 def _measuring(budget: Requirement) -> str:
     """Return the step of a health check."""
     count = f"{budget.figure} of {CHECK_RUNS} inferences"
-    return f"measuring {count}, up to {CHECK_S:.0f} s"
+    return f"measuring {count}, up to {RUN_S:.0f} s"
 
 
 def _lost(url: str, step: str, error: LinkLost) -> LinkLost:
@@ -251,7 +250,7 @@ def flash_one(
     _check_cpu(connection, job.recipe)
     # A device without systemd is found out before megabytes are sent.
     if job.options.service:
-        connection.ask(SERVICE, Serve(app, check=True))
+        connection.ask(SERVICE, ServiceRequest(app, check=True))
     pushed = ""
     if job.wheels is not None:
         progress(Sending(step=SENDING_RUNTIME))
@@ -277,13 +276,15 @@ def flash_one(
             raise
         except EdgecError:
             if not sent.same:
-                connection.ask(DISCARD, OfApp(app))
+                connection.ask(DISCARD, AppRequest(app))
             raise
     what = f"was there already, slot {sent.slot}{pushed}{said}"
     # The active slot has this bundle already: there is nothing to switch.
     if not sent.same:
         progress(replace(sent.sending, step=SWITCHING))
-        done, _ = connection.ask(ACTIVATE, Install(app, downgrade), limit=SERVICE_S)
+        done, _ = connection.ask(
+            ACTIVATE, InstallRequest(app, downgrade), limit=SERVICE_S
+        )
         what = f"flashed, slot {done.active}{pushed}{said}{_service_trouble(done)}"
     if job.options.service:
         what += _start(connection, app)
@@ -292,7 +293,7 @@ def flash_one(
 
 def _check_cpu(connection: Connection, recipe: Assembly) -> None:
     """Raise DeviceError for a bundle with instructions that the device's CPU lacks."""
-    info, _ = connection.ask(INFO, Nothing())
+    info, _ = connection.ask(INFO, Empty())
     # "Cortex-A72" is the file cortex_a72; of other CPUs nothing is known.
     if not re.fullmatch(r"Cortex-A\d+", info.cpu):
         return
@@ -311,7 +312,7 @@ def _check_cpu(connection: Connection, recipe: Assembly) -> None:
 
 def _start(connection: Connection, app: str) -> str:
     """Make systemd run the active slot; returns a text for the outcome."""
-    done, _ = connection.ask(SERVICE, Serve(app), limit=SERVICE_S)
+    done, _ = connection.ask(SERVICE, ServiceRequest(app), limit=SERVICE_S)
     ends = ""
     # systemd ends the services of a user without lingering at the last logout.
     if not done.lingers:
@@ -323,7 +324,7 @@ def _start(connection: Connection, app: str) -> str:
     return f", {Path(done.unit).name} runs{ends}"
 
 
-def _service_trouble(done: Switched) -> str:
+def _service_trouble(done: SwitchAnswer) -> str:
     """Return a remark if the application's service was not restarted, or ""."""
     if done.service:
         return f"; its service still runs the other version: {done.service}"
@@ -337,7 +338,7 @@ def latency(
 
     Raises DeviceError if it fails.
     """
-    report = execute(connection, Run(app, slot, ["--runs", str(runs)])).report
+    report = execute(connection, RunRequest(app, slot, ["--runs", str(runs)])).report
     try:
         latencies = msgspec.convert(report, Latencies)
         steady = latencies.total[latencies.warmup :]
@@ -366,13 +367,13 @@ class DeviceRun:
 
 
 def execute(
-    connection: Connection, run: Run, inputs: Sequence[bytes] = ()
+    connection: Connection, run: RunRequest, inputs: Sequence[bytes] = ()
 ) -> DeviceRun:
     """Run the program of a slot (csrc/main.c) on a device.
 
     inputs: the inputs as .npy files
     """
-    limit = max(CHECK_S, connection.stream.timeout)
+    limit = max(RUN_S, connection.stream.timeout)
     sizes = [len(data) for data in inputs]
     run = run._replace(inputs=sizes, launched=True, limit=limit)
     ran, blob = connection.ask(RUN, run, b"".join(inputs), run.limit, beats=True)
@@ -410,7 +411,7 @@ def rollback(
         with Connection(stream_for(url, ask, timeout)) as connection:
             # A guess among several applications could switch the wrong one.
             name = app or _only_app(connection)
-            done, _ = connection.ask(ROLLBACK, OfApp(name), limit=SERVICE_S)
+            done, _ = connection.ask(ROLLBACK, AppRequest(name), limit=SERVICE_S)
             what = f"{name} is back on slot {done.active}{_service_trouble(done)}"
             return FlashOutcome(url, what)
 
@@ -424,8 +425,8 @@ def status(
 
     def read_status(url: str) -> FlashOutcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
-            info, _ = connection.ask(INFO, Nothing())
-            apps, _ = connection.ask(STATUS, Nothing(), limit=STATUS_S)
+            info, _ = connection.ask(INFO, Empty())
+            apps, _ = connection.ask(STATUS, Empty(), limit=STATUS_S)
             facts = {**encode(info), **encode(apps)}
             what = f"{info.board or info.target}, {info.os}"
             return FlashOutcome(url, what, facts=facts)
@@ -435,7 +436,7 @@ def status(
 
 def _only_app(connection: Connection) -> str:
     """Return the application of a device; raises InputError unless it has just one."""
-    status, _ = connection.ask(STATUS, Nothing(), limit=STATUS_S)
+    status, _ = connection.ask(STATUS, Empty(), limit=STATUS_S)
     apps = [facts.app for facts in status.apps]
     if len(apps) != 1:
         names = f": {', '.join(apps)}" if apps else ""

@@ -18,9 +18,9 @@ from edgec_runtime.device_end.requests import (
     INFO,
     SITE,
     UNPACK,
-    Adopt,
-    Nothing,
-    OfApp,
+    AdoptRequest,
+    AppRequest,
+    Empty,
 )
 
 from edgec_devices.bare import bare
@@ -137,16 +137,16 @@ def push(connection: Connection, app: str, wheels: Sequence[Wheel | str]) -> str
     # All wheels are complete and fit before the first is sent.
     files = _complete(connection, wheels)
     recipes = [_recipe(wheel, app) for wheel in files]
-    site, _ = connection.ask(SITE, OfApp(app), limit=ADOPT_S)
+    site, _ = connection.ask(SITE, AppRequest(app), limit=ADOPT_S)
     sent = 0
     for wheel, recipe in zip(files, recipes, strict=True):
         if recipe.sha256 in site.wheels:
             continue
         sent += send_parts(connection, recipe)[0]
-        connection.ask(UNPACK, OfApp(app), wheel.signature, limit=ADOPT_S)
+        connection.ask(UNPACK, AppRequest(app), wheel.signature, limit=ADOPT_S)
 
     # The device tries all of them together, and keeps its old ones if an import fails.
-    wanted = Adopt(app, [recipe.sha256 for recipe in recipes])
+    wanted = AdoptRequest(app, [recipe.sha256 for recipe in recipes])
     adopted, _ = connection.ask(ADOPT, wanted, limit=ADOPT_S)
     message = f"runtime {adopted.runtime}"
     return message if sent else f"{message} was there already"
@@ -154,7 +154,7 @@ def push(connection: Connection, app: str, wheels: Sequence[Wheel | str]) -> str
 
 def _complete(connection: Connection, wheels: Sequence[Wheel | str]) -> list[Wheel]:
     """Return the wheels with those of the package index and the runtime."""
-    info, _ = connection.ask(INFO, Nothing())
+    info, _ = connection.ask(INFO, Empty())
     files = [wheel for wheel in wheels if isinstance(wheel, Wheel)]
     for wheel in files:
         wheel.fits(info.target, info.python)
@@ -174,5 +174,5 @@ def _recipe(wheel: Wheel, app: str) -> Assembly:
 
 def has_runtime(connection: Connection, app: str) -> bool:
     """Return whether the device can run the application with a Session."""
-    site, _ = connection.ask(SITE, OfApp(app), limit=ADOPT_S)
+    site, _ = connection.ask(SITE, AppRequest(app), limit=ADOPT_S)
     return bool(site.active)

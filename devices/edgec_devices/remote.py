@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from edgec_runtime import Bundle, DeviceError
 from edgec_runtime.bundle.arrays import read_array
-from edgec_runtime.device_end.requests import INFO, Nothing, Run
+from edgec_runtime.device_end.requests import INFO, Empty, RunRequest
 from edgec_runtime.model.inputs import Array, check_inputs
 
 from edgec_devices.device import Device, Infer, Progress
@@ -60,12 +60,12 @@ class Remote(Device):
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
             # The program has no driver of the Edge TPU: only the runtime can use it.
             session = edgetpu and has_runtime(connection, recipe.app)
-            info, _ = connection.ask(INFO, Nothing())
+            info, _ = connection.ask(INFO, Empty())
 
             def launch(
                 by_session: bool, options: tuple[str, ...]
             ) -> tuple[dict[str, Any], Any]:
-                run = Run(
+                run = RunRequest(
                     recipe.app, slot, list(options), session=by_session, watch=True
                 )
                 ran = execute(connection, run)
@@ -118,7 +118,7 @@ class Remote(Device):
             def infer(inputs: Mapping[str, Array]) -> dict[str, Array]:
                 """Run one inference."""
                 files = _input_files(bundle, inputs)
-                run = Run(
+                run = RunRequest(
                     recipe.app, slot, list(options), outputs=count, session=session
                 )
                 ran = execute(connection, run, files)

@@ -21,10 +21,10 @@ from edgec_runtime import DeviceError, EdgecError, InputError
 from edgec_runtime.device_end.requests import (
     SHOW,
     SHOWN,
-    LookAtShow,
-    Show,
     ShowBundle,
-    Shown,
+    ShowRequest,
+    ShowState,
+    ShowStateRequest,
 )
 from edgec_runtime.session.meters import StreamFigures
 from edgec_runtime.webcam import LOOPBACK
@@ -132,7 +132,7 @@ def show_on(
         # A device that has a runtime keeps it: another version may be wanted there.
         if not has_runtime(connection, apps[0]):
             say(f"the device gets {push(connection, apps[0], ())}")
-        show = Show(
+        show = ShowRequest(
             name=page.name if page else secrets.token_hex(16),
             bundles=[
                 ShowBundle(app, slot, app)
@@ -155,7 +155,7 @@ def _watched(
     waits = port is not None
     with _ctrl_c() as pressed:
         while not pressed:
-            state, _ = connection.ask(SHOWN, LookAtShow())
+            state, _ = connection.ask(SHOWN, ShowStateRequest())
             lines = _lines(state.said, url)
             addresses = [line.url for line in lines if line.url is not None]
             token = _token(addresses[0], url) if addresses else None
@@ -177,7 +177,7 @@ def _watched(
                     hint="give a longer --timeout",
                 )
             time.sleep(POLL_S)
-        state, _ = connection.ask(SHOWN, LookAtShow(end=True), limit=END_S)
+        state, _ = connection.ask(SHOWN, ShowStateRequest(end=True), limit=END_S)
         return _last(state, _lines(state.said, url), url)
 
 
@@ -230,7 +230,7 @@ def _token(address: str, url: str) -> str:
     return token
 
 
-def _last(state: Shown, lines: Sequence[ProgramLine], url: str) -> ProgramLine:
+def _last(state: ShowState, lines: Sequence[ProgramLine], url: str) -> ProgramLine:
     """Return the result of a webcam; raises its error.
 
     Raises KeyboardInterrupt if a Ctrl-C came before the first frame.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from edgec_runtime import Bundle, InputError, ToolError
 from edgec_runtime.bundle.archive import write_signed
 from edgec_runtime.device_end.disk import Refused, given
-from edgec_runtime.device_end.requests import TRUST, Nothing
+from edgec_runtime.device_end.requests import TRUST, Empty
 from edgec_runtime.device_end.slots import check_name
 from edgec_runtime.device_end.trust import (
     MAX_COUNTER,
@@ -324,7 +324,7 @@ def trust(
 
     def trust_on(url: str) -> FlashOutcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
-            done, _ = connection.ask(TRUST, Nothing(), key.line.encode())
+            done, _ = connection.ask(TRUST, Empty(), key.line.encode())
             return FlashOutcome(url, f"trusts {done.fingerprint}, {done.path}")
 
     return each(urls, trust_on)

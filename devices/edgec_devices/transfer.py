@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from edgec_runtime import Bundle, BundleError, DeviceError
+from edgec_runtime import Bundle, BundleError, DeviceError, InputError
 from edgec_runtime.device_end.requests import (
     BEGIN,
     INSTALL,
     PUT,
-    Begin,
-    Begun,
-    Install,
-    Put,
+    BeginAnswer,
+    BeginRequest,
+    InstallRequest,
+    PutRequest,
 )
 
-from edgec_devices.boards import HOST, Board, boards
+from edgec_devices.boards import HOST, Board, Target
 from edgec_devices.protocol import Connection
 
 PIECE = 1 << 15
@@ -165,8 +165,11 @@ class Sent:
 
 def _board_of(target: str) -> Board | None:
     """Return the board of a bundle's target; None for a board that is not known here."""
-    name = target.partition("+")[0]
-    return Board.load(name) if name in boards() and name != HOST else None
+    try:
+        board = Target.parse(target).board
+    except InputError:
+        return None
+    return None if board.name == HOST else board
 
 
 def send(
@@ -198,7 +201,7 @@ def send(
     sending = Sending(total, total, wire, clock() - start)
     progress(replace(sending, step=WRITING))
     installed, _ = connection.ask(
-        INSTALL, Install(recipe.app, downgrade), limit=_hashing_s(recipe)
+        INSTALL, InstallRequest(recipe.app, downgrade), limit=_hashing_s(recipe)
     )
     sending = replace(sending, seconds=clock() - start)
     return Sent(installed.slot, False, sending)
@@ -224,10 +227,10 @@ def _hashing_s(recipe: Assembly) -> float:
     return 60.0 + len(recipe.data) / 1e6
 
 
-def _begin(connection: Connection, recipe: Assembly, scratch: bool) -> Begun:
+def _begin(connection: Connection, recipe: Assembly, scratch: bool) -> BeginAnswer:
     """Ask the device which parts it lacks; raises DeviceError for a senseless answer."""
     what = {"sha256": recipe.sha256, "bytes": len(recipe.data), "parts": recipe.parts}
-    begin = Begin(recipe.app, what, scratch)
+    begin = BeginRequest(recipe.app, what, scratch)
     begun, _ = connection.ask(BEGIN, begin, recipe.glue, _hashing_s(recipe))
     # The numbers become indices below.
     numbers = [number for number, _, _ in begun.lacks]
@@ -271,7 +274,9 @@ def _send_lacking(
         for at in range(first, size, PIECE):
             piece = recipe.data[offset + at : offset + min(at + PIECE, size)]
             sent = partial(tally.sent, len(piece))
-            connection.post(PUT, Put(recipe.app, index, at), piece, sent, tally.report)
+            connection.post(
+                PUT, PutRequest(recipe.app, index, at), piece, sent, tally.report
+            )
     connection.settle(meanwhile=tally.report)
     return tally.total, tally.wire
 

@@ -120,10 +120,6 @@ class CascadeBench:
         mark = self.first.mark
         return tuple(budget_verdict(check, mark) for check in self.budgets)
 
-    def passed(self) -> bool:
-        """Return whether no verdict failed."""
-        return not any(verdict.state == "fail" for verdict in self.verdicts())
-
     def checked(
         self, budgets: list[Requirement], accept_estimates: bool
     ) -> CascadeBench:

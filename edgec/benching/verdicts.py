@@ -5,7 +5,7 @@ All outputs and the exit code derive from these verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,9 +54,9 @@ def verdicts(r: BenchReport) -> tuple[BudgetVerdict, ...]:
     return tuple(results)
 
 
-def passed(r: BenchReport) -> bool:
+def passed(judged: Iterable[BudgetVerdict]) -> bool:
     """Return whether no verdict failed."""
-    return not any(v.state == "fail" for v in verdicts(r))
+    return not any(verdict.state == "fail" for verdict in judged)
 
 
 def budget_verdict(c: Check, mark: str) -> BudgetVerdict:

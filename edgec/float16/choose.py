@@ -45,6 +45,7 @@ from edgec.float16.loss import (
 from edgec.float16.weights import rounded_weights
 from edgec.ir import Array, Graph, Observe, Op, Run, Value
 from edgec.ir.float16 import LARGEST, rounded
+from edgec.measure.decibels import power_ratio
 
 Sample = Mapping[str, Array]
 Compiled = Callable[[Graph, int], Run]
@@ -204,7 +205,7 @@ class Float16Chooser:
                 if loss.is_small:
                     continue
                 estimate = _sum(noises, name, given_back)
-                lower = _ratio(-loss.missing_db - MARGIN_DB)
+                lower = power_ratio(-loss.missing_db - MARGIN_DB)
                 allowed[name] = min(allowed[name], lower * estimate)
 
             before = len(given_back)
@@ -479,14 +480,9 @@ class Float16Chooser:
             sums = LossSums()
             for want in self._wanted:
                 sums.add(want[name], want[name])
-            allowed[name] = _ratio(-MIN_SQNR_DB) * part * sums.signal
+            allowed[name] = power_ratio(-MIN_SQNR_DB) * part * sums.signal
 
         return allowed
-
-
-def _ratio(decibels: float) -> float:
-    """Return the ratio of two powers: 10 log10 of it are so many decibels."""
-    return float(10 ** (decibels / 10))
 
 
 def _noise(want: Array, got: Array) -> float:

@@ -24,6 +24,11 @@ def decibels(power: float, noise: float) -> float:
     return -math.inf if ratio == 0.0 else 10 * math.log10(ratio)
 
 
+def power_ratio(db: float) -> float:
+    """Return the ratio of two powers that has so many decibels."""
+    return float(10 ** (db / 10))
+
+
 def bounded_decibels(power: Array, noise: Array) -> Array:
     """Return ratios within ±`EQUAL_DB`, so that none of them decides a mean alone.
 
@@ -42,4 +47,4 @@ def decibels_of_parts(noise: Array) -> Array:
 
 def part_of_decibels(db: float) -> float:
     """Return the noise as a part of the power, at least that of `EQUAL_DB`."""
-    return float(10 ** (-min(db, EQUAL_DB) / 10))
+    return power_ratio(-min(db, EQUAL_DB))

@@ -27,7 +27,7 @@ from edgec_devices.wheel import Wheel
 from edgec_runtime import write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import digest
-from edgec_runtime.device_end.requests import TRUST, Nothing, Run
+from edgec_runtime.device_end.requests import TRUST, Empty, RunRequest
 from edgec_runtime.device_end.trust import (
     Signature,
     message,
@@ -172,7 +172,7 @@ class Files:
         files = Files(folder, found, frozenset(map(sha256, programs)), evil)
         host = Host(files, files.template)
         line = public_path(folder / "key").read_bytes()
-        host.connection.ask(TRUST, Nothing(), line)
+        host.connection.ask(TRUST, Empty(), line)
         for name in ("v1", "v2"):
             host.flash(found[name])
         push(host.connection, APP, [wheel(b"good = 1", folder / "key")])
@@ -245,7 +245,7 @@ class Host:
         options: tuple[str, ...] = ("--runs", "1"),
     ) -> object:
         """Any slot's program."""
-        run = Run(APP, slot, list(options), session=session)
+        run = RunRequest(APP, slot, list(options), session=session)
         return execute(self.connection, run)
 
     def ask(self, do: str, blob: bytes = b"", **fields: Any) -> object:

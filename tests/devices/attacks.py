@@ -43,7 +43,7 @@ from edgec_runtime.device_end import (
     wheels,
 )
 from edgec_runtime.device_end.disk import digest
-from edgec_runtime.device_end.requests import STATUS, Nothing
+from edgec_runtime.device_end.requests import STATUS, Empty
 from edgec_runtime.interpreter import interpreter
 from edgec_runtime.session import vision
 from edgec_runtime.webcam import decoding, listening, server, uploads
@@ -308,7 +308,7 @@ def attempt(
             "the device changed, or executed something else, "
             "or did not say why it refused it"
         )
-    assert host.connection.ask(STATUS, Nothing())[0].apps is not None
+    assert host.connection.ask(STATUS, Empty())[0].apps is not None
     host.close()
     return said
 

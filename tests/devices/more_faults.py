@@ -21,7 +21,7 @@ from edgec_devices.transfer import Assembly
 from edgec_runtime import EdgecError
 from edgec_runtime.device_end.disk import Disk, Refused
 from edgec_runtime.device_end.incoming import App, WritePlan
-from edgec_runtime.device_end.requests import STATUS, Nothing, Run
+from edgec_runtime.device_end.requests import STATUS, Empty, RunRequest
 
 from tests.devices import disks, faults
 
@@ -359,10 +359,10 @@ def _rot(case: Case) -> str:
     said = []
     stream = faults.SimStream(case.world, faults.Faults(), faults.Faults())
     with Connection(stream, lambda: case.world.now, case.seed) as c:
-        c.ask(STATUS, Nothing())
+        c.ask(STATUS, Empty())
         for slot in ("a", "b"):
             with contextlib.suppress(EdgecError):
-                execute(c, Run(case.new.app, slot, ["--runs", "1"]))
+                execute(c, RunRequest(case.new.app, slot, ["--runs", "1"]))
                 said.append(slot)
     assert case.world.service
     case.world.service.close()

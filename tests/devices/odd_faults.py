@@ -20,7 +20,7 @@ from edgec_runtime import EdgecError
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.disk import Disk, Refused
 from edgec_runtime.device_end.incoming import App, WritePlan
-from edgec_runtime.device_end.requests import Nothing
+from edgec_runtime.device_end.requests import Empty
 from edgec_runtime.device_end.slots import SLOTS
 from edgec_runtime.device_end.trust import trusted
 from edgec_runtime.device_end.wheels import WheelSite
@@ -332,12 +332,12 @@ def _keys(case: Case) -> str:
     case.boot()
     assert case.world.service
     if had := case.rng.random() < 0.5:
-        case.world.service.trust(Nothing(), first)
+        case.world.service.trust(Empty(), first)
     disk = case.brittle(8)
     was_cut = True
     service = Service(str(case.world.root), disk)
     with contextlib.suppress(disks.Killed):
-        service.trust(Nothing(), second)
+        service.trust(Empty(), second)
         was_cut = False
     if was_cut and case.rng.random() < 0.6:
         disk.power_cut()
@@ -386,7 +386,7 @@ def _with_a_key(case: Case) -> str:
     world = faults.World(root, case.rng)
     world.boot()
     assert world.service
-    world.service.trust(Nothing(), public_path(key).read_bytes())
+    world.service.trust(Empty(), public_path(key).read_bytes())
     for recipe in versions[:2]:
         world.boot()
         faults.flash_over(

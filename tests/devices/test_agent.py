@@ -22,7 +22,7 @@ from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import MAX_BUNDLE_BYTES, machine_target
 from edgec_runtime.device_end.disk import Disk, Refused, digest, refusal
 from edgec_runtime.device_end.incoming import App, WritePlan
-from edgec_runtime.device_end.requests import Run
+from edgec_runtime.device_end.requests import RunRequest
 from edgec_runtime.device_end.wire import HELLO, Frame
 
 from tests.devices import faults
@@ -384,7 +384,7 @@ def test_run_ends_a_program_that_hangs(tmp_path: Path, app: App, old: Assembly) 
 
     service = Service(str(tmp_path / "root"), execute=hang)
     with pytest.raises(Refused, match="did not end within 5 s"):
-        service.run(Run("tiny", limit=5), b"")
+        service.run(RunRequest("tiny", limit=5), b"")
     service.close()
 
 

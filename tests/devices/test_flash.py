@@ -34,7 +34,7 @@ from edgec_devices.transfer import Assembly, Sending, app_name, send
 from edgec_runtime import Bundle, BundleError, DeviceError, InputError, write_bundle
 from edgec_runtime.device_end.agent import HANDLERS, Service
 from edgec_runtime.device_end.bundles import machine_target
-from edgec_runtime.device_end.requests import INFO, Info, Nothing
+from edgec_runtime.device_end.requests import INFO, Empty, Info
 from edgec_runtime.errors import EdgecError
 
 from edgec.cli import devices as cli_devices
@@ -261,7 +261,7 @@ def test_a_bundle_for_another_cpu_is_refused(
     w = World(tmp_path / "root", random.Random(1))
     w.boot()
 
-    def of_a_pi4(service: Service, request: Nothing, blob: bytes) -> Info:
+    def of_a_pi4(service: Service, request: Empty, blob: bytes) -> Info:
         info = service.info(request, blob)
         return info._replace(cpu="Cortex-A72", board="Raspberry Pi 4 Model B")
 

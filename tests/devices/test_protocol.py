@@ -19,7 +19,7 @@ from edgec_devices.transfer import Assembly, send
 from edgec_runtime import BundleError, DeviceError, InputError
 from edgec_runtime.device_end import wire
 from edgec_runtime.device_end.agent import HANDLERS, Service
-from edgec_runtime.device_end.requests import BEGIN, STATUS, Begun, Nothing
+from edgec_runtime.device_end.requests import BEGIN, STATUS, BeginAnswer, Empty
 from edgec_runtime.device_end.wire import (
     ACK,
     DATA,
@@ -332,7 +332,7 @@ def test_nonsense_spoils_the_result_of_one_device_alone(
 
     def one(url: str) -> FlashOutcome:
         with connect(w if url == "local:" else good) as c:
-            return FlashOutcome(url, str(c.ask(STATUS, Nothing())[0]))
+            return FlashOutcome(url, str(c.ask(STATUS, Empty())[0]))
 
     bad, fine = each(["local:", "local:c"], one)
     assert isinstance(bad.error, DeviceError), bad
@@ -355,7 +355,7 @@ def test_a_device_that_asks_for_parts_without_end(
 ) -> None:
     w = world(tmp_path)
     assert w.service
-    begun = Begun(lacks=[tuple(row) for row in lacks])
+    begun = BeginAnswer(lacks=[tuple(row) for row in lacks])
     monkeypatch.setitem(HANDLERS, BEGIN, lambda *_: begun)
     part = b"x" * 10_000
     sha256 = hashlib.sha256(part).hexdigest()

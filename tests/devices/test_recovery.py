@@ -17,7 +17,7 @@ from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import Disk, Refused, plain, refusal
 from edgec_runtime.device_end.incoming import App
-from edgec_runtime.device_end.requests import Nothing
+from edgec_runtime.device_end.requests import Empty
 from edgec_runtime.device_end.slots import SLOTS
 
 from tests.devices.disks import Killed, QuickDisk
@@ -321,7 +321,7 @@ def test_odd_things_on_the_disk(
     )
     boot(tmp_path)
     service = Service(str(tmp_path), QuickDisk())
-    assert service.status(Nothing(), b"").apps
+    assert service.status(Empty(), b"").apps
     app = App(str(tmp_path), "tiny", QuickDisk())
     app.lock()
     flash(app, versions[3])

@@ -20,7 +20,7 @@ from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import PIECE
 from edgec_runtime import DeviceError, InputError
-from edgec_runtime.device_end.requests import PUT, Put
+from edgec_runtime.device_end.requests import PUT, PutRequest
 
 from tests.conftest import ROOT
 from tests.devices.test_flash import bundle
@@ -213,6 +213,6 @@ def _share_of_the_line(console: Console, baud: int) -> float:
         )
         began = time.monotonic()
         for at in range(0, len(data), PIECE):
-            c.post(PUT, Put("x", 0, at), data[at : at + PIECE])
+            c.post(PUT, PutRequest("x", 0, at), data[at : at + PIECE])
         c.request("info", {})
         return len(data) / (time.monotonic() - began) / (baud / 10)

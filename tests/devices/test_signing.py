@@ -27,7 +27,7 @@ from edgec_runtime import (
 )
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.ed25519 import verify
-from edgec_runtime.device_end.requests import Nothing
+from edgec_runtime.device_end.requests import Empty
 from edgec_runtime.device_end.trust import SIGNATURE, Key
 from edgec_runtime.errors import EdgecError
 from hypothesis import given, settings
@@ -436,7 +436,7 @@ def test_the_administrators_keys_come_first(
     from edgec_runtime.device_end.disk import Refused
 
     with pytest.raises(Refused, match="only the administrator's keys count"):
-        Service(str(tmp_path / "root")).trust(Nothing(), public_path(key).read_bytes())
+        Service(str(tmp_path / "root")).trust(Empty(), public_path(key).read_bytes())
 
 
 # ---- the command line

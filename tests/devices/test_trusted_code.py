@@ -30,7 +30,7 @@ from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import Disk
 from edgec_runtime.device_end.incoming import App
-from edgec_runtime.device_end.requests import Run
+from edgec_runtime.device_end.requests import RunRequest
 
 from tests.devices.attack_files import MAIN, Files
 from tests.devices.test_agent import put_all
@@ -188,7 +188,7 @@ def test_what_a_program_leaves_in_the_place_of_its_output(
     ):
         service.execute = put(make)
         with pytest.raises(OSError, match=what):
-            service.run(Run("tiny", limit=5, outputs=1), b"")
+            service.run(RunRequest("tiny", limit=5, outputs=1), b"")
     service.close()
 
 

@@ -20,7 +20,7 @@ from edgec_runtime.device_end import vitals
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.facts import identity
-from edgec_runtime.device_end.requests import Nothing, Run
+from edgec_runtime.device_end.requests import Empty, RunRequest
 from edgec_runtime.device_end.trust import Key
 from edgec_runtime.device_end.vitals import Sensors, VitalsWatch, read
 
@@ -474,7 +474,7 @@ def test_the_agent_watches_when_it_is_asked_to(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     service, commands = service_with(b"{}", tmp_path, monkeypatch)
-    request = Run("tiny", "try", limit=5)
+    request = RunRequest("tiny", "try", limit=5)
     plain, _ = service.run(request, b"")
     assert plain.vitals is None
     assert commands[-1][:2] == ["/try/main", "--json"]
@@ -508,12 +508,12 @@ def test_a_host_says_only_how_it_is_timed(
 ) -> None:
     service, commands = service_with(b"{}", tmp_path, monkeypatch)
     with pytest.raises(Refused, match="is not run with"):
-        service.run(Run("tiny", "a", options, limit=5), b"")
+        service.run(RunRequest("tiny", "a", options, limit=5), b"")
     assert commands == []
 
 
 def test_what_the_device_says_of_itself(tmp_path: Path) -> None:
-    said = Service(str(tmp_path)).info(Nothing(), b"")
+    said = Service(str(tmp_path)).info(Empty(), b"")
     assert {k: getattr(said, k) for k in identity()} == identity()
     assert (said.kernel, said.emulated) == (os.uname().release, False)
 

@@ -26,7 +26,7 @@ from edgec_devices.showing import EffectFiles, show_on
 from edgec_devices.signing import new_key, sign, trust
 from edgec_devices.stream import LinkLost
 from edgec_runtime import BundleError, DeviceError, EdgecError, InputError
-from edgec_runtime.device_end.requests import Shown
+from edgec_runtime.device_end.requests import ShowState
 from edgec_runtime.device_end.showing import page_folder
 from PIL import Image
 
@@ -231,7 +231,7 @@ def test_the_page_comes_through_and_ctrl_c_ends_it_there(shown: Typed) -> None:
 def test_ctrl_c_before_the_first_frame_is_no_error() -> None:
     """As the webcam there ends then: without a word."""
     with pytest.raises(KeyboardInterrupt):
-        showing._last(Shown(said="", status=130, error_output=""), [], "local:")
+        showing._last(ShowState(said="", status=130, error_output=""), [], "local:")
 
 
 @pytest.mark.parametrize("which", ["device end", "host"])

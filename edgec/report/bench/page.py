@@ -148,7 +148,7 @@ def _verdicts(r: BenchReport) -> dict[str, Any]:
                 plain(verdict.why),
             )
         )
-    outcome = "pass" if passed(r) else "fail"
+    outcome = "pass" if passed(verdicts(r)) else "fail"
     return {"verdicts": rows, "states": states, "outcome": outcome}
 
 

@@ -52,29 +52,29 @@ from edgec_runtime.device_end.requests import (
     STATUS,
     TRUST,
     UNPACK,
-    Adopt,
-    Adopted,
+    AdoptAnswer,
+    AdoptRequest,
+    AppRequest,
     Apps,
-    Begin,
-    Begun,
+    BeginAnswer,
+    BeginRequest,
     Command,
+    Empty,
     Facts,
     Info,
-    Install,
-    Installed,
-    LookAtShow,
-    Nothing,
-    OfApp,
-    Put,
-    Ran,
-    Run,
-    Serve,
-    Serving,
-    Show,
-    Shown,
-    Switched,
-    Trusted,
-    Unpacked,
+    InstallAnswer,
+    InstallRequest,
+    PutRequest,
+    RunAnswer,
+    RunRequest,
+    ServiceAnswer,
+    ServiceRequest,
+    ShowRequest,
+    ShowState,
+    ShowStateRequest,
+    SwitchAnswer,
+    TrustAnswer,
+    UnpackAnswer,
     Wheels,
     decode,
     encode,
@@ -231,7 +231,7 @@ class Service:
 
     # ---- the requests
 
-    def info(self, request: Nothing, blob: bytes) -> Info:
+    def info(self, request: Empty, blob: bytes) -> Info:
         """Return the identity of this device."""
         folder = self.root
         while not os.path.isdir(folder):
@@ -246,7 +246,7 @@ class Service:
             root=self.root,
         )
 
-    def facts(self, request: Nothing, blob: bytes) -> Facts:
+    def facts(self, request: Empty, blob: bytes) -> Facts:
         """Return the facts of this device for `edgec doctor`."""
         if sys.flags.no_site:
             # we were started without it, and look for packages where every other Python
@@ -254,7 +254,7 @@ class Service:
             site.main()
         return Facts(collect(self.root, execute=self.execute))
 
-    def begin(self, request: Begin, blob: bytes) -> Begun:
+    def begin(self, request: BeginRequest, blob: bytes) -> BeginAnswer:
         """Prepare for a bundle; return its lacking parts."""
         app = self._open(request.app)
         plan = WritePlan(request.recipe, blob)
@@ -265,40 +265,40 @@ class Service:
             state = app.whole(slot) if slot else None
             if slot and state and state["sha256"] == plan.sha256:
                 app.verified(slot)
-                return Begun(same=slot)
-        return Begun(lacks=app.begin(plan))
+                return BeginAnswer(same=slot)
+        return BeginAnswer(lacks=app.begin(plan))
 
-    def put(self, request: Put, blob: bytes) -> None:
+    def put(self, request: PutRequest, blob: bytes) -> None:
         """Take a piece of a part."""
         self._open(request.app).put(request.part, request.at, blob)
 
-    def install(self, request: Install, blob: bytes) -> Installed:
+    def install(self, request: InstallRequest, blob: bytes) -> InstallAnswer:
         """Write the parts to `try`."""
         self._open(request.app).install(request.allow_downgrade)
-        return Installed(SCRATCH)
+        return InstallAnswer(SCRATCH)
 
-    def activate(self, request: Install, blob: bytes) -> Switched:
+    def activate(self, request: InstallRequest, blob: bytes) -> SwitchAnswer:
         """Make the version in `try` the active one, in place of the inactive slot."""
         app = self._open(request.app)
         active = app.activate(request.allow_downgrade)
-        return Switched(active, self.units.refresh(app.name))
+        return SwitchAnswer(active, self.units.refresh(app.name))
 
-    def discard(self, request: OfApp, blob: bytes) -> Nothing:
+    def discard(self, request: AppRequest, blob: bytes) -> Empty:
         """Discard the version in `try`."""
         self._open(request.app).discard()
-        return Nothing()
+        return Empty()
 
-    def rollback(self, request: OfApp, blob: bytes) -> Switched:
+    def rollback(self, request: AppRequest, blob: bytes) -> SwitchAnswer:
         """Go back to the other slot."""
         app = self._open(request.app)
-        return Switched(app.rollback(), self.units.refresh(app.name))
+        return SwitchAnswer(app.rollback(), self.units.refresh(app.name))
 
-    def service(self, request: Serve, blob: bytes) -> Serving:
+    def service(self, request: ServiceRequest, blob: bytes) -> ServiceAnswer:
         """Have systemd run the active slot."""
         app = self._open(request.app, lock=not request.check)
         if request.check:
             self.units.check(app.name)
-            return Serving()
+            return ServiceAnswer()
         app.program(self.slot(app))
         return self.units.install(app.name)
 
@@ -310,7 +310,7 @@ class Service:
             raise Refused("input", f"{app.name} has no active slot", "edgec flash")
         return slot
 
-    def trust(self, request: Nothing, blob: bytes) -> Trusted:
+    def trust(self, request: Empty, blob: bytes) -> TrustAnswer:
         """Take only bundles signed with this key, or with another trusted one, from now
         on.
         """
@@ -331,24 +331,24 @@ class Service:
         path = os.path.join(folder, f"{key.public.hex()[:16]}.pub")
         make_folder(self.disk, folder)
         replace(self.disk, path, key.line.encode())
-        return Trusted(path, key.fingerprint)
+        return TrustAnswer(path, key.fingerprint)
 
-    def wheels(self, request: OfApp, blob: bytes) -> Wheels:
+    def wheels(self, request: AppRequest, blob: bytes) -> Wheels:
         """Return the wheels of an application."""
         site = WheelSite(self._open(request.app, lock=False), self.execute)
         return Wheels(site.there(), site.active())
 
-    def unpack(self, request: OfApp, blob: bytes) -> Unpacked:
+    def unpack(self, request: AppRequest, blob: bytes) -> UnpackAnswer:
         """Unpack a wheel of which all parts are here; it is not used yet."""
         site = WheelSite(self._open(request.app), self.execute)
-        return Unpacked(site.unpack(blob[:MAX_SIGNATURE_BYTES]))
+        return UnpackAnswer(site.unpack(blob[:MAX_SIGNATURE_BYTES]))
 
-    def adopt(self, request: Adopt, blob: bytes) -> Adopted:
+    def adopt(self, request: AdoptRequest, blob: bytes) -> AdoptAnswer:
         """Use these wheels, if they work together."""
         site = WheelSite(self._open(request.app), self.execute)
-        return Adopted(site.adopt(request.wheels))
+        return AdoptAnswer(site.adopt(request.wheels))
 
-    def status(self, request: Nothing, blob: bytes) -> Apps:
+    def status(self, request: Empty, blob: bytes) -> Apps:
         """Return all applications and their slots."""
         names = sorted(os.listdir(self.root)) if os.path.isdir(self.root) else []
         apps = []
@@ -357,13 +357,13 @@ class Service:
                 apps.append(App(self.root, name, self.disk).status())
         return Apps([app for app in apps if app.slots])
 
-    def show(self, request: Show, blob: bytes) -> Nothing:
+    def show(self, request: ShowRequest, blob: bytes) -> Empty:
         """Start a webcam with these slots."""
         self.close()
         self.showing = Showing(self.root, self.disk, request, blob)
-        return Nothing()
+        return Empty()
 
-    def shown(self, request: LookAtShow, blob: bytes) -> Shown:
+    def shown(self, request: ShowStateRequest, blob: bytes) -> ShowState:
         """Return the state of the show."""
         if self.showing is None:
             raise Refused("input", "nothing is shown", "start it again")
@@ -373,7 +373,7 @@ class Service:
         self.showing = None
         return state
 
-    def run(self, request: Run, blob: bytes) -> Tuple[Ran, bytes]:
+    def run(self, request: RunRequest, blob: bytes) -> Tuple[RunAnswer, bytes]:
         """Run a slot's program."""
         check_limit(request)
         check_sizes(request, blob)
@@ -418,7 +418,7 @@ class Service:
                 with opened(os.path.join(folder, f"output{i}.npy"), room) as f:
                     outputs.append(f.read(room))
                 room -= len(outputs[-1])
-        ran = Ran(
+        ran = RunAnswer(
             done.returncode,
             done.stdout.decode(errors="replace"),
             done.stderr.decode(errors="replace")[-2000:],
@@ -432,7 +432,7 @@ class Service:
         command: List[str],
         folder: str,
         env: Optional[Dict[str, str]],
-        request: Run,
+        request: RunRequest,
     ) -> "subprocess.CompletedProcess[bytes]":
         """The program, in this folder.  Raises Refused when it takes too long."""
         if request.launched:

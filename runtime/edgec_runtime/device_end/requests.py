@@ -26,15 +26,17 @@ from typing import (
     get_type_hints,
 )
 
+RUN_S = 300.0  # that a program may take
+
 R = TypeVar("R", bound="Tuple[Any, ...]")
 A = TypeVar("A", bound="Tuple[Any, ...]")
 
 
-class Nothing(NamedTuple):
+class Empty(NamedTuple):
     """A request without fields, or an answer that only says that it is done."""
 
 
-class OfApp(NamedTuple):
+class AppRequest(NamedTuple):
     """A request about an application."""
 
     app: str
@@ -61,7 +63,7 @@ class Facts(NamedTuple):
     facts: Dict[str, Any]
 
 
-class Begin(NamedTuple):
+class BeginRequest(NamedTuple):
     """A bundle is coming; the blob is its glue.
 
     recipe: its hash, size and parts.  scratch: it will not become a slot, so that any
@@ -73,7 +75,7 @@ class Begin(NamedTuple):
     scratch: bool = False
 
 
-class Begun(NamedTuple):
+class BeginAnswer(NamedTuple):
     """same: the slot that has this bundle already.
 
     lacks: of each missing part the number, the bytes that are there, and their SHA-256.
@@ -83,7 +85,7 @@ class Begun(NamedTuple):
     lacks: List[Tuple[int, int, str]] = []
 
 
-class Put(NamedTuple):
+class PutRequest(NamedTuple):
     """The blob is a piece of a part, from byte `at` on."""
 
     app: str
@@ -91,7 +93,7 @@ class Put(NamedTuple):
     at: int
 
 
-class Install(NamedTuple):
+class InstallRequest(NamedTuple):
     """Everything has been sent: write it to `try`.
 
     allow_downgrade: a signed bundle may be older than the device's.
@@ -101,34 +103,34 @@ class Install(NamedTuple):
     allow_downgrade: bool = False
 
 
-class Installed(NamedTuple):
+class InstallAnswer(NamedTuple):
     """slot: where the bundle is now."""
 
     slot: str
 
 
-class Switched(NamedTuple):
+class SwitchAnswer(NamedTuple):
     """active: the active slot.  service: why the service still runs the other version."""
 
     active: str
     service: Optional[str] = None
 
 
-class Serve(NamedTuple):
+class ServiceRequest(NamedTuple):
     """Have systemd run the active slot.  check: only say whether it could."""
 
     app: str
     check: bool = False
 
 
-class Serving(NamedTuple):
+class ServiceAnswer(NamedTuple):
     """unit: the path of the unit; "" for a check.  lingers: whether it outlives logout."""
 
     unit: str = ""
     lingers: bool = False
 
 
-class Trusted(NamedTuple):
+class TrustAnswer(NamedTuple):
     """path: of the key on the device."""
 
     path: str
@@ -166,26 +168,26 @@ class Wheels(NamedTuple):
     active: List[str]
 
 
-class Unpacked(NamedTuple):
+class UnpackAnswer(NamedTuple):
     """wheel: its SHA-256."""
 
     wheel: str
 
 
-class Adopt(NamedTuple):
+class AdoptRequest(NamedTuple):
     """Use these wheels, by their SHA-256, if they work together."""
 
     app: str
     wheels: List[str]
 
 
-class Adopted(NamedTuple):
+class AdoptAnswer(NamedTuple):
     """runtime: its version."""
 
     runtime: str
 
 
-class Run(NamedTuple):
+class RunRequest(NamedTuple):
     """Run a slot's program.
 
     slot: the active one where it is None.  options: words that say how it is timed.
@@ -203,10 +205,10 @@ class Run(NamedTuple):
     session: bool = False
     watch: bool = False
     launched: bool = False
-    limit: float = 300.0
+    limit: float = RUN_S
 
 
-class Ran(NamedTuple):
+class RunAnswer(NamedTuple):
     """What a program did.
 
     status: its exit status.  report: its standard output.  outputs: sizes of the files
@@ -228,7 +230,7 @@ class ShowBundle(NamedTuple):
     name: str
 
 
-class Show(NamedTuple):
+class ShowRequest(NamedTuple):
     """Start a webcam.
 
     name: 32 hex digits.  page: "socket", a port, or None for no page.  points: how many
@@ -247,13 +249,13 @@ class Show(NamedTuple):
     virtual_camera: Optional[str] = None
 
 
-class LookAtShow(NamedTuple):
+class ShowStateRequest(NamedTuple):
     """end: end the show first."""
 
     end: bool = False
 
 
-class Shown(NamedTuple):
+class ShowState(NamedTuple):
     """said: lines of JSON since the last look.  status: None while it runs."""
 
     said: str
@@ -280,23 +282,25 @@ class Command(Generic[R, A]):
 COMMANDS: Dict[str, Command[Any, Any]] = {}
 """Every command by its name."""
 
-INFO = Command("info", Nothing, Info)
-FACTS = Command("facts", Nothing, Facts)
-BEGIN = Command("begin", Begin, Begun)
-PUT = Command("put", Put, Nothing)  # answered only where it fails
-INSTALL = Command("install", Install, Installed)
-ACTIVATE = Command("activate", Install, Switched)
-DISCARD = Command("discard", OfApp, Nothing)
-ROLLBACK = Command("rollback", OfApp, Switched)
-SERVICE = Command("service", Serve, Serving)
-TRUST = Command("trust", Nothing, Trusted)  # the blob is a public key's line
-STATUS = Command("status", Nothing, Apps)
-SITE = Command("site", OfApp, Wheels)
-UNPACK = Command("unpack", OfApp, Unpacked)  # the blob is the wheel's signature
-ADOPT = Command("adopt", Adopt, Adopted)
-RUN = Command("run", Run, Ran)
-SHOW = Command("show", Show, Nothing)
-SHOWN = Command("shown", LookAtShow, Shown)
+INFO = Command("info", Empty, Info)
+FACTS = Command("facts", Empty, Facts)
+BEGIN = Command("begin", BeginRequest, BeginAnswer)
+PUT = Command("put", PutRequest, Empty)  # answered only where it fails
+INSTALL = Command("install", InstallRequest, InstallAnswer)
+ACTIVATE = Command("activate", InstallRequest, SwitchAnswer)
+DISCARD = Command("discard", AppRequest, Empty)
+ROLLBACK = Command("rollback", AppRequest, SwitchAnswer)
+SERVICE = Command("service", ServiceRequest, ServiceAnswer)
+TRUST = Command("trust", Empty, TrustAnswer)  # the blob is a public key's line
+STATUS = Command("status", Empty, Apps)
+SITE = Command("site", AppRequest, Wheels)
+UNPACK = Command(
+    "unpack", AppRequest, UnpackAnswer
+)  # the blob is the wheel's signature
+ADOPT = Command("adopt", AdoptRequest, AdoptAnswer)
+RUN = Command("run", RunRequest, RunAnswer)
+SHOW = Command("show", ShowRequest, Empty)
+SHOWN = Command("shown", ShowStateRequest, ShowState)
 
 
 def encode(message: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Dict, Iterator, List, Optional
 
 from edgec_runtime.device_end.bundles import MAX_FILES
 from edgec_runtime.device_end.disk import Refused
-from edgec_runtime.device_end.requests import Run
+from edgec_runtime.device_end.requests import RunRequest
 
 MAX_OUTPUT_BYTES = 16 << 20
 TIMING = (
@@ -41,7 +41,7 @@ Only the device end holds that input.
 """
 
 
-def check_limit(request: Run) -> None:
+def check_limit(request: RunRequest) -> None:
     """Raise Refused for a time that no host of ours gives a program."""
     if not 0 < request.limit <= LONGEST_S:
         raise Refused(
@@ -51,7 +51,7 @@ def check_limit(request: Run) -> None:
         )
 
 
-def check_sizes(request: Run, blob: bytes) -> None:
+def check_sizes(request: RunRequest, blob: bytes) -> None:
     """Raise Refused unless the inputs together are the blob."""
     sizes = request.inputs
     if len(sizes) > MAX_FILES or min(sizes, default=0) < 0 or sum(sizes) != len(blob):
@@ -60,7 +60,7 @@ def check_sizes(request: Run, blob: bytes) -> None:
         )
 
 
-def check_options(request: Run) -> None:
+def check_options(request: RunRequest) -> None:
     """Raise Refused for options that do more than time the program.
 
     The host does not choose the program's files.

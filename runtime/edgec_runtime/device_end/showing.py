@@ -22,7 +22,7 @@ from typing import Dict, List, Optional
 from edgec_runtime.device_end.bundles import MODEL
 from edgec_runtime.device_end.disk import Disk, Refused
 from edgec_runtime.device_end.incoming import App
-from edgec_runtime.device_end.requests import Show, ShowBundle, Shown
+from edgec_runtime.device_end.requests import ShowBundle, ShowRequest, ShowState
 from edgec_runtime.device_end.running import RunningProgram
 from edgec_runtime.device_end.wheels import WheelSite
 
@@ -57,7 +57,9 @@ def page_socket(name: str) -> str:
 class Showing:
     """One webcam.  Its applications are locked until it ends."""
 
-    def __init__(self, root: str, disk: Disk, request: Show, files: bytes) -> None:
+    def __init__(
+        self, root: str, disk: Disk, request: ShowRequest, files: bytes
+    ) -> None:
         """files: what its effect reads, the picture first; or empty.
 
         Raises Refused.
@@ -104,7 +106,7 @@ class Showing:
         app.verified(bundle.slot)
         return f"{name}={app.at(bundle.slot, MODEL)}"
 
-    def _words(self, request: Show, files: bytes) -> List[str]:
+    def _words(self, request: ShowRequest, files: bytes) -> List[str]:
         """Return the options for the program.
 
         A value is one word with its option, so that none can be another option.
@@ -147,16 +149,16 @@ class Showing:
                 f.write(files[end:])
         return f"{effect.partition('=')[0]}={path}"
 
-    def state(self) -> Shown:
+    def state(self) -> ShowState:
         """Return its output so far, and its status if it has ended."""
         ended = self._started.process.poll()
         self._read()
         said, errors = (
             b.decode(errors="replace") for b in (self._output, self._errors)
         )
-        return Shown(said, ended, errors)
+        return ShowState(said, ended, errors)
 
-    def finish(self) -> Shown:
+    def finish(self) -> ShowState:
         """Tell the program to end, and end it if it does not; return its last output."""
         process = self._started.process
         with contextlib.suppress(OSError):

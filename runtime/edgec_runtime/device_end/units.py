@@ -17,7 +17,7 @@ from typing import Callable, List, Optional
 
 from edgec_runtime.device_end.bundles import program_path
 from edgec_runtime.device_end.disk import Disk, Refused, make_folder, replace
-from edgec_runtime.device_end.requests import Serving
+from edgec_runtime.device_end.requests import ServiceAnswer
 
 RESTART_S = 5
 LIMIT_S = 60.0
@@ -143,7 +143,7 @@ class Units:
             )
         self._systemctl("show", "--property=Version", hint=_NO_SYSTEMD)
 
-    def install(self, app: str) -> Serving:
+    def install(self, app: str) -> ServiceAnswer:
         """Write the unit of the active slot, started at boot and after a failure."""
         self.check(app)
         text = self._text(app).encode()
@@ -154,7 +154,7 @@ class Units:
         self._systemctl("daemon-reload")
         self._systemctl("enable", unit_name(app))
         self._systemctl("restart", unit_name(app))
-        return Serving(path, self._linger())
+        return ServiceAnswer(path, self._linger())
 
     def refresh(self, app: str) -> Optional[str]:
         """After a switch of slots: restarts the service, where there is one.
