@@ -30,7 +30,11 @@ DIGITS = FIXTURES / "digits" / "digits.onnx"
 CARTOON = FIXTURES / "cartoon" / "cartoon.onnx"
 PHOTO = FIXTURES / "photos" / "cup.jpg"
 
-PROGRESS = re.compile(r"([a-z][^\n:]*: (\d+\.\d s|a minute or two, once)\n)*")
+PROGRESS = re.compile(
+    r"(([a-z][^\n:]*: (\d+\.\d s|a minute or two, once)"
+    # A line about the step that is under way, every 10 s: on a slow machine alone
+    r"|[a-z][^\n]*, \d+ (s so far|s left|min left))\n)*"
+)
 """What a verb may write to standard error where it is no terminal: a line for each step
 that took its time.
 """
