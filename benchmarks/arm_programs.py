@@ -19,12 +19,12 @@ from benchmarks.accuracy_rows import SHARED
 from benchmarks.accuracy_ways import PREPROCESS
 from edgec.benching.memory import sections
 from edgec.compiler.lower import Lowered, lower
-from edgec.compiler.options import CompileOptions
 from edgec.emit.c import CSRC, CSource
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError
 from edgec.ir import Op, Value
+from edgec.options.compile import CompileOptions
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Rules
 from edgec.toolchain.build import build

@@ -32,8 +32,8 @@ from edgec_devices.measurement import MeasuringPlan
 from edgec_runtime import Bundle, Summary
 
 from benchmarks.bench_programs import known_waits, one_wait, slowed
-from edgec.benching.request import MAX_REGRESS
 from edgec.benching.result import BenchReport, Compared
+from edgec.options.bench import MAX_REGRESS
 from edgec.verbs.bench import compare_with
 
 ROOT = Path(__file__).parents[1]

@@ -33,8 +33,8 @@ from benchmarks.networks import NETWORKS
 from benchmarks.picycles import ROOT, SHARED
 from benchmarks.single_ops import chosen, core_of, graphs_of, program
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.ir import Graph
+from edgec.options.compile import CompileOptions
 from edgec.schedule.cores import Core
 from edgec.schedule.rates import OTHER, THEN, Rates, following, rate
 

@@ -40,7 +40,7 @@ from benchmarks.face_meshes import FaceMeshes, cropped, square_of
 from benchmarks.face_motions import POSES, FacePose, motion_of
 from benchmarks.picycles import SHARED
 from edgec.compiler.compile import compile_model
-from edgec.compiler.options import CompileOptions
+from edgec.options.compile import CompileOptions
 
 Array = NDArray[Any]
 

@@ -57,10 +57,10 @@ import edgec
 from benchmarks.accuracy_rows import ROOT, SHARED
 from benchmarks.accuracy_ways import PREPROCESS
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, Op, Value, interp
+from edgec.options.compile import CompileOptions
 from edgec.passes.pipeline import optimize
 from edgec.quantize import choose, load_calibration
 

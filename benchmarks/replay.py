@@ -39,13 +39,13 @@ from edgec.compiler.emit import targets_of
 from edgec.compiler.job import Job
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import NativeGraph, native_compiler
-from edgec.compiler.options import CompileOptions
 from edgec.compiler.tasking import bound, vision_texts
 from edgec.emit.sources import target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
 from edgec.ir import Array
+from edgec.options.compile import CompileOptions
 from edgec.quantize.change.convert import random_sample
 from edgec.verbs.explain import explain_model
 

@@ -16,13 +16,13 @@ from edgec_partitioner.segments import Segment, segment
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.emit.c import CSRC
 from edgec.emit.sources import target_sources
 from edgec.errors import EdgecError
 from edgec.ir import Array, Graph, Op, Value
 from edgec.ops.arithmetic import Maximum
 from edgec.ops.slice import Slice
+from edgec.options.compile import CompileOptions
 from edgec.schedule.cores import Core, cores_of
 from edgec.schedule.rates import chosen_names, work
 from edgec.schedule.records import signature

@@ -34,6 +34,7 @@ from edgec_devices import there
 from edgec_devices.cores import core_facts
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.measurement import Latencies, program_report
+from edgec_devices.options import FlashOptions
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import push
 from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary
@@ -61,6 +62,8 @@ STATUS_S = 300.0
 CONNECTING = "connecting"
 SENDING_RUNTIME = "sending the runtime"
 SWITCHING = "switching"
+USUAL = FlashOptions()
+"""The options of a flash where none is given."""
 METRICS = ("min", "p50", "p90", "p95", "p99", "max", "mean")
 HEALTH = Vocabulary({metric: Kind("ms") for metric in METRICS}, "--health", "p95<=40ms")
 
@@ -92,34 +95,6 @@ class FlashOutcome:
 
 
 @dataclass(frozen=True)
-class FlashOptions:
-    """How a bundle is put on devices.
-
-    Attributes:
-        app: the application on the device; the model's name by default
-        health: a requirement on the latency of the new program on the device, for
-            example "p95<=40ms"; if it is missed, both slots stay as they are
-        service: whether systemd runs the active slot from then on; a device without
-            systemd is left as it is
-        with_runtime: whether the runtime is put beside the bundle
-        wheels: more wheels beside the runtime, which then is there too: files, or names
-            of projects of the package index
-        allow_downgrade: whether a signed bundle may be older than the device's
-        ask: whether a password may be asked
-        timeout: time without progress after which a device is given up, s
-    """
-
-    app: str | None = None
-    health: str | None = None
-    service: bool = False
-    with_runtime: bool = False
-    wheels: Sequence[str | Path] = ()
-    allow_downgrade: bool = False
-    ask: bool = False
-    timeout: float = TIMEOUT_S
-
-
-@dataclass(frozen=True)
 class FlashJob:
     """A flash of which all that this machine can check is right.
 
@@ -133,7 +108,7 @@ class FlashJob:
     recipe: Assembly
     budget: Requirement | None = None
     wheels: Sequence[Wheel | str] | None = None
-    options: FlashOptions = FlashOptions()
+    options: FlashOptions = USUAL
 
     @classmethod
     def of(cls, bundle: Path, options: FlashOptions) -> FlashJob:
@@ -163,7 +138,7 @@ class FlashJob:
 def flash(
     bundle: Path,
     urls: Sequence[str],
-    options: FlashOptions = FlashOptions(),
+    options: FlashOptions = USUAL,
     report: Callable[[str, Sending], None] = lambda url, sending: None,
 ) -> tuple[FlashOutcome, ...]:
     """Put a bundle on devices as the active one; returns an outcome for each, in order.

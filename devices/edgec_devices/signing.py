@@ -28,6 +28,7 @@ from edgec_runtime.device_end.trust import (
 
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.flash import FlashOutcome, each
+from edgec_devices.options import SignOptions, path_of
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import runtime_wheel
 from edgec_devices.stream import stream_for
@@ -182,63 +183,49 @@ class Signed:
     runtime: Path | None
 
 
-def sign_or_make(
-    file: Path | None,
-    key: Path | None,
-    new_key_path: Path | None,
-    output: Path | None = None,
-    app: str | None = None,
-    counter: int | None = None,
-    runtime: bool = False,
-) -> Signed:
+def sign_or_make(options: SignOptions) -> Signed:
     """Make a key on request, and sign a bundle or a wheel, as `edgec sign` does.
 
     Raises InputError if there is nothing to do, or no key.
-
-    Args:
-        file: the bundle or wheel
-        key: file of the private key
-        new_key_path: file of a private key to make
-        output: the signed bundle
-        app: the application on the device
-        counter: number of the version
-        runtime: whether to sign this edgec's runtime too, into this folder
     """
     lines = []
-    if new_key_path is not None:
-        made = new_key(new_key_path)
+    file = path_of(options.file)
+    new = path_of(options.new_key)
+    if new is not None:
+        made = new_key(new)
         lines.append(
-            f"{new_key_path} {made.fingerprint}; "
-            f"devices trust it by {public_path(new_key_path)}"
+            f"{new} {made.fingerprint}; devices trust it by {public_path(new)}"
         )
-    elif file is None and not runtime:
+    elif file is None and not options.runtime:
         raise InputError(
             "there is nothing to sign", hint="edgec sign out.edgec --key FILE"
         )
-    used = key or new_key_path
-    if used is None:
+    key = path_of(options.key) or new
+    if key is None:
         raise InputError(
             "there is no key to sign with",
             hint="add --key FILE, or --new-key FILE for the first time",
         )
     # The key is read before anything is written.
-    fingerprint = Key(_public(_load(used)), "").fingerprint
+    fingerprint = Key(_public(_load(key)), "").fingerprint
+    output = path_of(options.output)
+    app, counter = options.app, options.counter
     if file is not None and file.suffix == ".whl":
         # Silently ignored, these would give a false sense of what is signed.
         if output is not None or app is not None or counter is not None:
             what = "a wheel is signed beside itself, for any application"
             raise InputError(what, hint="leave -o, --app and --counter out")
-        sign_wheel(Wheel.of(file), file, used)
+        sign_wheel(Wheel.of(file), file, key)
         lines.append(
             f"{signature_path(file)} says that {file.name} is signed with {fingerprint}"
         )
     elif file is not None:
-        signature = sign(file, used, output, app, counter)
+        signature = sign(file, key, output, app, counter)
         lines.append(
             f"{output or file} is signed with {fingerprint} for "
             f"{signature.app}, counter {signature.counter}"
         )
-    wheel = sign_runtime(Path(), used) if runtime else None
+    wheel = sign_runtime(Path(), key) if options.runtime else None
     return Signed(fingerprint, tuple(lines), wheel)
 
 

@@ -7,25 +7,27 @@
     compare = "bench/attic.json"
     max-regress = "5%"
 
-The keys are the options of `edgec bench`, which are the fields of request.Bench.
+The keys are the options of `edgec bench`, which are the fields of Bench.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar
 
 from edgec_devices.device import link_module
 from edgec_devices.listing import resolve
+from edgec_devices.options import FilePath
 from edgec_devices.there import CONFIG, read_config
 from edgec_runtime import Bundle
 from msgspec import Meta, convert
 
 from edgec.benching.figures import parse_budgets
-from edgec.benching.request import Bench, share
 from edgec.errors import BundleError, EdgecError, InputError, did_you_mean
+from edgec.options.bench import Bench, share
+from edgec.options.declared import declared
 
 TABLES = ("bench", "devices")
 """Tables that edgec.toml may have."""
@@ -70,9 +72,14 @@ class _Entry:
     at: str
     bench: Bench
 
+    @property
+    def path(self) -> Path:
+        """The file of the bundle."""
+        return Path(self.bench.bundle)
+
     def model(self) -> tuple[str, str] | None:
         """Return the name and target of the bundle, or None if there is no bundle."""
-        if not self.bench.bundle.is_file():
+        if not self.path.is_file():
             return None
         return self._with_bundle(_model)
 
@@ -81,7 +88,7 @@ class _Entry:
 
         Raises InputError.
         """
-        path = self.bench.bundle
+        path = self.path
         if not path.is_file():
             raise InputError(
                 f"there is no bundle {path}",
@@ -100,7 +107,7 @@ class _Entry:
 
         Errors of the bundle name the entry.
         """
-        path = self.bench.bundle
+        path = self.path
         try:
             with Bundle.open(path) as bundle:
                 return function(bundle)
@@ -134,12 +141,15 @@ def _entries(folder: Path) -> list[_Entry]:
 
 def _entry(row: Mapping[str, Any], at: str, folder: Path) -> _Entry:
     """Return the entry of a table; `at` is its place, for messages."""
-    types = get_type_hints(Bench)
-    names = {f.name.replace("_", "-"): f.name for f in fields(Bench)}
+    options = {
+        one.name.replace("_", "-"): one
+        for one in declared(Bench)
+        if not one.text.python_only
+    }
     for key in row:
-        if key not in names:
-            what = f"there is no key {key}{did_you_mean(key, names)}"
-            raise InputError(what, at=at, hint=f"keys: {', '.join(names)}")
+        if key not in options:
+            what = f"there is no key {key}{did_you_mean(key, options)}"
+            raise InputError(what, at=at, hint=f"keys: {', '.join(options)}")
     if "bundle" not in row:
         raise InputError(
             "it has no bundle", at=at, hint='for example: bundle = "cartoon.edgec"'
@@ -148,8 +158,8 @@ def _entry(row: Mapping[str, Any], at: str, folder: Path) -> _Entry:
     # Paths and names are those of the folder of edgec.toml, wherever edgec is started.
     values = {}
     for key, value in row.items():
-        name = names[key]
-        values[name] = _read(key, types[name], value, at, folder)
+        one = options[key]
+        values[one.name] = _read(key, one.type, value, at, folder)
     try:
         bench = Bench(**values)
     except EdgecError as e:
@@ -175,7 +185,7 @@ def _read(key: str, hint: Any, value: Any, at: str, folder: Path) -> Any:
         return _located(key, value, share, at)
     if key == "on":
         return _located(key, value, lambda name: resolve(name, folder), at)
-    if field_type is Path:
+    if field_type == FilePath:
         return folder / converted
     return converted
 
@@ -183,12 +193,12 @@ def _read(key: str, hint: Any, value: Any, at: str, folder: Path) -> Any:
 _TOML_INT = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """The range of TOML's integers; Python's parser reads larger ones."""
 _FORMS: Mapping[Any, tuple[Any, str]] = {
-    Path: (
+    FilePath: (
         Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]*\Z")],
         "a path in quotes",
     ),
     str: (str, "a text in quotes"),
-    tuple[str, ...]: (tuple[str, ...], 'a list of texts, for example ["p95<=33ms"]'),
+    Sequence[str]: (tuple[str, ...], 'a list of texts, for example ["p95<=33ms"]'),
     bool: (bool, "true or false"),
     int: (_TOML_INT, "a whole number"),
     float: (_TOML_INT | float, "a number"),
@@ -218,7 +228,7 @@ def _of_bundle(entries: Sequence[_Entry], bundle: Path) -> list[_Entry]:
     """Return the entries of a bundle, see `benches`."""
     path = bundle.resolve()
     # The same file may be named by different paths.
-    same_file = [e for e in entries if e.bench.bundle.resolve() == path]
+    same_file = [e for e in entries if e.path.resolve() == path]
     if same_file:
         return same_file
 

@@ -1,178 +1,80 @@
-"""Defines `edgec bench`, which measures a bundle and judges it by budgets."""
+"""Defines `edgec bench` and `edgec tune`, which measure a bundle."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+import edgec
+from edgec.cli.declared import QUIET, given, options_of
 from edgec.cli.echo import echo
-from edgec.cli.reach import SHARE, on_one, resolved
 from edgec.errors import EdgecError, InputError
+from edgec.options.bench import FILES, Bench
+from edgec.options.tune import TuneOptions
 from edgec.report.terminal import progress
-from edgec.steps import Prefixed, Progress
-
-if TYPE_CHECKING:
-    from edgec.benching.request import Bench
-    from edgec.benching.verdicts import BudgetVerdict
-
-_FILE = click.Path(path_type=Path)
+from edgec.steps import Prefixed
 
 
 @click.command()
-@click.argument("bundle", type=_FILE, required=False)
-@on_one("on")
-@click.option(
-    "--budget",
-    "budgets",
-    multiple=True,
-    metavar="EXPR",
-    help="exit code 1 unless it holds: p95<=33ms, …",
-)
-@click.option("--runs", type=int, metavar="N", help="so many timed inferences in all")
-@click.option(
-    "--seconds",
-    type=float,
-    metavar="S",
-    help="timed inferences for so long in all (default: about 5)",
-)
-@click.option(
-    "--threads",
-    type=int,
-    metavar="N",
-    help="of the CPU, as the bundle was compiled for (default: 1)",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1),
-    metavar="S",
-    help="give up when for S seconds nothing moved (default: 30)",
-)
-@click.option(
-    "--frames",
-    type=int,
-    metavar="N",
-    help="also so many as a stream, whose figures budgets can name",
-)
-@click.option(
-    "--source",
-    metavar="WHAT",
-    help="of these frames, as of edgec webcam (default: made ones)",
-)
-@click.option(
-    "--compare",
-    type=_FILE,
-    metavar="OLD.json",
-    help="with an earlier --json: exit code 1 if it regressed",
-)
-@click.option(
-    "--max-regress", metavar="5%", help="how much slower than that is too slow"
-)
-@click.option(
-    "--accept-estimates",
-    is_flag=True,
-    default=None,
-    help="let estimates satisfy budgets",
-)
-@click.option(
-    "--accept-throttling",
-    is_flag=True,
-    default=None,
-    help="let a run pass in which the device throttled",
-)
-@click.option(
-    "--json",
-    "json",
-    type=_FILE,
-    metavar="FILE",
-    help="all figures and samples (docs/bench.schema.json)",
-)
-@click.option(
-    "--junit",
-    type=_FILE,
-    metavar="FILE",
-    help="a test case for each verdict, for CI systems",
-)
-@click.option(
-    "--markdown",
-    type=_FILE,
-    metavar="FILE",
-    help="what the terminal shows, for CI systems",
-)
-@click.option(
-    "--trace",
-    type=_FILE,
-    metavar="FILE",
-    help="for chrome://tracing or ui.perfetto.dev",
-)
-@click.option("--html", type=_FILE, metavar="FILE", help="a page to look at")
-@SHARE
+@options_of(Bench, "bundle")
 @click.option("-q", "--quiet", is_flag=True, help="print verdicts and errors alone")
-def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> int:
+def bench(quiet: bool, **values: Any) -> int:
     """Measure where the time goes on a device, and check it: the latency of a BUNDLE,
     or of those of edgec.toml.
     """
-    from edgec.benching.verdicts import passed
-
-    # An option that is not given leaves the value of edgec.toml.
-    given = {k: v for k, v in options.items() if v not in (None, ())}
-    requests = _requests(bundle, on, given)
+    benches = _benches(given(Bench, values))
     codes = []
-    for i, request in enumerate(requests):
+    for i, arguments in enumerate(benches):
         if i:
             echo()
+        bench_turn = f"bench {i + 1} of {len(benches)}: " if len(benches) > 1 else ""
         try:
             with progress(quiet) as display:
-                bench_turn = ""
-                if len(requests) > 1:
-                    bench_turn = f"bench {i + 1} of {len(requests)}: "
-                judged, text = _judged(request, Prefixed(bench_turn, display))
+                say = Prefixed(bench_turn, display)
+                codes.append(_bench(arguments | {"progress": say}, quiet))
         except EdgecError as e:
-            if len(requests) == 1:
+            if len(benches) == 1:
                 raise
             # The other benches run all the same.
             echo(str(e), err=True)
             codes.append(e.exit_code)
-            continue
-        lines = "".join(f"{verdict.line()}\n" for verdict in judged)
-        echo(lines if quiet else text, nl=False)
-        codes.append(0 if passed(judged) else 1)
     # 0 only if every bench passed.
     return max(codes)
 
 
-def _judged(request: Bench, say: Progress) -> tuple[tuple[BudgetVerdict, ...], str]:
-    """Measure a bundle, and return its verdicts and its report for a terminal."""
+def _bench(arguments: Mapping[str, Any], quiet: bool) -> int:
+    """Bench a bundle, and print its verdicts or all of its report; the exit code."""
     from edgec.benching.cascade_report import CascadeBench
-    from edgec.benching.verdicts import verdicts
+    from edgec.benching.verdicts import passed, verdicts
     from edgec.report.bench.cascade import cascade_markdown
     from edgec.report.bench.text import to_markdown
-    from edgec.verbs.bench_cascade import bench_networks
 
-    report = bench_networks(request, say)
+    report = edgec.bench(**arguments)
     if isinstance(report, CascadeBench):
-        return report.verdicts(), cascade_markdown(report, verdicts_last=True)
-    return verdicts(report), to_markdown(report, verdicts_last=True)
+        judged = report.verdicts()
+        text = cascade_markdown(report, verdicts_last=True)
+    else:
+        judged = verdicts(report)
+        text = to_markdown(report, verdicts_last=True)
+    lines = "".join(f"{verdict.line()}\n" for verdict in judged)
+    echo(lines if quiet else text, nl=False)
+    return 0 if passed(judged) else 1
 
 
-def _requests(
-    bundle: Path | None, on: str | None, given: Mapping[str, Any]
-) -> list[Bench]:
-    """Return the benches of edgec.toml that the arguments select, or a single one.
+def _benches(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the arguments of the benches of edgec.toml that a command line selects.
 
-    Options have priority over edgec.toml.
+    What the command line has goes before edgec.toml; without a bench there, the command
+    line is the only one.
     """
     from edgec.benching.config import benches
-    from edgec.benching.request import FILES, Bench, share
 
-    options = dict(given)
-    # `Bench` has a number, the command line a text such as 5%.
-    if "max_regress" in options:
-        options["max_regress"] = share(options["max_regress"])
-    configured = benches(Path.cwd(), bundle, on)
+    bundle = arguments.get("bundle")
+    configured = benches(Path.cwd(), bundle, arguments.get("on"))
     if not configured:
         if bundle is None:
             raise InputError(
@@ -180,14 +82,33 @@ def _requests(
                 hint="give a BUNDLE, or write a [[bench]] with bundle and on into "
                 "edgec.toml",
             )
-        return [Bench(bundle, resolved(on) if on else "local:", **options)]
+        return [dict(arguments)]
 
     # Each bench would replace the file of the one before.
-    files = sorted(options.keys() & FILES)
+    files = sorted(arguments.keys() & FILES)
     if len(configured) > 1 and files:
         raise InputError(
             f"{len(configured)} benches of edgec.toml would write the same "
             f"--{files[0]} file",
             hint="say which with BUNDLE and --on, or name the files in edgec.toml",
         )
-    return [replace(request, **options) for request in configured]
+    # They were selected by these, and each has its own.
+    more = {k: v for k, v in arguments.items() if k not in ("bundle", "on")}
+    return [
+        {f.name: getattr(one, f.name) for f in fields(one)} | more for one in configured
+    ]
+
+
+@click.command()
+@options_of(TuneOptions)
+@QUIET
+def tune(quiet: bool, **values: Any) -> None:
+    """Try every legal schedule of what a BUNDLE computes on a device; edgec compile
+    uses the best.
+    """
+    from edgec.report.tuning import to_text
+
+    with progress(quiet) as say:
+        tuning = edgec.tune(**given(TuneOptions, values), progress=say)
+    if not quiet:
+        echo(to_text(tuning))

@@ -1,4 +1,4 @@
-"""Makes options of the command line of declared ones (`edgec.declared`)."""
+"""Makes options of the command line of declared ones (`edgec.options`)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,28 @@ from typing import Any, TypeVar, get_args
 import click
 
 from edgec.cli.sections import option
-from edgec.declared import Declared, declared, flags_of
+from edgec.options.declared import Declared, declared, flags_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_T = TypeVar("_T")
+
+JSON = click.option(
+    "--json", "as_json", is_flag=True, help="machine-readable, to standard output"
+)
+QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 
 
-def options_of(options: type) -> Callable[[_F], _F]:
-    """Return a decorator with the options that a dataclass declares."""
-    decorators = [_option(one) for one in declared(options) if not one.text.python_only]
+def options_of(options: type, *optional: str) -> Callable[[_F], _F]:
+    """Return a decorator with the options that a dataclass declares.
+
+    optional: names of options that the command line need not have all the same.
+    """
+    decorators = []
+    for one in declared(options):
+        if not one.text.python_only:
+            required = one.required and one.name not in optional
+            decorators.append(
+                (_argument if one.text.is_argument else _option)(one, required)
+            )
 
     def add(fn: _F) -> _F:
         # The decorator that is applied last is the first in --help.
@@ -29,47 +42,64 @@ def options_of(options: type) -> Callable[[_F], _F]:
     return add
 
 
-def given(options: Callable[..., _T], values: Mapping[str, Any]) -> _T:
-    """Return the dataclass of what was given on a command line.
+def given(options: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a verb that were given on a command line.
 
-    values: by the name of the field. Raises InputError for a text that an option cannot
+    values: by the name of the option. Raises InputError for a text that an option cannot
     have.
     """
-    fields: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     # Options that were not given keep the defaults of the dataclass.
-    for one in declared(options):  # type: ignore[arg-type]
+    for one in declared(options):
         value = values.get(one.name)
-        if value is not None:
-            fields[one.name] = one.text.parse(value) if one.text.parse else value
-    return options(**fields)
+        if value not in (None, ()):
+            arguments[one.name] = one.text.parse(value) if one.text.parse else value
+    return arguments
 
 
-def _option(one: Declared) -> Callable[[Callable[..., Any]], Any]:
+def _argument(one: Declared, required: bool) -> Callable[[Callable[..., Any]], Any]:
+    """Return the click argument of a declared one."""
+    attributes: dict[str, Any] = {"type": click.Path(path_type=Path)}
+    if one.text.multiple:
+        attributes["nargs"] = -1
+    return click.argument(
+        one.name, required=required, metavar=one.text.metavar, **attributes
+    )
+
+
+def _option(one: Declared, required: bool) -> Callable[[Callable[..., Any]], Any]:
     """Return the click option of a declared one."""
-    # Other defaults stay None for click: the dataclass knows them, in one place.
-    attributes = _value(one)
+    help = one.text.help
+    # The dataclass alone has defaults, so that it is known what was not given.
     if one.text.show_default:
-        attributes |= {"default": one.default, "show_default": True}
+        help += f"  [default: {one.default}]"
     return option(
         *flags_of(one),
         one.name,
         section=one.text.section,
+        required=required,
         metavar=one.text.metavar,
-        help=one.text.help,
-        **attributes,
+        help=help,
+        **_value(one),
     )
 
 
 def _value(one: Declared) -> dict[str, Any]:
     """Return the attributes by which click reads the value of an option."""
     kinds = get_args(one.type) if isinstance(one.type, UnionType) else (one.type,)
+    if one.text.multiple:
+        return {"multiple": True}
+    if one.text.parse is not None:
+        return {}
     # A union of a text and a path is a file.
     if bool in kinds:
-        return {"is_flag": True}
+        return {"is_flag": True, "default": None}
     if Path in kinds:
         return {"type": click.Path(path_type=Path)}
+    # A union of a text and a number is read by the verb.
+    if str in kinds:
+        return {}
     for kind in (float, int):
         if kind in kinds:
             return {"type": kind}
-
-    return {"multiple": one.text.multiple}
+    return {}

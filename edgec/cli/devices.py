@@ -6,109 +6,56 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import edgec
+from edgec.cli.declared import JSON, QUIET, given, options_of
 from edgec.cli.echo import echo
-from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved, may_ask
+from edgec.options.devices import (
+    DevicesOptions,
+    FlashCall,
+    RollbackOptions,
+    TargetOptions,
+)
 from edgec.report.sending import in_bytes, shown
 from edgec.report.tables import table
 
 if TYPE_CHECKING:
     from edgec_devices.flash import FlashOutcome
 
-_APP = click.option(
-    "--app", help="name of the folder on the device (default: the model's name)"
-)
-_JSON = click.option(
-    "--json", "as_json", is_flag=True, help="machine-readable, to standard output"
-)
-
 
 @click.command()
-@click.argument("bundle", type=click.Path(path_type=Path))
-@ON_MANY
-@TIMEOUT
-@_APP
-@_JSON
-@click.option(
-    "--health",
-    metavar="'p95<=40ms'",
-    help="a latency that must be kept on the device, or the old one stays",
-)
-@click.option(
-    "--service",
-    is_flag=True,
-    help="systemd runs it from then on, and again when it fails",
-)
-@click.option(
-    "--with-runtime",
-    is_flag=True,
-    help="edgec-runtime too, unpacked beside the bundle; nothing is installed",
-)
-@click.option(
-    "--wheel",
-    "wheels",
-    multiple=True,
-    metavar="FILE|NAME",
-    help="with the runtime: a .whl, or what pip downloads for the device, "
-    "such as ai-edge-litert",
-)
-@click.option(
-    "--allow-downgrade",
-    is_flag=True,
-    help="a signed bundle may be older than what the device had",
-)
-@click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
-def flash(
-    bundle: Path,
-    urls: Sequence[str],
-    as_json: bool,
-    quiet: bool,
-    **options: Any,
-) -> None:
+@options_of(FlashCall)
+@JSON
+@QUIET
+def flash(as_json: bool, quiet: bool, **values: Any) -> None:
     """Put a bundle on devices: only what differs is sent, checked there, and switched
     to at once.
     """
-    from edgec_devices.flash import FlashOptions
-    from edgec_devices.flash import flash as flash_all
-
-    # Every name is resolved before the first device is touched.
-    targets = all_resolved(urls)
-    how = FlashOptions(ask=may_ask(targets), **options)
+    options = given(FlashCall, values)
     with shown(quiet) as report:
-        outcomes = flash_all(bundle, targets, how, report)
+        outcomes = edgec.flash(**options, ask=sys.stdin.isatty(), progress=report)
     finish(outcomes, as_json, quiet)
 
 
 @click.command()
-@ON_MANY
-@TIMEOUT
-@_APP
-@_JSON
-def rollback(
-    urls: Sequence[str], timeout: float, app: str | None, as_json: bool
-) -> None:
+@options_of(RollbackOptions)
+@JSON
+def rollback(as_json: bool, **values: Any) -> None:
     """Go back to the version before the last flash."""
-    from edgec_devices.flash import rollback as rollback_all
-
-    targets = all_resolved(urls)
-    outcomes = rollback_all(targets, app, ask=may_ask(targets), timeout=timeout)
-    finish(outcomes, as_json)
+    options = given(RollbackOptions, values)
+    finish(edgec.rollback(**options, ask=sys.stdin.isatty()), as_json)
 
 
 @click.command()
-@ON_MANY
-@TIMEOUT
-@_JSON
-def status(urls: Sequence[str], timeout: float, as_json: bool) -> None:
+@options_of(TargetOptions)
+@JSON
+def status(as_json: bool, **values: Any) -> None:
     """Show what devices are and which versions they have."""
-    from edgec_devices.flash import status as status_all
-
-    targets = all_resolved(urls)
-    outcomes = status_all(targets, ask=may_ask(targets), timeout=timeout)
+    options = given(TargetOptions, values)
+    outcomes = edgec.status(**options, ask=sys.stdin.isatty())
     # The facts of a device are in its JSON already.
     if as_json:
         finish(outcomes, as_json)
@@ -120,15 +67,11 @@ def status(urls: Sequence[str], timeout: float, as_json: bool) -> None:
 
 
 @click.command()
-@_JSON
-@click.option(
-    "--probe", is_flag=True, help="log in to serial ports too, to see what answers"
-)
-def devices(as_json: bool, probe: bool) -> None:
+@options_of(DevicesOptions)
+@JSON
+def devices(as_json: bool, **values: Any) -> None:
     """List serial ports, the hosts of edgec.toml, boards to emulate, and Edge TPUs."""
-    from edgec_devices.listing import listing
-
-    listed = listing(Path.cwd(), probe)
+    listed = edgec.devices(**given(DevicesOptions, values))
     if as_json:
         echo(json.dumps([vars(device) for device in listed], indent=1))
         return

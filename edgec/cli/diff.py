@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+import edgec
 from edgec.cli.declared import given, options_of
 from edgec.cli.echo import echo
-from edgec.compiler.options import InputOptions
+from edgec.options.diff import DiffOptions
 from edgec.report.diff.text import ORDERS, threshold, to_text
 from edgec.report.files import check_place, write_whole
 from edgec.report.terminal import progress
@@ -19,33 +20,7 @@ _FILE = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("a")
-@click.argument("b")
-@click.option(
-    "--inputs",
-    required=True,
-    type=_FILE,
-    help="photos, a folder of them, or an .npz, to compare on",
-)
-@click.option(
-    "--samples",
-    default=8,
-    show_default=True,
-    metavar="N",
-    help="at most so many of them, spread over all",
-)
-@click.option(
-    "--calibrate",
-    type=_FILE,
-    help="for int8:, data to quantize with (default: the inputs)",
-)
-@click.option(
-    "--quantize",
-    default="fast",
-    show_default=True,
-    metavar="RECIPE",
-    help="for int8:, as for compile",
-)
+@options_of(DiffOptions)
 @click.option(
     "--order",
     type=click.Choice(ORDERS),
@@ -73,15 +48,13 @@ _FILE = click.Path(path_type=Path)
     metavar="FILE",
     help="a page: error along the graph, ranges, images before and after",
 )
-@click.option("--cc", help="a C compiler of this machine, instead of zig")
-@options_of(InputOptions)
 def diff(
-    a: str,
-    b: str,
+    order: str,
+    every: bool,
     min_sqnr: float | None,
     json_file: Path | None,
     html: Path | None,
-    **options: Any,
+    **values: Any,
 ) -> int:
     """Compare A with B on the same inputs, layer by layer, and name the layer of B to
     look at first.
@@ -95,8 +68,6 @@ def diff(
     Exit code 1: an output is below --min-sqnr. See docs/diff.md.
     """
     from edgec.report.diff.page import page
-    from edgec.verbs.diff import Request
-    from edgec.verbs.diff import diff as compare
 
     # "-" is the usual name of standard output, and no file is called so.
     to_screen = json_file == Path("-")
@@ -105,16 +76,8 @@ def diff(
         check_place(html, "--html")
     if json_file is not None and not to_screen:
         check_place(json_file, "--json")
-    order = options.pop("order")
-    every = options.pop("every")
-    model_inputs = given(InputOptions, options)
-    others = {
-        name: options[name]
-        for name in ("inputs", "samples", "calibrate", "quantize", "cc")
-    }
-    request = Request(a, b, model_inputs=model_inputs, **others)
     with progress() as say:
-        comparison = compare(request, say)
+        comparison = edgec.diff(**given(DiffOptions, values), progress=say)
 
     if html is not None:
         write_whole(html, page(comparison))

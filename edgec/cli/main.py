@@ -23,12 +23,9 @@ from edgec.cli import (
     devices,
     diff,
     evaluate,
-    export,
-    inspect,
     machine,
     models,
     package,
-    tune,
     webcam,
 )
 from edgec.cli.echo import echo
@@ -89,11 +86,9 @@ def _add_verbs() -> None:
     for verb in (
         *models.VERBS,
         bench.bench,
+        bench.tune,
         diff.diff,
-        export.export,
-        inspect.inspect,
         evaluate.evaluate,
-        tune.tune,
         webcam.webcam,
         *devices.VERBS,
         *package.VERBS,

@@ -1,4 +1,4 @@
-"""Defines the verbs about models: compile, finish, explain, run, doctor and demo."""
+"""Defines the verbs about models and bundles: compile, explain, run, inspect, …"""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import click
+from edgec_devices.options import Section
 from edgec_devices.requirement import RequirementOutcome
 
 import edgec
-from edgec.cli.declared import given, options_of
+from edgec.cli.declared import JSON, QUIET, given, options_of
 from edgec.cli.echo import echo
-from edgec.cli.reach import SHARE, TIMEOUT, on_one, resolved
 from edgec.cli.sections import SectionedCommand, option
-from edgec.compiler.options import CompileOptions, Options
-from edgec.declared import Section
+from edgec.exporting import PARAGRAPH, README, ExportOptions
+from edgec.options.compile import CompileCall, ExplainCall, Options
+from edgec.options.devices import DoctorOptions
+from edgec.options.files import FinishOptions, InspectOptions
+from edgec.options.run import RunOptions
 from edgec.report.files import check_place
 from edgec.report.terminal import progress, where_the_time_went
 
-_MODEL = click.argument("model", type=click.Path(path_type=Path))
-_BUNDLE = click.argument("bundle", type=click.Path(path_type=Path))
-_QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
+_FILE = click.Path(path_type=Path)
 
 
 @click.command(cls=SectionedCommand)
-@_MODEL
-@options_of(CompileOptions)
+@options_of(CompileCall)
 @option(
     "-q",
     "--quiet",
@@ -37,36 +37,30 @@ _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but err
     is_flag=True,
     help="print nothing but errors",
 )
-def compile(model: Path, quiet: bool, **options: Any) -> None:
+def compile(quiet: bool, **values: Any) -> None:
     """Turn MODEL (.onnx, .tflite, .pt2, cascade.toml) into one verified bundle."""
-    # Imported here, as in all verbs: --help should not load the whole compiler.
-    from edgec.compiler.compile import compile_networks
-
     with progress(quiet) as say:
-        done = compile_networks(model, given(CompileOptions, options), say)
+        done = edgec.compile(**given(CompileCall, values), progress=say)
     if not quiet:
         echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
         echo(f"next: {done.next_command()}")
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@_QUIET
-def finish(folder: Path, quiet: bool) -> None:
+@options_of(FinishOptions)
+@QUIET
+def finish(quiet: bool, **values: Any) -> None:
     """Go on with the FOLDER of --edgetpu-compiler folder:DIR, after its compile.sh has
     run.
     """
-    from edgec.compiler.compile import finish
-
     with progress(quiet) as say:
-        done = finish(folder, say)
+        done = edgec.finish(**given(FinishOptions, values), progress=say)
     if not quiet:
         echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 
 
 @click.command(cls=SectionedCommand)
-@_MODEL
-@options_of(Options)
+@options_of(ExplainCall)
 @option(
     "--ops",
     section=Section.REPORT,
@@ -95,12 +89,11 @@ def finish(folder: Path, quiet: bool) -> None:
     help="exit code 1 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …",
 )
 def explain(
-    model: Path,
     ops: bool,
     as_json: bool,
     html: Path | None,
     require: tuple[str, ...],
-    **options: Any,
+    **values: Any,
 ) -> int:
     """Show what runs where, and why, next to what the stock compiler would do."""
     from edgec.report.explain.page import page
@@ -112,9 +105,9 @@ def explain(
     if html is not None:
         check_place(html, "--html")
     with progress() as say:
-        report, outcomes = explain_networks(
-            model, given(Options, options), say, require
-        )
+        arguments = given(ExplainCall, values)
+        model = arguments.pop("model")
+        report, outcomes = explain_networks(model, Options(**arguments), say, require)
     if isinstance(report, ExplainedCascade):
         if html is not None:
             report.page().write(html)
@@ -145,107 +138,71 @@ def _explained(
 
 
 @click.command()
-@_BUNDLE
-@click.option(
-    "--input",
-    "inputs",
-    required=True,
-    type=click.Path(path_type=Path),
-    help=".npz by input name, .npy, or a photo",
-)
-@click.option(
-    "--output",
-    "--out",
-    "output",
-    type=click.Path(path_type=Path),
-    help="file for the result: .png or .jpg, drawn; .json; or .npz, "
-    "the outputs as they are",
-)
-@click.option(
-    "--effect",
-    metavar="NAME",
-    help="what --out shows, as of edgec webcam (default: overlay)",
-)
-@click.option(
-    "--mask",
-    is_flag=True,
-    help="of a segmentation: --out x.png has the class of each pixel, not the photo",
-)
-@click.option("--raw", is_flag=True, help="the outputs as they are, not what they mean")
+@options_of(RunOptions)
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
     help="the result machine-readable, to standard output",
 )
-@on_one("device", default="local:", show_default=True)
-@click.option(
-    "--threads",
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="of the CPU, as the bundle was compiled for",
-)
-@TIMEOUT
-def run(
-    bundle: Path,
-    inputs: Path,
-    output: Path | None,
-    effect: str | None,
-    mask: bool,
-    raw: bool,
-    as_json: bool,
-    device: str,
-    threads: int,
-    timeout: float,
-) -> None:
+def run(as_json: bool, **values: Any) -> None:
     """Run one inference of a bundle on a device, and tell or draw what was found
     (--task of compile).
     """
-    from edgec_runtime.webcam.effects import OVERLAY
-
-    from edgec.verbs.run import RunRequest, run_bundle
-
-    request = RunRequest(
-        bundle=bundle,
-        inputs=inputs,
-        output=output,
-        device=resolved(device),
-        timeout=timeout,
-        threads=threads,
-        raw=raw,
-        effect=effect or OVERLAY,
-        mask=mask,
-    )
-    done = run_bundle(request)
+    done = edgec.run(**given(RunOptions, values))
     echo(json.dumps(done.to_json(), indent=1) if as_json else done.text())
 
 
 @click.command()
-@on_one(
-    "device",
-    help="ssh://pi@host, serial:///dev/ttyUSB0, … or a name of edgec.toml; without it, "
-    "this machine",
-)
-@TIMEOUT
-@SHARE
-@click.option(
-    "--json", "as_json", is_flag=True, help="machine-readable, to standard output"
-)
-def doctor(
-    device: str | None, timeout: float, share: Path | None, as_json: bool
-) -> None:
+@options_of(DoctorOptions)
+@JSON
+def doctor(as_json: bool, **values: Any) -> None:
     """Look at this machine or a device: system, interpreters, Edge TPU, power; one
     command to type for each finding.
     """
-    if share is not None:
-        check_place(share, "--share")
+    options = given(DoctorOptions, values)
     # Nobody can answer a question for a password in a pipe or a CI job.
-    asks = sys.stdin.isatty()
-    report = edgec.doctor(device, ask=asks, timeout=timeout, share=share)
+    report = edgec.doctor(**options, ask=sys.stdin.isatty())
     echo(json.dumps(report.to_json(), indent=1) if as_json else report.table())
     if not report.ok:
         sys.exit(1)
+
+
+@click.command()
+@options_of(InspectOptions)
+@JSON
+@click.option("--html", type=_FILE, metavar="FILE", help="a page to look at")
+def inspect(as_json: bool, html: Path | None, **values: Any) -> None:
+    """Show what is in a bundle: networks, inputs and outputs, where they run, accuracy,
+    sizes, licences, signature.
+    """
+    from edgec.report.files import write_whole
+    from edgec.report.inspect.page import page
+    from edgec.report.inspect.text import to_text
+
+    if html is not None:
+        check_place(html, "--html")
+    found = edgec.inspect(**given(InspectOptions, values))
+    if html is not None:
+        write_whole(html, page(found))
+    if as_json:
+        echo(json.dumps(found.to_json(), indent=1))
+    else:
+        echo(to_text(found), nl=False)
+
+
+@click.command()
+@options_of(ExportOptions)
+def export(**values: Any) -> None:
+    """Take the parts out of a bundle that other tools read, each kind into a new folder
+    with a README.
+    """
+    for folder in edgec.export(**given(ExportOptions, values)):
+        echo(f"{folder}: its README.md says how to use it")
+        readme = folder / README
+        # The folders of a cascade's networks have one each.
+        if readme.exists():
+            echo(f"  {readme.read_text(encoding='utf-8').split(PARAGRAPH)[-1].strip()}")
 
 
 @click.command()
@@ -267,4 +224,13 @@ def demo(target: str, out: Path, photo: Path | None) -> None:
     run_demo(target, out, photo, echo)
 
 
-VERBS: tuple[click.Command, ...] = (compile, finish, explain, run, doctor, demo)
+VERBS: tuple[click.Command, ...] = (
+    compile,
+    finish,
+    explain,
+    run,
+    doctor,
+    inspect,
+    export,
+    demo,
+)

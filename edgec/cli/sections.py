@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from edgec_devices.options import Section
 
 from edgec.cli.echo import echo
-from edgec.declared import Section
 
 
 class SectionedOption(click.Option):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgec_devices.boards import Target
+from edgec_devices.options import path_of
 from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle, Contents, write_bundle
 from edgec_runtime.cascade.fitting import check_bundles
@@ -26,9 +27,9 @@ from edgec.compiler.compilation import (
 )
 from edgec.compiler.edgetpu_together import compile_together
 from edgec.compiler.job import Job
-from edgec.compiler.options import CompileOptions, path_of
 from edgec.errors import EdgecError, InputError
 from edgec.frontends.cascade_file import CascadeSource, NetworkSource, read_cascade
+from edgec.options.compile import CompileOptions
 from edgec.report.summary import footnote
 from edgec.steps import Prefixed, Progress, Step, Steps
 from edgec.toolchain.edgetpu.where import runner_for

@@ -25,7 +25,6 @@ from edgec.compiler.job import Job
 from edgec.compiler.judging import Judging
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import with_task_file
 from edgec.compiler.pack import PackedBundle, pack
 from edgec.compiler.place import cpu_cost
 from edgec.compiler.tasking import bound, task_notes
@@ -35,6 +34,7 @@ from edgec.emit.c import CSource
 from edgec.errors import EdgecError, InputError
 from edgec.frontends.task_file import TaskFile
 from edgec.ir import Graph, print_graph
+from edgec.options.compile import with_task_file
 from edgec.quantize.observe.verification import Verification
 from edgec.report.summary import Made, footnote, summary
 from edgec.steps import Step, Steps

@@ -16,8 +16,8 @@ from edgec.compiler.compilation import (
     Compiled,
 )
 from edgec.compiler.job import Job
-from edgec.compiler.options import CompileOptions
 from edgec.frontends.pt2 import saved
+from edgec.options.compile import CompileOptions
 from edgec.steps import Progress, Steps
 from edgec.toolchain.edgetpu.handoff import HandOff
 from edgec.toolchain.edgetpu.where import runner_for

@@ -12,7 +12,6 @@ from edgec_devices.boards import Board, Target
 
 from edgec.compiler.host import Host
 from edgec.compiler.native import NativeGraph
-from edgec.compiler.options import Options
 from edgec.compiler.quantize import Quantized
 from edgec.compiler.read import ReadModel
 from edgec.compiler.samples import FIXTURES, Samples
@@ -20,6 +19,7 @@ from edgec.errors import InputError, UnsupportedError
 from edgec.float16.choose import Compiled, Float16Choice, Float16Chooser, Sample
 from edgec.float16.convert import float16_ops
 from edgec.ir import Graph, Run
+from edgec.options.compile import Options
 from edgec.quantize.observe.calibration import chosen, load_calibration, spread
 from edgec.schedule.cores import cores_of
 

@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from edgec_devices.options import path_of
 from edgec_runtime.vision.tasks.detection import Detection
 
-from edgec.compiler.options import COMPILE_RECIPE, CompileOptions, path_of
 from edgec.compiler.tuned import NONE, TuningDatabases
-from edgec.declared import declared
 from edgec.errors import InputError
 from edgec.frontends.stated_task import stated_task
 from edgec.frontends.task_file import TaskFile, read_labels, task_file
+from edgec.options.compile import COMPILE_RECIPE, CompileOptions
+from edgec.options.declared import declared
 from edgec.quantize.change.recipe import Recipe, recipe_file
 from edgec.toolchain.edgetpu.handoff import sha256
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from edgec_devices.boards import ArchTarget, Target
+from edgec_devices.options import path_of
 from edgec_partitioner.choice import Wishes
 from edgec_partitioner.partition import Partition
 from edgec_partitioner.rounding import as_tflite
@@ -22,13 +23,13 @@ from edgec.compiler.host import Host
 from edgec.compiler.judging import Judging
 from edgec.compiler.native import native_compiler, runner
 from edgec.compiler.optimise import optimise
-from edgec.compiler.options import CompileOptions, path_of
 from edgec.compiler.place import left_in_float, place, pricer, wishes_of
 from edgec.compiler.quantize import Quantized, QuantizeOptions, Quantizer
 from edgec.compiler.read import ReadModel, ReadOptions, read
 from edgec.compiler.samples import SampleReader, Samples
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Graph, Refusal
+from edgec.options.compile import CompileOptions
 from edgec.passes.recognize_quantized import described
 from edgec.schedule.cores import Core, cores_of
 

@@ -11,8 +11,8 @@ from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.partition import Partition, partition
 
 from edgec.compiler.optimise import disabled, simplify
-from edgec.compiler.options import Options
 from edgec.ir import Graph, Refusal
+from edgec.options.compile import Options
 from edgec.quantize.float_ops.limits import Price, Pricer
 from edgec.quantize.select.apply import QuantizedModel
 

@@ -17,12 +17,12 @@ from edgec.compiler import finite
 from edgec.compiler.host import Host
 from edgec.compiler.native import NativeGraph, least_ms, runner
 from edgec.compiler.optimise import disabled, simplify
-from edgec.compiler.options import COMPILE_RECIPE, EXPLAIN_RECIPE, Options
 from edgec.compiler.place import costs
 from edgec.compiler.samples import Samples
 from edgec.errors import InputError
 from edgec.float16.choose import Float16Choice
 from edgec.ir import Graph, Run, verify
+from edgec.options.compile import COMPILE_RECIPE, EXPLAIN_RECIPE, Options
 from edgec.passes._int16 import without_bounds
 from edgec.quantize.change.convert import assumed, evenly, is_quantized
 from edgec.quantize.change.recipe import Recipe

@@ -16,7 +16,6 @@ from edgec_runtime import Preprocess
 
 from edgec.catalogue.listing import license_of
 from edgec.compiler import finite
-from edgec.compiler.options import Options
 from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
 from edgec.frontends.asked import likely_state
@@ -25,6 +24,7 @@ from edgec.frontends.tflite_file import TfliteFile, damage_told, text
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Graph
 from edgec.ir.tensors import tensor_info
+from edgec.options.compile import Options
 from edgec.quantize.observe.preprocess import choose
 
 

@@ -20,13 +20,16 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Mapping, Sequence
+from dataclasses import field, make_dataclass
 from functools import cache
 from pathlib import Path
 
+from edgec_devices.options import FilePath, option
 from edgec_runtime import Bundle
 
 from edgec.errors import InputError, did_you_mean
 from edgec.exporting._folders import check_free, whole_folders
+from edgec.options.devices import BundleArgument
 from edgec.report.wording import plain
 
 README = "README.md"
@@ -49,6 +52,23 @@ def kinds() -> Mapping[str, str]:
             summary = doc.partition("\n\n")[0]
             found[info.name] = " ".join(summary.split()).removesuffix(".")
     return found
+
+
+ExportOptions = make_dataclass(
+    "ExportOptions",
+    [
+        (
+            kind,
+            FilePath | None,
+            field(default=None, metadata=option(text, metavar="DIR")),
+        )
+        for kind, text in kinds().items()
+    ],
+    bases=(BundleArgument,),
+    frozen=True,
+    kw_only=True,
+)
+"""The options of `edgec export`: for each kind of parts a new folder."""
 
 
 def export(path: Path, folders: Mapping[str, Path]) -> tuple[Path, ...]:

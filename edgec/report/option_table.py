@@ -1,21 +1,34 @@
-"""Writes the table of a verb's options for the manual."""
+"""Writes the verbs and their options for the manual."""
 
 from __future__ import annotations
 
-from edgec.declared import declared, flags_of, python_help
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from edgec.options.declared import declared, flags_of, python_help
 
 
-def option_table(options: type) -> str:
-    """Return a Markdown table of the options that a dataclass declares.
+def verb_section(verb: Callable[..., Any]) -> str:
+    """Return a verb in Markdown: what it does, and a table of its options.
 
     Each row has the name in Python, the name on the command line, and what it does.
     """
-    lines = ["| Python | command line | |", "| --- | --- | --- |"]
-    for one in declared(options):
+    lines = [
+        f"### {verb.__name__}",
+        "",
+        inspect.getdoc(inspect.unwrap(verb)) or "",
+        "",
+        "| Python | command line | |",
+        "| --- | --- | --- |",
+    ]
+    for one in declared(verb.options):  # type: ignore[attr-defined]
         flags = " ".join(f"`{flag}`" for flag in flags_of(one))
+        if one.text.is_argument:
+            flags = f"`{one.text.metavar or one.name.upper()}`"
         # A bar would end the cell.
         text = python_help(one).replace("|", "\\|")
         lines.append(
             f"| `{one.name}` | {'' if one.text.python_only else flags} | {text} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])

@@ -14,15 +14,16 @@ from typing import Any
 from edgec_devices.boards import Board
 from edgec_devices.device import Progress, device_for
 from edgec_devices.measurement import Measurement, MeasuringPlan
+from edgec_devices.options import path_of
 from edgec_runtime import Bundle
 
 from edgec.benching.build import build_report, read_graph
 from edgec.benching.comparison import Comparison, compare, compare_estimates
 from edgec.benching.figures import check_budgets, parse_budgets
-from edgec.benching.request import FILES, Bench
 from edgec.benching.result import BenchReport, Compared
 from edgec.emit.graph_file import GraphFile
 from edgec.errors import EdgecError, InputError
+from edgec.options.bench import FILES, Bench
 from edgec.report.bench.junit import to_junit
 from edgec.report.bench.page import page
 from edgec.report.bench.text import to_markdown
@@ -69,7 +70,7 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     check_places(places)
     baseline = None
     if request.compare:
-        baseline = BenchReport.load_file(request.compare)
+        baseline = BenchReport.load_file(Path(request.compare))
     done = measured_bench(request, baseline, say)
     report = done.report
 
@@ -104,7 +105,7 @@ def measured_bench(
         plan = MeasuringPlan.of(request.runs, request.seconds, request.threads)
         source = _absolute(request.source)
         plan = replace(plan, frames=request.streams, source=source)
-        device = device_for(request.on, request.timeout)
+        device = device_for(request.url, request.timeout)
         measurement = device.measure(bundle, plan, say)
         report = build_report(bundle, measurement, _settings(request, plan))
         # An emulated machine's own times say nothing about the board.
@@ -122,7 +123,7 @@ def measured_bench(
 
     if baseline is not None and request.compare:
         comparison = compare_with(
-            request.compare, baseline, report, request.max_regress
+            Path(request.compare), baseline, report, request.max_regress
         )
         report = replace(report, comparison=comparison)
     checked = check_budgets(budgets, report, request.accept_estimates)
@@ -134,7 +135,7 @@ def files_of(request: Bench) -> dict[str, Path]:
     """Return the files that a request wants, by the names of their options."""
     places: dict[str, Path] = {}
     for name in FILES:
-        path = getattr(request, name)
+        path = path_of(getattr(request, name))
         if path is not None:
             places[name] = path
     return places

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from edgec_devices.device import Progress
 from edgec_runtime import Bundle
@@ -17,9 +18,9 @@ from edgec.benching.cascade_report import (
     split_budgets,
 )
 from edgec.benching.figures import parse_budgets
-from edgec.benching.request import Bench
 from edgec.benching.result import BenchReport
 from edgec.errors import InputError
+from edgec.options.bench import Bench
 from edgec.report.bench.cascade import (
     cascade_junit,
     cascade_markdown,
@@ -40,7 +41,7 @@ def bench_networks(
 
     Raises EdgecError.
     """
-    if is_cascade_bundle(request.bundle):
+    if is_cascade_bundle(Path(request.bundle)):
         return run_cascade_bench(request, say)
     return run_bench(request, say)
 
@@ -81,10 +82,12 @@ def _bench_cascade(
     """Return the bench of an opened cascade, and that of each network."""
     cascade = cascade_of(bundle)
     model = bundle.manifest.name
-    own, of_networks = split_budgets(request.budgets, cascade, request.streams > 0)
+    own, of_networks = split_budgets(
+        tuple(request.budgets), cascade, request.streams > 0
+    )
     earlier: Mapping[str, BenchReport] = {}
     if request.compare is not None:
-        earlier = earlier_reports(request.compare, model)
+        earlier = earlier_reports(Path(request.compare), model)
 
     measured: dict[str, MeasuredBench] = {}
     # Frames are for all networks together.
@@ -143,9 +146,9 @@ def _check(request: Bench) -> None:
             at="--share",
             hint="bench a network of the cascade by itself",
         )
-    if request.streams and request.on != "local:":
+    if request.streams and request.url != "local:":
         raise InputError(
             "frames of a cascade are run on this machine alone",
-            at=request.on,
+            at=request.url,
             hint="edgec webcam BUNDLE --on DEVICE --no-display --json has a device's",
         )

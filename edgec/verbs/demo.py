@@ -10,16 +10,17 @@ from pathlib import Path
 
 from PIL import Image
 
-from edgec.benching.request import Bench
 from edgec.compiler.compile import compile_model
-from edgec.compiler.options import CompileOptions
 from edgec.compiler.samples import FIXTURES
 from edgec.errors import InputError
+from edgec.options.bench import Bench
+from edgec.options.compile import CompileOptions
+from edgec.options.run import RunOptions
 from edgec.report.bench.text import to_markdown
 from edgec.report.explain.text import to_text
 from edgec.verbs.bench import run_bench
 from edgec.verbs.explain import report
-from edgec.verbs.run import RunRequest, run_bundle
+from edgec.verbs.run import run_bundle
 
 GAP_PIXELS = 8
 """The gap between the two pictures of before_after.png."""
@@ -60,7 +61,7 @@ def run_demo(
     device = f"emulated:{compiled.lowered.target.board.name}"
     after = out / "after.png"
     say(f"\n3. run it on {device}: the generated C, executed as that board's code\n")
-    say(run_bundle(RunRequest(bundle, photo, after, device)).text())
+    say(run_bundle(RunOptions(bundle, photo, device, output=after)).text())
     pictures = out / "before_after.png"
     _side_by_side(photo, after, pictures)
 

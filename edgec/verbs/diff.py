@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +22,12 @@ from edgec.compiler.bundle_side import BundleSide
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import CompileOptions, InputOptions, with_task_file
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends import SUFFIXES, read_model
 from edgec.frontends.task_file import task_file
 from edgec.ir import Array, Graph, Value
+from edgec.options.compile import CompileOptions, with_task_file
+from edgec.options.diff import DiffOptions
 from edgec.quantize.observe.calibration import Photos, load_calibration
 from edgec.schedule.cores import cores_of
 from edgec.steps import Progress
@@ -63,51 +64,16 @@ MAX_INTERP_MACS = 3e9
 """`interp` takes minutes for more multiply-accumulates."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """The comparison that a person asks for.
-
-    Attributes:
-        a: the first side, [way:]path.
-        b: the second side.
-        inputs: photos or an .npz.
-        model_inputs: what a model's inputs are, as for compile.
-        calibrate: the samples for int8:, by default the inputs.
-        quantize: the recipe for int8:.
-        samples: the number of inputs, spread over all.
-        cc: a C compiler of this machine.
-    """
-
-    a: str
-    b: str
-    inputs: Path
-    model_inputs: InputOptions = field(default_factory=InputOptions)
-    calibrate: Path | None = None
-    quantize: str = "fast"
-    samples: int = 8
-    cc: str | None = None
-
-    def check(self) -> None:
-        """Raise InputError for impossible values."""
-        if self.samples < 1:
-            raise InputError(
-                f"nothing can be compared on {self.samples} inputs",
-                "--samples",
-                "give 1 or more",
-            )
-
-
-def diff(request: Request, say: Progress = lambda text: None) -> Diff:
+def diff(request: DiffOptions, say: Progress = lambda text: None) -> Diff:
     """Compare two sides.
 
     Raises InputError where they cannot be compared, and what reading and running them
     raises.
     """
-    request.check()
     with ExitStack() as stack:
         opener = _SideOpener(request, say)
-        a = opener.open(request.a)
-        b = opener.open(request.b)
+        a = opener.open(str(request.a))
+        b = opener.open(str(request.b))
         for side in (a, b):
             stack.callback(side.close)
 
@@ -129,7 +95,7 @@ def diff(request: Request, say: Progress = lambda text: None) -> Diff:
 
     _check_comparable(request, measured)
 
-    inputs = request.inputs
+    inputs = Path(request.inputs)
     name = f"{inputs.name}/" if inputs.is_dir() else inputs.name
     kind = meaning.kind if meaning is not None else ""
     comparison = result(a, b, name, measured, notes)
@@ -137,7 +103,7 @@ def diff(request: Request, say: Progress = lambda text: None) -> Diff:
     return replace(comparison, names=names, labels=opener.labels, kind=kind)
 
 
-def _check_comparable(request: Request, measured: Measured) -> None:
+def _check_comparable(request: DiffOptions, measured: Measured) -> None:
     """Raise InputError where the two sides have no value in common."""
     has_common_value = any(s.whole.samples for s in measured.seen)
     if not measured.outputs and not has_common_value:
@@ -167,7 +133,7 @@ class _SideOpener:
         meaning: what the outputs mean, from the first side that knows it.
     """
 
-    def __init__(self, request: Request, say: Progress) -> None:
+    def __init__(self, request: DiffOptions, say: Progress) -> None:
         self.request = request
         self.say = say
         self.preprocess: Preprocess | None = None
@@ -356,10 +322,10 @@ def parsed(spec: str) -> tuple[str, Path]:
 
 
 def _samples(
-    request: Request, a: Side, preprocess: Preprocess | None
+    request: DiffOptions, a: Side, preprocess: Preprocess | None
 ) -> tuple[list[Sample], list[str]]:
     """Return the samples that are compared, and their names for people."""
-    every = load_calibration(request.inputs, a.inputs, preprocess)
+    every = load_calibration(Path(request.inputs), a.inputs, preprocess)
     count = min(len(every), request.samples)
 
     # The first photos of a folder may be all alike.

@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from edgec_devices.device import TIMEOUT_S
+from edgec_devices.options import path_of
 from edgec_devices.requirement import Requirement
 from edgec_runtime import Bundle, read_photo
 from edgec_runtime.vision.tasks.base import Result
 
 from edgec.catalogue.fetching import local_file
-from edgec.errors import InputError
 from edgec.evaluation.bootstrap import BOOTSTRAP, ResampledSides
 from edgec.evaluation.budgets import check_budgets, parse_budgets
 from edgec.evaluation.drawings import captions, drawing
@@ -34,6 +33,7 @@ from edgec.evaluation.report import (
 from edgec.evaluation.results import ResultReader
 from edgec.evaluation.tasks import DataOptions, measure_of
 from edgec.ir import Array
+from edgec.options.evaluate import EvalOptions
 from edgec.report.evaluation.junit import to_junit
 from edgec.report.evaluation.page import page
 from edgec.report.files import check_places, write_whole
@@ -47,91 +47,30 @@ from edgec.verbs.evaluated_sides import (
 )
 from edgec.version import VERSION
 
-HERE = "local:"
 FILES = ("json", "junit", "html")
 """The fields of a request that are files to write."""
-WORST = 12
-"""Pictures that the page shows."""
-
-
-@dataclass(frozen=True)
-class EvaluationRequest:
-    """An evaluation that a person asks for.
-
-    Attributes:
-        bundle: the .edgec file
-        data: the labelled pictures, and what a person says about them
-        model: the float model that the bundle was compiled from
-        on: URL of a device that runs the bundle too; HERE: this machine alone
-        budgets: requirements, not yet parsed
-        samples: at most so many pictures, spread over all; None: all
-        worst: how many of the worst pictures are reported
-        resamples: draws of the bootstrap; None: as many as the measure takes
-        fresh: whether results of earlier evaluations do not count
-        threads: threads of the CPU
-        timeout: seconds for which nothing may move on the way to the device
-        json, junit, html: files to write
-    """
-
-    bundle: Path
-    data: DataOptions
-    model: Path | None = None
-    on: str = HERE
-    budgets: tuple[str, ...] = ()
-    samples: int | None = None
-    worst: int = WORST
-    resamples: int | None = None
-    fresh: bool = False
-    threads: int = 1
-    timeout: float = TIMEOUT_S
-    json: Path | None = None
-    junit: Path | None = None
-    html: Path | None = None
-
-    def __post_init__(self) -> None:
-        """Raise InputError for impossible numbers."""
-        least = {"samples": 1, "resamples": 10, "worst": 0}
-        for name, smallest in least.items():
-            number = getattr(self, name)
-            if number is not None and number < smallest:
-                raise InputError(
-                    f"--{name} cannot be {number}",
-                    f"--{name}",
-                    f"give {smallest} or more",
-                )
-
-    @property
-    def is_local(self) -> bool:
-        """Whether only this machine runs the bundle."""
-        return self.on.partition(":")[0] == HERE.rstrip(":")
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The sides that are wanted, in order."""
-        model = (FLOAT,) if self.model is not None else ()
-        device = () if self.is_local else (DEVICE,)
-        return (*model, BUNDLE, *device)
 
 
 def run_evaluation(
-    request: EvaluationRequest, say: Progress = lambda text: None
+    request: EvalOptions, say: Progress = lambda text: None
 ) -> EvaluationReport:
     """Evaluate a bundle, and write the files of the request, each as a whole.
 
     Raises EdgecError.
     """
     # What can be wrong with the request is an error before minutes of work.
-    places = {name: getattr(request, name) for name in FILES}
+    places = {name: path_of(getattr(request, name)) for name in FILES}
     check_places(places)
-    check_there(request.data.data)
+    data = DataOptions(Path(request.data), path_of(request.pictures), request.normalise)
+    check_there(data.data)
     with Bundle.open(request.bundle) as bundle:
         manifest = bundle.manifest
         manifest.check_alone(str(bundle.path), "evaluate its networks alone")
         manifest.check_threads(request.threads, str(bundle.path))
         reader = ResultReader.of(bundle)
-        measure = measure_of(reader, request.data, str(bundle.path))
-        budgets = parse_budgets(request.budgets, measure.figures, request.keys)
-        pictures = _spread(measure.read(request.data.data), request.samples)
+        measure = measure_of(reader, data, str(bundle.path))
+        budgets = parse_budgets(request.budgets, measure.figures, _keys(request))
+        pictures = _spread(measure.read(data.data), request.samples)
         evaluation = _Evaluation(request, reader, measure, pictures, say)
         report = evaluation.report(bundle, budgets)
 
@@ -145,6 +84,13 @@ def run_evaluation(
         if path is not None:
             write_whole(path, writers[name]())
     return report
+
+
+def _keys(request: EvalOptions) -> tuple[str, ...]:
+    """Return the sides of a request, in order."""
+    model = (FLOAT,) if request.model is not None else ()
+    device = () if request.is_local else (DEVICE,)
+    return (*model, BUNDLE, *device)
 
 
 def _spread(
@@ -180,7 +126,7 @@ class _Evaluation:
         say: is called with each step
     """
 
-    request: EvaluationRequest
+    request: EvalOptions
     reader: ResultReader
     measure: Measure
     pictures: Sequence[LabelledPicture]
@@ -216,7 +162,7 @@ class _Evaluation:
             bundle=bundle.manifest.name,
             bundle_sha256=sha256(bundle.path.read_bytes()).hexdigest(),
             target=bundle.manifest.target,
-            data=str(self.request.data.data),
+            data=str(self.request.data),
             task=self.reader.task.kind,
             pictures=len(self.pictures),
             measured=self.measure.figures,
@@ -235,15 +181,15 @@ class _Evaluation:
         request = self.request
         sides: list[PictureSide] = []
         if request.model is not None:
-            model = local_file(request.model, self.say)
+            model = local_file(Path(request.model), self.say)
             sides.append(FloatModelSide(model, bundle, len(self.pictures), self.say))
         # A bundle for a board alone may be judged there without being judged here.
         if request.is_local or runs_here(bundle):
-            tpu = request.on.partition(":")[2] if request.is_local else ""
+            tpu = request.url.partition(":")[2] if request.is_local else ""
             sides.append(BundleHereSide(bundle, tpu or "auto", request.threads))
         if not request.is_local:
             device = BundleOnDeviceSide(
-                bundle, request.on, request.threads, request.timeout
+                bundle, request.url, request.threads, request.timeout
             )
             sides.append(device)
         return sides
@@ -336,7 +282,7 @@ class _Evaluation:
 
     def _name(self, picture: LabelledPicture) -> str:
         """Return the path of a picture, relative to the data set where it is in it."""
-        data = self.request.data.data
+        data = Path(self.request.data)
         folder = data if data.is_dir() else data.parent
         if picture.file.is_relative_to(folder):
             return str(picture.file.relative_to(folder))

@@ -23,13 +23,6 @@ from edgec.catalogue.fetching import local_file
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import (
-    COMPILE_RECIPE,
-    EXPLAIN_RECIPE,
-    CompileOptions,
-    Options,
-    with_task_file,
-)
 from edgec.compiler.place import cpu_cost
 from edgec.errors import UnsupportedError
 from edgec.frontends.operators import read_operators
@@ -38,6 +31,13 @@ from edgec.frontends.task_file import task_file
 from edgec.ir import Graph
 from edgec.ir.source import SourceOperator
 from edgec.ops.opaque import Opaque
+from edgec.options.compile import (
+    COMPILE_RECIPE,
+    EXPLAIN_RECIPE,
+    CompileOptions,
+    Options,
+    with_task_file,
+)
 from edgec.passes._int16 import without_bounds
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.change.convert import assumed, evenly

@@ -13,8 +13,8 @@ from edgec_partitioner.explain import ExplainReport
 
 from edgec.catalogue.fetching import local_file
 from edgec.compiler.cascade import check_options, is_cascade, network_job
-from edgec.compiler.options import CompileOptions, Options
 from edgec.frontends.cascade_file import read_cascade
+from edgec.options.compile import CompileOptions, Options
 from edgec.report.cascade_page import CascadePage, PageTable
 from edgec.report.explain.page import page
 from edgec.report.explain.text import body, report_terms

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from edgec_devices.device import TIMEOUT_S, device_for
+from edgec_devices.device import Device, device_for
+from edgec_devices.options import path_of
 from edgec_runtime import Bundle, Manifest, TensorInfo, read_photo
 from edgec_runtime.bundle.arrays import read_arrays, write_npz
 from edgec_runtime.bundle.manifest import image_size
@@ -34,6 +34,7 @@ from edgec.evaluation.results import ResultReader
 from edgec.ir import Array
 from edgec.ir.tensors import tensor_type
 from edgec.ir.types import dequantize
+from edgec.options.run import RunOptions
 from edgec.verbs.cascades import run_on
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
@@ -47,49 +48,23 @@ MAX_PALETTE = 256
 """The most classes of an image with a palette."""
 
 
-@dataclass(frozen=True)
-class RunRequest:
-    """One inference that is asked for.
+class RunResult(dict[str, Array]):
+    """One inference: the outputs by name.
 
     Attributes:
-        bundle: the .edgec file.
-        inputs: an .npz by input name, or an .npy or a photo for a single input. Arrays
-            of pixels, uint8 [height, width, 3], are photos too.
-        output: the file for the result; None: nothing is written. An .npz gets the
-            outputs by name, a .json file the result; a picture shows the photo with
-            what was found in it, or a single output of 1 or 3 channels.
-        device: where it runs: "local:", "emulated:pi4", ….
-        timeout: seconds for which nothing may move on the way to the device.
-        threads: threads of the CPU.
-        raw: whether the outputs are wanted as they are, whatever they mean.
-        effect: what a picture shows.
-        mask: whether a picture is the class of each pixel instead.
-    """
-
-    bundle: Path
-    inputs: Path
-    output: Path | None = None
-    device: str = "local:"
-    timeout: float = TIMEOUT_S
-    threads: int = 1
-    raw: bool = False
-    effect: str = OVERLAY
-    mask: bool = False
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """One inference.
-
-    Attributes:
-        outputs: the outputs by name.
         result: what they mean; None where nobody stated it, or nobody wanted it.
         notes: lines on what was done.
     """
 
-    outputs: Mapping[str, Array]
-    result: Result | None
-    notes: tuple[str, ...]
+    def __init__(
+        self,
+        outputs: Mapping[str, Array],
+        result: Result | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        super().__init__(outputs)
+        self.result = result
+        self.notes = notes
 
     def text(self) -> str:
         """Return the result for a terminal."""
@@ -97,7 +72,7 @@ class RunResult:
             return "\n".join([*self.notes, *self.result.lines()])
         lines = [
             f"{name}: {a.dtype}{list(a.shape)}, {a.min():g} to {a.max():g}"
-            for name, a in self.outputs.items()
+            for name, a in self.items()
         ]
         return "\n".join([*self.notes, *lines])
 
@@ -106,7 +81,7 @@ class RunResult:
         if self.result is not None:
             return self.result.to_json()
         figures = {}
-        for name, a in self.outputs.items():
+        for name, a in self.items():
             figures[name] = {
                 "dtype": a.dtype.name,
                 "shape": list(a.shape),
@@ -116,60 +91,88 @@ class RunResult:
         return {"outputs": figures}
 
 
-def run_bundle(request: RunRequest) -> RunResult:
+def run_bundle(options: RunOptions) -> RunResult:
     """Run one inference, and write its result.
 
     Raises EdgecError.
     """
-    # A file that cannot be written is an error before the inference, not after it.
-    suffix = _output_suffix(request.output)
-    # A photo of the catalogue may have to be downloaded first.
-    request = replace(request, inputs=local_file(request.inputs))
-    with Bundle.open(request.bundle) as bundle:
-        manifest = bundle.manifest
-        if manifest.cascade is not None:
-            return _run_cascade(request, bundle, suffix)
-        given = load_inputs(request.inputs, manifest)
-        prepared = check_inputs(manifest, given)
-        device = device_for(request.device, request.timeout)
-        outputs = device.run(bundle, prepared, request.threads)
+    # What cannot be reached or written is an error before the inference, not after it.
+    device = device_for(options.url, options.timeout)
+    output = path_of(options.output)
+    suffix = _output_suffix(output)
+    with Bundle.open(options.bundle) as bundle:
+        if bundle.manifest.cascade is not None:
+            return _run_cascade(options, device, bundle, suffix)
 
-        # An .npz gets the outputs as they are, whatever they mean.
+        inputs, file = _inputs(options, bundle.manifest)
+        prepared = check_inputs(bundle.manifest, inputs)
+        outputs = device.run(bundle, prepared, options.threads)
+        # An .npz gets the outputs as they are, whatever they mean; so does who gives
+        # arrays and names no file.
+        raw = options.raw or suffix == ".npz" or not (file or output)
         result = None
         picture = None
-        if not request.raw and suffix != ".npz":
+        if not raw:
             vision = Vision(bundle)
-            if manifest.task is None:
-                result = _classes(bundle, outputs)
-            else:
-                canvas = _canvas(given, manifest)
-                result = vision.result(outputs, (canvas.shape[1], canvas.shape[0]))
+            result = _result(bundle, vision, inputs, outputs)
 
             def find(photo: Array) -> Result:
                 """Return the result of another picture, on the same device."""
-                seen = device.run(bundle, vision.prepare(photo), request.threads)
+                seen = device.run(bundle, vision.prepare(photo), options.threads)
                 return vision.result(seen, (photo.shape[1], photo.shape[0]))
 
-            if request.mask:
-                picture = _class_map(result, request)
+            if options.mask:
+                picture = _class_map(result, output)
             elif result is not None and suffix in IMAGE_SUFFIXES:
-                draw = effect(request.effect, Painter(vision.painting), find)
-                picture = Image.fromarray(draw(_canvas(given, manifest), result))
+                draw = effect(options.effect or OVERLAY, Painter(vision.painting), find)
+                canvas = _canvas(inputs, bundle.manifest)
+                picture = Image.fromarray(draw(canvas, result))
 
-    notes = tuple(
-        f'{request.inputs.name} became "{name}" '
-        f"by {manifest.preprocess[name].explained()}"
-        for name, a in given.items()
-        if is_photo(a) and name in manifest.preprocess
-    )
-    if result is None and suffix is None and not request.raw:
-        notes += ("nobody said what the outputs mean: --task of compile does",)
-    done = RunResult(outputs, result, notes)
-    if request.output is None:
-        return done
-    image_range = _save(request.output, done, picture, manifest)
-    note = _written_note(request, done, manifest, image_range)
-    return replace(done, notes=(*notes, note))
+    done = RunResult(outputs, result, _photo_notes(inputs, file, bundle.manifest))
+    if output is not None:
+        image_range = _save(output, done, picture, bundle.manifest)
+        note = _written_note(options, done, bundle.manifest, image_range)
+        done.notes = [*done.notes, note]
+    elif result is None and not raw:
+        note = "nobody said what the outputs mean: --task of compile does"
+        done.notes = [*done.notes, note]
+    return done
+
+
+def _inputs(
+    options: RunOptions, manifest: Manifest
+) -> tuple[Mapping[str, Array], Path | None]:
+    """Return the inputs by name, and the file that they are from."""
+    if isinstance(options.inputs, Mapping):
+        return options.inputs, None
+    # A photo of the catalogue may have to be downloaded first.
+    file = local_file(Path(options.inputs))
+    return load_inputs(file, manifest), file
+
+
+def _result(
+    bundle: Bundle,
+    vision: Vision,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+) -> Result | None:
+    """Return what outputs mean; None where that is unknown."""
+    if bundle.manifest.task is None:
+        return _classes(bundle, outputs)
+    canvas = _canvas(inputs, bundle.manifest)
+    return vision.result(outputs, (canvas.shape[1], canvas.shape[0]))
+
+
+def _photo_notes(
+    inputs: Mapping[str, Array], file: Path | None, manifest: Manifest
+) -> list[str]:
+    """Return how the photos of a file became inputs, in words."""
+    notes = []
+    for name, a in inputs.items():
+        if file is not None and is_photo(a) and name in manifest.preprocess:
+            how = manifest.preprocess[name].explained()
+            notes.append(f'{file.name} became "{name}" by {how}')
+    return notes
 
 
 def _classes(bundle: Bundle, outputs: Mapping[str, Array]) -> Result | None:
@@ -191,7 +194,7 @@ def _classes(bundle: Bundle, outputs: Mapping[str, Array]) -> Result | None:
     return Classes(classes.classes[: reader.task.top])
 
 
-def _class_map(result: Result | None, request: RunRequest) -> Image.Image:
+def _class_map(result: Result | None, output: Path | None) -> Image.Image:
     """Return the class of each pixel as an image with a palette.
 
     Raises InputError for other results, and files that would not keep the numbers.
@@ -202,10 +205,10 @@ def _class_map(result: Result | None, request: RunRequest) -> Image.Image:
             "--mask",
             "leave it out, or compile with --task segmentation",
         )
-    if request.output is None or request.output.suffix.lower() != ".png":
+    if output is None or output.suffix.lower() != ".png":
         raise InputError(
             "the classes of pixels go into a .png file",
-            "--mask" if request.output is None else str(request.output),
+            "--mask" if output is None else str(output),
             "give --out mask.png",
         )
     by_pixel = result.class_map()
@@ -222,36 +225,45 @@ def _class_map(result: Result | None, request: RunRequest) -> Image.Image:
     return image
 
 
-def _run_cascade(request: RunRequest, bundle: Bundle, suffix: str | None) -> RunResult:
+def _run_cascade(
+    options: RunOptions, device: Device, bundle: Bundle, suffix: str | None
+) -> RunResult:
     """Run a cascade on one photo, and write its result."""
-    if request.raw or request.mask or suffix == ".npz":
-        option = "--raw" if request.raw else "--mask"
+    if options.raw or options.mask or suffix == ".npz":
+        option = "--raw" if options.raw else "--mask"
         raise InputError(
             "a cascade has objects, and no outputs of its own",
-            at=option if request.raw or request.mask else str(request.output),
+            at=option if options.raw or options.mask else str(options.output),
             hint="give a .json or .png file, or run one of its networks",
         )
-    photo = _photo(request.inputs)
-    device = device_for(request.device, request.timeout)
+    if isinstance(options.inputs, Mapping):
+        raise InputError(
+            "a cascade takes a photo, not arrays by name",
+            at="inputs",
+            hint="give a photo's file, or run one of its networks",
+        )
+    photo = _photo(local_file(Path(options.inputs)))
 
     # A portrait's face is found where the photo's is: its points are comparable.
     def find(picture: Array) -> Result:
         """Return the result of another picture, on the same device."""
-        return run_on(device, bundle, picture, request.threads)
+        return run_on(device, bundle, picture, options.threads)
 
-    draw = effect(request.effect, Painter(), find)
-    result = run_on(device, bundle, photo, request.threads)
-    done = RunResult({}, result, ())
-    if request.output is None:
+    draw = effect(options.effect or OVERLAY, Painter(), find)
+    result = run_on(device, bundle, photo, options.threads)
+    done = RunResult({}, result)
+    output = path_of(options.output)
+    if output is None:
         return done
     picture = None
     if suffix in IMAGE_SUFFIXES:
         picture = Image.fromarray(draw(photo, result))
-    _save(request.output, done, picture, bundle.manifest)
+    _save(output, done, picture, bundle.manifest)
     count = len(result.objects)
     counted = f"{count} object{'' if count == 1 else 's'}"
-    note = f"{request.output}: {counted} (from {request.device})"
-    return replace(done, notes=(note,))
+    note = f"{options.output}: {counted} (from {options.url})"
+    done.notes = [note]
+    return done
 
 
 def _photo(path: Path) -> Array:
@@ -272,16 +284,16 @@ def _photo(path: Path) -> Array:
 
 
 def _written_note(
-    request: RunRequest, done: RunResult, manifest: Manifest, image_range: str
+    options: RunOptions, done: RunResult, manifest: Manifest, image_range: str
 ) -> str:
     """Return what was written, in words."""
     if done.result is None:
         content = ", ".join(
-            f"{name} {a.dtype}{list(a.shape)}" for name, a in done.outputs.items()
+            f"{name} {a.dtype}{list(a.shape)}" for name, a in done.items()
         )
     else:
         content = "classification" if manifest.task is None else manifest.task.kind
-    note = f"{request.output}: {content} (from {request.device})"
+    note = f"{options.output}: {content} (from {options.url})"
     if image_range and manifest.task is None:
         note += (
             f"; its values were taken to be {RANGES[image_range]}: "
@@ -333,14 +345,14 @@ def _save(
     suffix = path.suffix.lower()
     with whole(path) as aside:
         if suffix == ".npz":
-            write_npz(aside, done.outputs)
+            write_npz(aside, done)
         elif suffix == ".json":
             aside.write_text(json.dumps(done.to_json(), indent=1) + "\n")
         elif picture is not None:
             picture.save(aside)
         else:
             info = _single(manifest.output_infos(), "output", path)
-            image, image_range = _image(path, done.outputs[info.name], info)
+            image, image_range = _image(path, done[info.name], info)
             image.save(aside)
             return image_range
     return ""

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from edgec_devices.boards import ArchTarget, Board
 from edgec_devices.decoding import from_json
-from edgec_devices.device import TIMEOUT_S, device_for
+from edgec_devices.device import device_for
+from edgec_devices.options import path_of
 from edgec_runtime import Bundle
 
 from edgec.benching.build import read_graph
@@ -27,6 +28,7 @@ from edgec.emit.calls_file import CALLS_FILE, AskedCall, CallsFile
 from edgec.errors import DeviceError, InputError, ToolError
 from edgec.executors import TIMES, each_done
 from edgec.ir import KernelCall
+from edgec.options.tune import TuneOptions
 from edgec.report.files import check_place, write_whole
 from edgec.schedule.cores import Core, cores_of
 from edgec.schedule.database import Database, TunedSchedule
@@ -42,51 +44,29 @@ or not worth another choice.
 """
 
 
-@dataclass(frozen=True)
-class Search:
-    """The search that a person asks for.
+def _workers(options: TuneOptions) -> Workers:
+    """Return the workers of a search.
 
-    Attributes:
-        bundle: the .edgec file.
-        on: the URL of the device.
-        workers: a number of threads, or the URL of a cluster; None: as many threads as
-            the processor has cores where times are estimates, else one.
-        ops: the most calls, the largest first; None: all.
-        output: the database; None: the default one.
-        timeout: seconds for which nothing may move on the way to the device.
-        executor: runs the trials instead of the workers.
+    Raises InputError for those of a cluster on one device.
     """
+    workers = Workers.of(None if options.workers is None else str(options.workers))
+    if workers.address and not is_model(options.url):
+        raise InputError(
+            f"workers would measure on {options.url} all at once",
+            at="--workers",
+            hint="use --on emulated:<board>, or leave out --workers",
+        )
+    return workers
 
-    bundle: Path
-    on: str = "local:"
-    workers: str | None = None
-    ops: int | None = None
-    output: Path | None = None
-    timeout: float = TIMEOUT_S
-    executor: Executor | None = None
 
-    def __post_init__(self) -> None:
-        if self.ops is not None and self.ops < 1:
-            raise InputError(
-                f"--ops cannot be {self.ops}", at="--ops", hint="give 1 or more"
-            )
-        if Workers.of(self.workers).address and not is_model(self.on):
-            what = f"workers would measure on {self.on} all at once"
-            raise InputError(
-                what,
-                at="--workers",
-                hint="use --on emulated:<board>, or leave out --workers",
-            )
+def _trial_executor(options: TuneOptions) -> AbstractContextManager[Executor]:
+    """Return the executor of the trials; that of the options is not closed."""
+    if options.executor:
+        return nullcontext(options.executor)
 
-    def trial_executor(self) -> AbstractContextManager[Executor]:
-        """Return the executor of the trials; one of its own is not closed."""
-        if self.executor:
-            return nullcontext(self.executor)
-
-        # Measurements on one device would disturb each other.
-        threads = (os.cpu_count() or 1) if is_model(self.on) else 1
-
-        return Workers.of(self.workers).executor(threads, self.timeout)
+    # Measurements on one device would disturb each other.
+    threads = (os.cpu_count() or 1) if is_model(options.url) else 1
+    return _workers(options).executor(threads, options.timeout)
 
 
 @dataclass(frozen=True)
@@ -104,41 +84,44 @@ class _BundleCalls:
     calls: Mapping[Core, Sequence[AskedCall]]
 
 
-def tune(search: Search, say: Progress = lambda text: None) -> Tuning:
+def tune(options: TuneOptions) -> Tuning:
     """Try the calls that are not in the database yet, and write it after each.
 
     Raises EdgecError.
     """
-    path = search.output or default_path()
-    if search.output is None:
+    _workers(options)
+    path = path_of(options.output) or default_path()
+    if options.output is None:
         path.parent.mkdir(parents=True, exist_ok=True)
     check_place(path, "--output")
     database = Database.load(path) if path.is_file() else Database()
     # A device that is not there is an error now, not after minutes.
-    device_for(search.on, search.timeout)
+    device_for(options.url, options.timeout)
 
-    say("read")
-    with Bundle.open(search.bundle) as bundle:
+    options.say("read")
+    with Bundle.open(options.bundle) as bundle:
         bundle.manifest.check_alone(
             str(bundle.path), hint="compile and tune its networks alone"
         )
-        asked = _bundle_calls(bundle, search)
+        asked = _bundle_calls(bundle, options)
         by_core = {}
         for core, calls in asked.calls.items():
-            by_core[core] = _largest(bundle, calls)[: search.ops]
+            by_core[core] = _largest(bundle, calls)[: options.ops]
 
-    with search.trial_executor() as executor:
+    with _trial_executor(options) as executor:
         # A device has one of the cores: the code for another one never runs there.
         for core, calls in by_core.items():
-            on_core = _CoreSearch(search, path, core, calls, database)
-            if on_core.run(executor, asked, say):
+            on_core = _CoreSearch(options, path, core, calls, database)
+            if on_core.run(executor, asked, options.say):
                 found = tuple(on_core.tuned_calls)
-                return Tuning(path, search.on, is_model(search.on), core.name, found)
+                return Tuning(
+                    path, options.url, is_model(options.url), core.name, found
+                )
 
     names = ", ".join(core.name for core in by_core)
     raise InputError(
-        f"{search.on} is not one of {names}",
-        at=str(search.bundle),
+        f"{options.url} is not one of {names}",
+        at=str(options.bundle),
         hint="compile for the device's board, or tune on that board",
     )
 
@@ -152,7 +135,7 @@ class _CoreSearch:
 
     def __init__(
         self,
-        search: Search,
+        options: TuneOptions,
         path: Path,
         core: Core,
         calls: Sequence[AskedCall],
@@ -162,8 +145,8 @@ class _CoreSearch:
 
         path: the file of the database.
         """
-        self._on = search.on
-        self._timeout = search.timeout
+        self._on = options.url
+        self._timeout = options.timeout
         self._path = path
         # Without schedules of its own: every candidate is compared with the default.
         self._core = replace(core, tuned={})
@@ -264,7 +247,7 @@ class _CoreSearch:
         )
 
 
-def _bundle_calls(bundle: Bundle, search: Search) -> _BundleCalls:
+def _bundle_calls(bundle: Bundle, options: TuneOptions) -> _BundleCalls:
     """Return the calls of the bundle's first target that fits the device.
 
     Raises InputError where there is nothing to choose.
@@ -281,7 +264,7 @@ def _bundle_calls(bundle: Bundle, search: Search) -> _BundleCalls:
     calls_file = from_json(
         bundle.read(CALLS_FILE), CallsFile, CALLS_FILE, at, "compile the model again"
     )
-    target_name = _device_target(board, search, at)
+    target_name = _device_target(board, options, at)
     for target in board.targets:
         calls = calls_file.targets.get(target.name)
         if target_name not in ("", target.name) or not calls:
@@ -305,7 +288,7 @@ def _bundle_calls(bundle: Bundle, search: Search) -> _BundleCalls:
     )
 
 
-def _device_target(board: Board, search: Search, at: str) -> str:
+def _device_target(board: Board, options: TuneOptions, at: str) -> str:
     """Return the target that the device's URL names, "" where it names none.
 
     Raises InputError for a device of another board.
@@ -313,7 +296,7 @@ def _device_target(board: Board, search: Search, at: str) -> str:
     board: the board of the bundle.
     at: the bundle, for messages.
     """
-    kind, _, rest = search.on.partition(":")
+    kind, _, rest = options.url.partition(":")
     if kind == "local":
         device_board, target_name = "host", ""
     elif kind == "emulated":
@@ -328,7 +311,7 @@ def _device_target(board: Board, search: Search, at: str) -> str:
             f"or tune it on emulated:{board.name}"
         )
         raise InputError(
-            f"the bundle is for {board.name}, {search.on} is not", at=at, hint=hint
+            f"the bundle is for {board.name}, {options.url} is not", at=at, hint=hint
         )
     return target_name
 

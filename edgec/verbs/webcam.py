@@ -6,7 +6,7 @@ The picture is on a page of this machine, or it is left out and figures remain.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from edgec_devices.device import TIMEOUT_S
 from edgec_devices.showing import (
     MAX_PICTURE_BYTES,
     MAX_POINTS_BYTES,
@@ -24,8 +23,7 @@ from edgec_devices.showing import (
 from edgec_runtime.device_end.disk import given
 from edgec_runtime.session.meters import StreamFigures
 from edgec_runtime.vision.tasks.segmentation import Segments
-from edgec_runtime.webcam import LOOPBACK, PORT
-from edgec_runtime.webcam.effects import OVERLAY, file_of
+from edgec_runtime.webcam.effects import file_of
 from edgec_runtime.webcam.playing import play
 from edgec_runtime.webcam.show import Show, ShownFrame
 from edgec_runtime.webcam.sources import open_source
@@ -34,94 +32,14 @@ from PIL import Image
 from edgec.catalogue.entries import PREFIX
 from edgec.catalogue.fetching import local_file
 from edgec.errors import InputError
+from edgec.options.declared import device_url
+from edgec.options.webcam import WebcamOptions
 from edgec.verbs.webcam_demo import WebcamSubject, demo_subject
 
 WHITE = 255
 """The pixels of a mask that belong to the object."""
 DEVICE_FIELDS = ("source", "effect", "smooth", "frames", "virtual_camera")
 """The fields of a request that a device is told."""
-
-
-@dataclass(frozen=True)
-class WebcamRequest:
-    """The picture that a person asks for.
-
-    Attributes:
-        bundles: the .edgec files. The first is on at the start; the page switches to
-            the others.
-        source: the camera, file or stream; None: the first camera.
-        effect: see docs/webcam.md.
-        smooth: whether results are smoothed over time.
-        display: whether there is a page at host and port. Without one a file is read
-            once and as fast as it goes.
-        host: the address of the page.
-        port: the port of the page.
-        frames: the number of frames after which it ends; None: it goes on.
-        demo: whether the demo's bundle and clip are shown.
-        out: a folder for the shown pictures.
-        virtual_camera: a V4L2 output that shows the picture as a camera.
-        on: the URL of the device where it runs. The source and the virtual camera are
-            there, the page is here.
-        timeout: seconds for which nothing may move on the way to the device.
-    """
-
-    bundles: Sequence[Path] = ()
-    source: str | None = None
-    effect: str = OVERLAY
-    smooth: bool = True
-    display: bool = True
-    host: str = LOOPBACK
-    port: int = PORT
-    frames: int | None = None
-    demo: bool = False
-    out: Path | None = None
-    virtual_camera: str | None = None
-    on: str | None = None
-    timeout: float = TIMEOUT_S
-
-    def check(self) -> None:
-        """Raise InputError for a request that contradicts itself."""
-        # Nothing is opened before: a camera's light should not go on for an error.
-        self._check_bundles()
-        self._check_place()
-        if self.frames is not None and self.frames < 1:
-            raise InputError(
-                f"--frames {self.frames} shows nothing", hint="give 1 or more"
-            )
-        if self.out is not None and self.out.exists() and not self.out.is_dir():
-            raise InputError(
-                f"{self.out} is not a folder",
-                "--out",
-                "give a folder, or a name that is free",
-            )
-
-    def _check_bundles(self) -> None:
-        """Raise InputError unless there are bundles, or the demo alone."""
-        if self.demo and (self.bundles or self.source is not None):
-            raise InputError(
-                "--demo has a bundle and a clip of its own",
-                hint="leave out BUNDLE and --source, or --demo",
-            )
-        if not self.demo and not self.bundles:
-            raise InputError(
-                "no bundle to show",
-                hint="edgec webcam net.edgec, or edgec webcam --demo",
-            )
-
-    def _check_place(self) -> None:
-        """Raise InputError for options of this machine beside --on."""
-        local = {
-            "--demo": self.demo,
-            "--out": self.out is not None,
-            "--host": self.host != LOOPBACK,
-        }
-        # The page is always here, but at this machine's own address.
-        if self.on is not None and any(local.values()):
-            option = next(name for name, is_given in local.items() if is_given)
-            raise InputError(
-                f"{option} is for this machine, and --on for another",
-                hint=f"leave out {option}, or --on",
-            )
 
 
 @dataclass(frozen=True)
@@ -162,21 +80,14 @@ class WebcamResult:
         return "\n".join([*rows, *self.lines])
 
 
-def run_webcam(
-    request: WebcamRequest,
-    say: Callable[[str], None],
-    may_fetch: Callable[[str], bool] = lambda question: False,
-) -> WebcamResult:
-    """Show pictures until the source ends, the last frame was shown, or Ctrl-C.
-
-    say: is given the page's address.
-    may_fetch: is asked whether the demo may download its networks.
-    """
+def run_webcam(request: WebcamOptions) -> WebcamResult:
+    """Show pictures until the source ends, the last frame was shown, or Ctrl-C."""
     request.check()
     if request.on is not None:
-        return _on_device(request, request.on, say)
+        # A name of edgec.toml is looked up here: the device has another one, or none.
+        return _on_device(request, device_url(request.on))
 
-    with _subject(request, say, may_fetch) as subject:
+    with _subject(request) as subject:
         # Where someone watches, a file begins anew at its end, and goes at its own rate.
         is_watched = request.display or request.virtual_camera is not None
         show = Show(
@@ -188,10 +99,10 @@ def run_webcam(
             is_watched,
         )
         page = (request.host, request.port) if request.display else None
-        keep = partial(_keep, request.out) if request.out is not None else None
+        keep = partial(_keep, Path(request.out)) if request.out is not None else None
 
         def say_address(url: str) -> None:
-            say(f"watch at {url} (Ctrl-C ends it)")
+            request.say(f"watch at {url} (Ctrl-C ends it)")
 
         figures = play(
             show, page, request.frames, say_address, keep, request.virtual_camera
@@ -200,14 +111,12 @@ def run_webcam(
     return WebcamResult(figures, *show.found())
 
 
-def _on_device(
-    request: WebcamRequest, url: str, say: Callable[[str], None]
-) -> WebcamResult:
+def _on_device(request: WebcamOptions, url: str) -> WebcamResult:
     """Show pictures of a device, on a page of this machine."""
     fields = {name: getattr(request, name) for name in DEVICE_FIELDS}
     files = _effect_files(request.effect)
     port = request.port if request.display else None
-    end = show_on(url, request.bundles, fields, files, port, say, request.timeout)
+    end = show_on(url, request.paths, fields, files, port, request.say, request.timeout)
     assert end.figures is not None
 
     return WebcamResult(end.figures, end.lines, end.result)
@@ -258,14 +167,12 @@ def _keep(folder: Path, shown: ShownFrame) -> None:
 
 
 @contextmanager
-def _subject(
-    request: WebcamRequest, say: Callable[[str], None], may_fetch: Callable[[str], bool]
-) -> Iterator[WebcamSubject]:
+def _subject(request: WebcamOptions) -> Iterator[WebcamSubject]:
     """Yield what is shown."""
     if not request.demo:
-        stems = [path.stem for path in request.bundles]
+        stems = [path.stem for path in request.paths]
         named = {}
-        for path in request.bundles:
+        for path in request.paths:
             # Two bundles of one name are told apart by their paths.
             name = path.stem if stems.count(path.stem) == 1 else str(path)
             named[name] = str(path)
@@ -273,7 +180,7 @@ def _subject(
         yield WebcamSubject(source, named, request.effect)
         return
 
-    with demo_subject(request.effect, may_fetch, say) as subject:
+    with demo_subject(request.effect, request.may_fetch, request.say) as subject:
         yield subject
 
 

@@ -27,8 +27,8 @@ from edgec.catalogue.fetching import fetch
 from edgec.catalogue.listing import listing
 from edgec.compiler.cascade import compile_cascade
 from edgec.compiler.compile import compile_model
-from edgec.compiler.options import CompileOptions
 from edgec.errors import EdgecError, InputError
+from edgec.options.compile import CompileOptions
 from edgec.verbs.demo import fixtures
 from edgec.verbs.face_poses import FacePose, motion_of
 

@@ -15,23 +15,11 @@ from edgec_runtime.errors import EdgecError
 
 import edgec
 from edgec.cli.main import cli
-from edgec.exporting import kinds
 
-SAME = {
-    "input_shape": "input_shapes",
-    "disable_pass": "disable",
-    "urls": "on",
-    "device": "on",
-    "format_": "format",
-    "inputs": "inputs",
-}
-"""Options whose name in Python is not that of the command line's parameter."""
 SHOWN = {"as_json", "quiet"}
 """Options about what is printed: Python gets the values."""
 ONLY_CLI = {
-    "run": {"output", "raw", "effect", "mask"},  # arrays come back
     "explain": {"html", "require", "ops"},  # the report comes back
-    "compile": {"workers"},  # taken for a release, and of no effect
     "diff": {
         "html",
         "json_file",
@@ -40,11 +28,10 @@ ONLY_CLI = {
         "min_sqnr",
     },  # so does the comparison
     "inspect": {"html"},
-    "export": {*kinds()},  # these are the names of `folders`
     "demo": None,
 }
-ONLY_PYTHON = {"progress", "ask", "executor", "example_inputs", "folders"}
-"""What the command line takes from the terminal; objects; options that are files."""
+ONLY_PYTHON = {"progress", "ask", "confirm", "executor", "example_inputs"}
+"""What the command line takes from the terminal, and objects."""
 
 
 def _verbs() -> dict[str, click.Command]:
@@ -61,11 +48,7 @@ def _verbs() -> dict[str, click.Command]:
 )
 def test_every_verb_is_a_function_with_the_same_options(name: str) -> None:
     assert name in edgec.__all__
-    options = {
-        SAME.get(p.name or "", p.name)
-        for p in _verbs()[name].params
-        if p.name not in SHOWN
-    }
+    options = {p.name for p in _verbs()[name].params if p.name not in SHOWN}
     hidden = ONLY_CLI.get(name) or set()
     taken = set(inspect.signature(getattr(edgec, name)).parameters) - ONLY_PYTHON
     # What Python gives as an argument is a verb of its own there: `edgec models get`.
@@ -94,7 +77,7 @@ def test_every_verb_is_a_function_with_the_same_options(name: str) -> None:
         (lambda: edgec.doctor(1), "doctor(on=1)"),  # type: ignore[arg-type]
         (lambda: edgec.finish(1), "finish(folder=1)"),  # type: ignore[arg-type]
         (lambda: edgec.inspect(7), "inspect(bundle=7)"),  # type: ignore[arg-type]
-        (lambda: edgec.export("a.edgec", c=4), "export(c=4)"),  # type: ignore[arg-type]
+        (lambda: edgec.export("a.edgec", c=4), "export(c=4)"),
         (lambda: edgec.tune("a.edgec", executor=4), "tune(executor=4)"),  # type: ignore[arg-type]
     ],
 )
@@ -136,7 +119,7 @@ def test_what_a_verb_takes_is_documented() -> None:
 def test_a_signed_package_through_python(tmp_path: Path) -> None:
     """What fleets do, without a command line."""
     key = tmp_path / "key"
-    assert edgec.sign(new_key=key).startswith("SHA256:")
+    assert edgec.sign(new_key=key).fingerprint.startswith("SHA256:")
     assert key.with_name("key.pub").is_file()
     with pytest.raises(EdgecError, match="there is nothing to sign"):
         edgec.sign()

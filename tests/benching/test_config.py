@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgec.benching.config import benches
-from edgec.benching.request import Bench, share
 from edgec.errors import InputError
+from edgec.options.bench import Bench, share
 from tests.runtime import tiny_model
 
 DEVICES = (
@@ -94,12 +94,12 @@ def test_every_key_becomes_a_field(folder: Path) -> None:
         frames=300,
     )
     defaults = Bench(Path("x"))
-    same = [
+    same = {
         f.name
         for f in fields(Bench)
         if getattr(first, f.name) == getattr(defaults, f.name)
-    ]
-    assert same == ["threads", "timeout", "max_regress", "source"], (
+    }
+    assert same == {"threads", "timeout", "max_regress", "source", "progress"}, (
         "a key that is not read would leave its field as it is"
     )
     assert second == Bench(
@@ -122,7 +122,7 @@ def test_entries_of_a_bundle_and_of_a_device(
         bundle: str | Path | None = None, on: str | None = None
     ) -> list[tuple[str, str]]:
         chosen = benches(folder, None if bundle is None else Path(bundle), on)
-        return [(b.bundle.name, b.on) for b in chosen]
+        return [(Path(b.bundle).name, b.on) for b in chosen]
 
     tiny = [("tiny.edgec", "ssh://pi@attic"), ("tiny.edgec", "emulated:pi4")]
     assert found(folder / "out" / ".." / "out" / "tiny.edgec") == tiny

@@ -15,13 +15,14 @@ from edgec.emit.values_file import ValuesFile
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ops.binary import Mul
 from edgec.ops.reduce import Mean
+from edgec.options.diff import DiffOptions
 from edgec.quantize.change.channel_groups import whole
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps.centre import Centre
 from edgec.quantize.change.steps.equalize import Equalize
 from edgec.quantize.change.steps.lower import Lower
 from edgec.quantize.change.steps.separate import Separate
-from edgec.verbs.diff import Request, diff
+from edgec.verbs.diff import diff
 from tests.comparing.nets import Samples, small
 from tests.quantize.nets import Net, samples, swish, worked
 
@@ -196,7 +197,7 @@ def test_an_equalized_model_has_no_fault(
     np.savez(tmp_path / "x.npz", x=np.stack([s["x"] for s in tries]))
     model = str(tmp_path / "m.tflite")
     found = diff(
-        Request(
+        DiffOptions(
             model,
             f"int8:{model}",
             tmp_path / "x.npz",

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 
 import edgec
 from edgec.cli.main import run_verb
-from edgec.compiler.options import InputOptions
 from edgec.errors import InputError
-from edgec.verbs.diff import Request, diff
+from edgec.options.diff import DiffOptions
+from edgec.verbs.diff import diff
 
 pytestmark = pytest.mark.cc
 
@@ -107,11 +107,11 @@ def test_both_sides_take_them(folder: Path) -> None:
 
 def test_litert_cannot(folder: Path) -> None:
     (folder / "m.tflite").write_bytes(b"")
-    request = Request(
+    request = DiffOptions(
         f"litert:{folder / 'm.tflite'}",
         f"c:{folder / 'm.tflite'}",
         folder / "x.npz",
-        model_inputs=InputOptions(fix={"k": (2.0,)}),
+        fix={"k": (2.0,)},
     )
     with pytest.raises(InputError, match="all its inputs"):
         diff(request)

@@ -15,8 +15,8 @@ from edgec.comparing.changes import channel_changes
 from edgec.comparing.result import Diff
 from edgec.comparing.side import Sample
 from edgec.compiler.lower import Lowered, lower
-from edgec.compiler.options import CompileOptions
 from edgec.ir import Graph
+from edgec.options.compile import CompileOptions
 from edgec.passes.pipeline import optimize
 from edgec.quantize.change.convert import is_quantized
 from edgec.quantize.change.steps.equalize import Equalize

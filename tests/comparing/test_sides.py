@@ -20,8 +20,9 @@ from edgec.measure.agreement import Tally
 from edgec.ops.binary import Mul
 from edgec.ops.shape import Reshape
 from edgec.ops.slice import Slice
+from edgec.options.diff import DiffOptions
 from edgec.report.diff.text import changed
-from edgec.verbs.diff import Request, diff, parsed
+from edgec.verbs.diff import diff, parsed
 from edgec.verbs.sides import InterpSide
 from tests.comparing.nets import as_c, compared, small
 from tests.conftest import ROOT
@@ -82,7 +83,7 @@ def test_c_and_interp_have_no_difference_in_int8() -> None:
 
 @pytest.mark.cc
 def test_litert_shows_every_tensor_of_a_file(int8_file: Path) -> None:
-    request = Request(
+    request = DiffOptions(
         f"litert:{int8_file}", f"c:{int8_file}", int8_file.parent / "x.npz", samples=3
     )
     found = diff(request)
@@ -90,7 +91,7 @@ def test_litert_shows_every_tensor_of_a_file(int8_file: Path) -> None:
     assert {one.sqnr_db for one in found.layers} == {np.inf}
     assert len(found.layers) == len(small()[1].ops)
     optimised = diff(
-        Request(
+        DiffOptions(
             f"interp:{int8_file}",
             f"litert-opt:{int8_file}",
             int8_file.parent / "x.npz",
@@ -111,7 +112,7 @@ def test_onnxruntime_is_matched_through_the_layout() -> None:
         (f"onnxruntime:{model}", str(model)),
         (f"interp:{model}", f"onnxruntime:{model}"),
     ):
-        found = diff(Request(*pair, inputs, samples=3))
+        found = diff(DiffOptions(*pair, inputs, samples=3))
         assert found.culprit is None, found.culprit
         assert len(found.layers) >= 4
         assert all(one.sqnr_db > 100 for one in found.layers)
@@ -235,9 +236,9 @@ def test_what_cannot_be_compared_is_told(int8_file: Path, tmp_path: Path) -> Non
         (str(int8_file), str(inputs), "neither a model nor a bundle"),
     ):
         with pytest.raises(InputError, match=said):
-            diff(Request(a, b, inputs))
+            diff(DiffOptions(a, b, inputs))
     with pytest.raises(InputError, match="--samples"):
-        diff(Request(str(int8_file), str(int8_file), inputs, samples=0))
+        diff(DiffOptions(str(int8_file), str(int8_file), inputs, samples=0))
 
 
 def test_a_path_with_a_colon_is_a_path(

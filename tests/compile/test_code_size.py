@@ -10,9 +10,9 @@ from edgec_devices.boards import Board
 from benchmarks.arm_programs import compile_for
 from edgec.benching.memory import sections
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.emit.c import CSRC
 from edgec.emit.sources import target_sources
+from edgec.options.compile import CompileOptions
 from edgec.schedule.cores import cores_of
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler

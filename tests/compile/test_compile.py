@@ -17,12 +17,12 @@ from edgec_runtime import Bundle, Session
 
 import edgec
 from edgec.compiler import compile as compiler
-from edgec.compiler.options import CompileOptions
 from edgec.emit import sources
 from edgec.emit.c import CSource, segment_source
 from edgec.emit.weights import WeightsFile
 from edgec.errors import EdgecError
 from edgec.ir import Array, Graph
+from edgec.options.compile import CompileOptions
 from edgec.schedule.cores import Core
 from edgec.schedule.variant import Rules
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler

@@ -18,8 +18,8 @@ from edgec_runtime import Bundle, Session
 from edgec.cli.main import cli
 from edgec.compiler import compile as compiler
 from edgec.compiler.compilation import Compiled
-from edgec.compiler.options import CompileOptions
 from edgec.errors import EdgecError, InputError
+from edgec.options.compile import CompileOptions
 from tests.toolchain.stand_in_edgetpu_compiler import Rules, StandInEdgetpuCompiler
 
 ROOT = Path(__file__).parents[2]

@@ -46,7 +46,7 @@ def test_an_output_that_no_operation_writes(
     known = {"x": X, "y": np.maximum(X, 0), "z": np.maximum(X, 0), "c": constant}
     found = []
     if target == "host":
-        found.append(edgec.run(bundle, {"x": X}, "local:"))  # by the C program
+        found.append(dict(edgec.run(bundle, {"x": X}, "local:")))  # by the C program
     with Session(bundle) as session:
         found.append(session.run({"x": X}))
     for got in found:

@@ -14,8 +14,8 @@ import pytest
 from edgec_runtime import Bundle, Session
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions, Options
 from edgec.compiler.quantize import QuantizeOptions
+from edgec.options.compile import CompileOptions, Options
 from edgec.quantize.change.recipe import RECIPE_FOLDER, Recipe
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget
 from tests.cli.verbs import edgec

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgec_devices.flash import FlashJob, FlashOptions, execute, flash_one
+from edgec_devices.flash import FlashJob, execute, flash_one
+from edgec_devices.options import FlashOptions
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import push
 from edgec_devices.signing import new_key, public_path, sign

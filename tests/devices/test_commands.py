@@ -167,7 +167,7 @@ def _options(command: click.Command) -> set[str]:
 
 def test_options_that_messages_name_are_there() -> None:
     ours = {name for _, command in _commands(cli) for name in _options(command)}
-    known = ours.union({"--to"}, *OF_OTHERS.values())  # --to is another name of --on
+    known = ours.union(*OF_OTHERS.values())
     named = [
         (where, name)
         for where, text in _texts()

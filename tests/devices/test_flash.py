@@ -20,13 +20,13 @@ from edgec_devices import flash as flash_module
 from edgec_devices.boards import Board
 from edgec_devices.flash import (
     FlashJob,
-    FlashOptions,
     flash,
     flash_one,
     rollback,
     status,
 )
 from edgec_devices.measurement import MeasuringPlan
+from edgec_devices.options import FlashOptions
 from edgec_devices.protocol import Connection
 from edgec_devices.remote import Remote
 from edgec_devices.stream import LinkLost, device_end, stream_for

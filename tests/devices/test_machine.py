@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_devices.device import device_for
-from edgec_devices.flash import FlashOptions, flash, rollback, status
+from edgec_devices.flash import flash, rollback, status
 from edgec_devices.machine import PASSWORD, USER, Machine, boot
+from edgec_devices.options import FlashOptions
 from edgec_devices.signing import new_key, sign, trust
 from edgec_devices.transfer import Sending
 from edgec_runtime import Bundle, write_bundle

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_devices.flash import FlashOptions, flash
+from edgec_devices.flash import flash
 from edgec_devices.measurement import MeasuringPlan
+from edgec_devices.options import FlashOptions
 from edgec_devices.package_index import download
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import PYTHON, REQUIRES, push, runtime_wheel

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from edgec_devices.flash import FlashOptions, flash, rollback, status
+from edgec_devices.flash import flash, rollback, status
+from edgec_devices.options import FlashOptions
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import PIECE

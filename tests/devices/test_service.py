@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from edgec_devices.flash import FlashOptions, FlashOutcome, flash, rollback
+from edgec_devices.flash import FlashOutcome, flash, rollback
+from edgec_devices.options import FlashOptions
 from edgec_runtime import write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import Disk, Refused

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from edgec_devices import signing
-from edgec_devices.flash import FlashOptions, flash, rollback
+from edgec_devices.flash import flash, rollback
+from edgec_devices.options import FlashOptions
 from edgec_devices.signing import new_key, public_path, read_public, sign, trust
 from edgec_devices.transfer import Assembly
 from edgec_runtime import (

@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 from edgec_devices import there
 from edgec_devices.device import device_for
-from edgec_devices.flash import FlashOptions, flash, rollback, status
+from edgec_devices.flash import flash, rollback, status
 from edgec_devices.links.ssh import SshStream
 from edgec_devices.listing import listing, resolve
 from edgec_devices.machine import Settings
+from edgec_devices.options import FlashOptions
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import LinkLost, stream_for
 from edgec_devices.transfer import Sending

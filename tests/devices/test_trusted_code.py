@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from edgec_devices.flash import FlashOptions, flash, rollback
+from edgec_devices.flash import flash, rollback
+from edgec_devices.options import FlashOptions
 from edgec_devices.protocol import Connection
 from edgec_devices.signing import (
     new_key,

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.emit.c import segment_source
 from edgec.errors import UnsupportedError
 from edgec.frontends.onnx import read_onnx
 from edgec.ir import Array, interp
+from edgec.options.compile import CompileOptions
 from edgec.verbs.explain import explain_model
 from tests.frontends.onnx_files import agree, node, random_floats, write
 from tests.harness import assert_agree, run_c

@@ -16,10 +16,10 @@ import edgec
 from edgec.compiler import float_width, segment_checks
 from edgec.compiler.float_width import check_width
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError, UnsupportedError
 from edgec.float16 import choose
 from edgec.float16.choose import Float16Choice
+from edgec.options.compile import CompileOptions
 from tests.networks import Net
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

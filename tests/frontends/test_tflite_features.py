@@ -15,13 +15,13 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.emit.tflite import write_tflite
 from edgec.errors import InputError, UnsupportedError
 from edgec.frontends import read_model
 from edgec.frontends.operators import read_operators
 from edgec.frontends.tflite import read_tflite
 from edgec.ir import Graph, interp, print_graph
+from edgec.options.compile import CompileOptions
 from edgec.verbs.explain import explain_model
 from tests.emit.test_c import residual_int8
 from tests.harness import random_inputs

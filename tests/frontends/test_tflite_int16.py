@@ -15,9 +15,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 import edgec
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.frontends import read_model
 from edgec.ir import interp
+from edgec.options.compile import CompileOptions
 from edgec.passes.pipeline import optimize
 from tests.frontends.tflite_operators import (
     Given,

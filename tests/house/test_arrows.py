@@ -42,7 +42,7 @@ TABLE = {
     "edgec.cli": {
         "edgec",
         "edgec.catalogue",
-        "edgec.declared",
+        "edgec.options",
         "edgec.compiler",
         "edgec.exporting",
         "edgec.inspecting",
@@ -55,8 +55,7 @@ TABLE = {
     },
     "edgec.__main__": {"edgec.cli"},
     "edgec": {
-        "edgec.checking",
-        "edgec.declared",
+        "edgec.options",
         "edgec.compiler",
         "edgec.exporting",
         "edgec.inspecting",
@@ -66,7 +65,7 @@ TABLE = {
         "edgec.comparing",
         *WORK,
     },
-    "edgec.exporting": {"edgec.report", *WORK},
+    "edgec.exporting": {"edgec.options", "edgec.report", *WORK},
     "edgec.sharing": {
         "edgec.benching",
         "edgec.emit",
@@ -87,9 +86,14 @@ TABLE = {
         "edgec_runtime.device_end",
         *BASE,
     },
-    "edgec.checking": {"edgec.errors"},
-    "edgec.declared": {"edgec.checking"},
+    "edgec.options": {
+        "edgec.errors",
+        "edgec.frontends",
+        "edgec_devices",
+        "edgec_runtime",
+    },
     "edgec.verbs": {
+        "edgec.options",
         "edgec.compiler",
         "edgec.evaluation",
         "edgec.report",
@@ -100,7 +104,7 @@ TABLE = {
         *WORK,
     },
     "edgec.compiler": {
-        "edgec.declared",
+        "edgec.options",
         "edgec.evaluation",
         "edgec.float16",
         "edgec.report",
@@ -118,7 +122,7 @@ TABLE = {
     },
     "edgec.report": {
         "edgec.measure",
-        "edgec.declared",
+        "edgec.options",
         "edgec.evaluation",
         "edgec.benching",
         "edgec.inspecting",
@@ -130,7 +134,13 @@ TABLE = {
         "edgec_runtime.device_end",
         *MODEL,
     },
-    "edgec.benching": {"edgec_devices", "edgec_devices.decoding", "edgec.emit", *BASE},
+    "edgec.benching": {
+        "edgec.options",
+        "edgec_devices",
+        "edgec_devices.decoding",
+        "edgec.emit",
+        *BASE,
+    },
     "edgec.measure": MODEL,
     "edgec.comparing": {"edgec.analysis", "edgec.quantize", "edgec.measure", *MODEL},
     "edgec.emit": {"edgec_partitioner", "edgec.schedule", *MODEL},

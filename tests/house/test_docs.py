@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 import pytest
 
+import edgec
 from edgec.cli.main import cli
-from edgec.compiler.options import CompileCall
 from edgec.emit.c import CSRC
-from edgec.report.option_table import option_table
+from edgec.report.option_table import verb_section
 from edgec.report.supported_ops import supported_ops
 from tests.house.test_arrows import TABLE, _files
 
@@ -31,12 +31,13 @@ def test_supported_ops_is_fresh(request: pytest.FixtureRequest) -> None:
     )
 
 
-def test_the_table_of_options_is_fresh(request: pytest.FixtureRequest) -> None:
+def test_the_verbs_of_the_manual_are_fresh(request: pytest.FixtureRequest) -> None:
     page = ARCHITECTURE.parent / "api.md"
-    head, rest = page.read_text().split("<!-- options -->\n")
-    tail = rest.split("<!-- /options -->")[1]
-    table = option_table(CompileCall)
-    fresh = f"{head}<!-- options -->\n\n{table}\n\n<!-- /options -->{tail}"
+    head, rest = page.read_text().split("<!-- verbs -->\n")
+    tail = rest.split("<!-- /verbs -->")[1]
+    names = [name for name in edgec.__all__ if name != "__version__"]
+    verbs = "\n".join(verb_section(getattr(edgec, name)) for name in names)
+    fresh = f"{head}<!-- verbs -->\n\n{verbs}\n<!-- /verbs -->{tail}"
     if request.config.getoption("--update-golden"):
         page.write_text(fresh)
     assert page.read_text() == fresh, (

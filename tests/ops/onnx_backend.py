@@ -20,13 +20,13 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.emit.c import CSRC, segment_source
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
 from edgec.ir import Array, interp
 from edgec.ir.opdef import by_name
 from edgec.onnx_backend import in_eight_bits
+from edgec.options.compile import CompileOptions
 
 TYPES = (
     "float",

@@ -21,12 +21,12 @@ from edgec_partitioner.stock import gives_up, stock_places
 from edgec_partitioner.verdicts import Verdict, refusals
 
 from benchmarks import stock_table
-from edgec.compiler.options import CompileOptions
 from edgec.frontends import read_model
 from edgec.ir import Builder, Graph, Op, OpDef, Quant, TensorType, interp
 from edgec.ops.activation import Clamp, Gelu
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.pool import MaxPool2D
+from edgec.options.compile import CompileOptions
 from edgec.passes.pipeline import optimize
 from edgec.quantize.change.convert import evenly
 from edgec.report.explain.page import page

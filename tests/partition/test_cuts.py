@@ -25,7 +25,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.compiler.place import cpu_cost
 from edgec.ir import Builder, Graph, Op, OpDef, Quant, TensorType, Value
 from edgec.ops.binary import Add
@@ -36,6 +35,7 @@ from edgec.ops.pad import Pad
 from edgec.ops.pool import MaxPool2D
 from edgec.ops.resize import ResizeNearest
 from edgec.ops.slice import Slice
+from edgec.options.compile import CompileOptions
 from edgec.quantize import quantize
 from tests.quantize.nets import NETS, samples
 

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
@@ -25,6 +24,7 @@ from edgec.ops.scan import TopK
 from edgec.ops.shape import Reshape, Transpose
 from edgec.ops.slice import slice_axes
 from edgec.ops.unary import Relu
+from edgec.options.compile import CompileOptions
 from tests.harness import random_inputs
 
 Q = Quant.per_tensor(0.05, -7)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError, InternalError
 from edgec.frontends import read_model
 from edgec.ir import Graph, interp, parse, print_graph
 from edgec.ops.binary import Add
 from edgec.ops.unary import Relu, Tanh
+from edgec.options.compile import CompileOptions
 from edgec.passes import pipeline
 from edgec.passes.pipeline import ORDER, Pass, available, optimize
 from tests.passes.chain import Chain

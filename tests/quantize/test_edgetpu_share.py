@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.compiler.place import costs
 from edgec.emit.tflite import write_tflite
+from edgec.options.compile import CompileOptions
 from edgec.quantize.change.recipe import Candidate, Recipe
 from edgec.quantize.float_ops.limits import Price
 from tests import networks

@@ -14,9 +14,9 @@ from PIL import Image
 
 from edgec.compiler.compile import compile_model
 from edgec.compiler.native import HostRunners, native_compiler
-from edgec.compiler.options import CompileOptions
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph
+from edgec.options.compile import CompileOptions
 from edgec.passes.pipeline import optimize
 from edgec.quantize.change.lower import lower
 from edgec.quantize.change.recipe import Recipe

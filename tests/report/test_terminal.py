@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from edgec.compiler.compile import compile_model
-from edgec.compiler.options import CompileOptions
+from edgec.options.compile import CompileOptions
 from edgec.report.interval_log import LOG_INTERVAL_S
 from edgec.report.terminal import StepDisplay, progress, where_the_time_went
 from edgec.steps import COMPILE_C, Step, Steps, counted, each

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.emit.c import segment_source
 from edgec.errors import EdgecError
 from edgec.ir import Builder, Graph, TensorType, interp
 from edgec.ops.conv import Conv2D
+from edgec.options.compile import CompileOptions
 from edgec.schedule.cores import PLAIN, core
 from edgec.schedule.liveness import STACK_BYTES
 from tests.harness import assert_agree, random_inputs

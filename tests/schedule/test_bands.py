@@ -13,13 +13,13 @@ import pytest
 from edgec_devices.boards import Board
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import CompileOptions
 from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.options.compile import CompileOptions
 from edgec.schedule.bands import join_cascades
 from edgec.schedule.cores import core, cores_of
 from edgec.schedule.variant import Rules

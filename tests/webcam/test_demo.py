@@ -11,8 +11,9 @@ from PIL import Image
 
 import edgec
 from edgec.errors import ToolError
+from edgec.options.webcam import WebcamOptions
 from edgec.verbs import webcam_demo
-from edgec.verbs.webcam import WebcamRequest, run_webcam
+from edgec.verbs.webcam import run_webcam
 from edgec.verbs.webcam_demo import GESTURES, poses
 from tests.catalogue.networks import fetched
 from tests.cli.verbs import edgec as typed
@@ -55,8 +56,7 @@ def test_it_asks_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return False
 
     monkeypatch.setattr("edgec.catalogue.listing.in_cache", lambda entry: None)
-    request = WebcamRequest(demo=True, display=False, frames=1)
-    run_webcam(request, lambda text: None, refuse)
+    run_webcam(WebcamOptions(demo=True, display=False, frames=1, confirm=refuse))
     (question,) = questions
     assert question.endswith("out of mediapipe 0.10.21 (35 MB)?")
 
@@ -68,8 +68,10 @@ def test_a_download_that_fails_is_no_error(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("edgec.catalogue.listing.in_cache", lambda entry: None)
     monkeypatch.setattr(webcam_demo, "fetch", fail)
     said: list[str] = []
-    request = WebcamRequest(demo=True, display=False, frames=1)
-    run_webcam(request, said.append, lambda question: True)
+    options = WebcamOptions(
+        demo=True, display=False, frames=1, yes=True, progress=said.append
+    )
+    run_webcam(options)
     assert said == ["a cartoon is shown: the disk is full"]
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from edgec_devices.options import FilePath, Section, argument, option
 from edgec_runtime.bundle.manifest import MAX_THREADS
 from edgec_runtime.vision.preprocess import COLORS, FILTERS, PRESETS, RESIZES
 from edgec_runtime.vision.tasks import TASKS
 
-from edgec.declared import Section, option
 from edgec.errors import InputError
+from edgec.options.declared import ProgressOption
 
 if TYPE_CHECKING:
     from edgec.frontends.task_file import TaskFile
 
-FilePath = str | Path
 COMPILE_RECIPE = "best"
 """The default recipe of `compile`."""
 EXPLAIN_RECIPE = "fast"
@@ -28,11 +27,6 @@ should not wait for minutes.
 """
 SHARES = ("auto", "all")
 """The values of --edgetpu: operations that are faster on it, or all that it can run."""
-
-
-def path_of(file: FilePath | None) -> Path | None:
-    """Return the path of a file; None if it was not given."""
-    return None if file is None else Path(file)
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -421,9 +415,21 @@ class CompileOptions(Options):
             )
 
 
+@dataclass(frozen=True)
+class _Model:
+    model: FilePath | Callable[..., Any] = field(
+        metadata=argument(
+            "a .onnx, .tflite or .pt2 file; a cascade.toml; or models:NAME (edgec models)",
+            python='a .onnx, .tflite or .pt2 file; a cascade.toml; "models:NAME" '
+            "(`models`); or, to compile, a torch.nn.Module, with `example_inputs` of the "
+            "shapes that it gets",
+        )
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
-class CompileCall(CompileOptions):
-    """The options of a compile through Python, where values can be objects too."""
+class CompileCall(ProgressOption, CompileOptions, _Model):
+    """The options of `edgec compile`, of which some are objects in Python."""
 
     example_inputs: Sequence[Any] | None = field(
         default=None,
@@ -432,10 +438,15 @@ class CompileCall(CompileOptions):
             python_only=True,
         ),
     )
-    progress: Callable[[str], None] | None = field(
-        default=None,
-        metadata=option(
-            "is called with the name of each step",
-            python_only=True,
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainCall(ProgressOption, Options, _Model):
+    """The options of `edgec explain`."""
+
+    model: FilePath = field(
+        kw_only=False,
+        metadata=argument(
+            "a .onnx, .tflite or .pt2 file; a cascade.toml; or models:NAME (edgec models)"
         ),
     )

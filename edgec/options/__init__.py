@@ -1,0 +1,1 @@
+"""The options of each verb, declared once for Python, the command line and the manual."""
