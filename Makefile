@@ -134,10 +134,6 @@ threads-table: setup
 ablation: setup
 	$(BIN)/python -m benchmarks.ablation $(ARGS)
 
-# The compiled code beside numpy on this machine, every model of ../shared: make interp-table ARGS='--models mnv2_tf2_i8'
-interp-table: setup
-	$(BIN)/python -m benchmarks.interp_table $(ARGS)
-
 # The schedules that edgec comes with, searched anew on the emulated boards (reads ../shared; hours for all):
 # make tuned ARGS='--models mnv2_tf2_i8 --boards pi4'
 tuned: setup
