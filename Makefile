@@ -232,11 +232,6 @@ accuracy-table: setup
 conformance: setup
 	$(BIN)/python -m benchmarks.conformance $(ARGS)
 
-# What each step of quantization is worth, on and off, on ten models with three halves of the photos (reads ../shared;
-# hours): make ablation-quantize ARGS='--models resnet8_f32,vww96_f32 --seeds 0'
-ablation-quantize: setup
-	$(BIN)/python -m benchmarks.ablation_quantize $(ARGS)
-
 # Files of onnxruntime's static quantizer beside onnxruntime: make quantized-onnx ARGS='--models yunet_n_320 --compile'
 quantized-onnx: setup
 	$(BIN)/python -m benchmarks.quantized_onnx $(ARGS)
