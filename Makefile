@@ -90,14 +90,6 @@ house: setup
 models-table: setup
 	$(BIN)/python -m benchmarks.models_table $(ARGS)
 
-partition-table: setup
-	$(BIN)/python benchmarks/partition_table.py
-
-# Edge TPU segments with smaller interfaces and without, in estimated ms (uses ../shared where it is there; minutes):
-# make transfers-table ARGS='--models cartoon --boards pi4'
-transfers-table: setup
-	$(BIN)/python -m benchmarks.transfers_table $(ARGS)
-
 # The stock column beside public logs of edgetpu_compiler (reads ../shared)
 stock-table: setup
 	$(BIN)/python -m benchmarks.stock_table
