@@ -117,10 +117,6 @@ speed-page: setup
 	$(BIN)/python -m benchmarks.bench_arm --ops none $(ARGS)
 	$(BIN)/python -m benchmarks.speed_page
 
-# One, two and four threads on the boards' cores, by the estimate of edgec bench: make threads-table ARGS='--boards pi5'
-threads-table: setup
-	$(BIN)/python -m benchmarks.threads_table $(ARGS)
-
 # What each part of the back-end is worth: six networks without it, in estimated cycles (as bench-arm):
 # make ablation ARGS='--board pi5 --parts views,bands'
 ablation: setup
