@@ -250,17 +250,6 @@ packaged-models: setup
 	    rapidocr-onnxruntime basic-pitch nudenet
 	PYTHONPATH=build/packages $(BIN)/python -m pytest tests/compile/test_packaged_models.py $(ARGS)
 
-# Ten networks from file to result, beside their reference outputs, and what they found drawn into build/tasks (reads
-# ../shared; some minutes): make task-table ARGS='--models mp_selfie_land_f16'
-task-table: setup
-	$(BIN)/python -m benchmarks.task_table $(ARGS)
-
-# edgec webcam on ten networks over all photos, each picture and result beside the reference outputs under the published
-# post-processing; kept in build/webcam-check and build/webcam-check.json (reads ../shared; ten minutes):
-# make webcam-check ARGS='--models movenet_lightning_i8 --photos 5 --seed 3'
-webcam-check: setup
-	$(BIN)/python -m benchmarks.webcam_check $(ARGS)
-
 # Whether avatars mirror 12 known motions of a face in 3 portraits, with float and int8 networks: a table and a sheet of
 # pictures in build/mirror-check (reads ../shared; four minutes): make mirror-check ARGS='--clips blink,wink --float'
 mirror-check: setup
