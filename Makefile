@@ -255,10 +255,6 @@ packaged-models: setup
 mirror-check: setup
 	$(BIN)/python -m benchmarks.mirror_check $(ARGS)
 
-# Frames into inputs and outputs into boxes by generated C, beside numpy and Pillow, with ratios
-prepost-table: setup
-	$(BIN)/python -m benchmarks.prepost_table
-
 # The pages of docs/ and the API reference as a site in build/site; a warning is an error
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
