@@ -165,10 +165,6 @@ bench-peers: setup
 bench-host: setup
 	$(BIN)/python -m benchmarks.bench_host $(ARGS)
 
-# flash, status, doctor and rollback on the whole emulated Pi with two busy loops beside it: make busy-check ARGS='--rounds 5'
-busy-check: setup
-	$(BIN)/python -m benchmarks.busy_check $(ARGS)
-
 # 2,000 broken flashes, each seed printed when it goes wrong; make faults SEED=100 CASES=50 runs others
 SEED ?= 0
 CASES ?= 2000
@@ -223,10 +219,6 @@ conformance: setup
 # Files of onnxruntime's static quantizer beside onnxruntime: make quantized-onnx ARGS='--models yunet_n_320 --compile'
 quantized-onnx: setup
 	$(BIN)/python -m benchmarks.quantized_onnx $(ARGS)
-
-# Files of ai-edge-quantizer beside LiteRT's reference kernels: make quantized-tflite ARGS='--models resnet8_f32'
-quantized-tflite: setup
-	$(BIN)/python -m benchmarks.quantized_tflite $(ARGS)
 
 # Random graphs of every op, each by interp, the passes, C, onnxruntime and LiteRT; a failure is shrunk, printed as text and
 # kept in build/graph-fuzz (1,000 graphs take some minutes): make fuzz CASES=10000 SEED=7

@@ -17,8 +17,6 @@ REQUIREMENTS: Mapping[str, Sequence[str]] = {
     "onnxruntime": ("onnxruntime==1.32.0", "onnx==1.23.2"),
     "aimet": ("aimet-onnx==2.42.0", "onnxruntime==1.32.0", "torch==2.13.0"),
     "esp-ppq": ("esp-ppq==1.3.12", "onnxruntime==1.32.0", "torch==2.13.0"),
-    "ai-edge-quantizer": ("ai-edge-quantizer==0.10.0", "ai-edge-litert==2.3.0"),
-    "litert-quantizer": ("litert-quantizer==0.11.0", "ai-edge-litert==2.3.0"),
     "tf2onnx": (
         "tf2onnx==1.17.0",
         "tensorflow-cpu==2.21.0",
