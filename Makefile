@@ -205,8 +205,7 @@ fuzz-readers: setup
 attacks: setup
 	$(BIN)/python -m tests.devices.attacks $(ARGS)
 
-# What int8 costs, beside public quantizers, which it installs under build/ (reads ../shared; hours for all models; rows
-# are kept in build/accuracy and made again where something changed):
+# What int8 costs, beside public quantizers, which it installs under build/ (reads ../shared; hours for all models):
 # make accuracy-table ARGS='--models resnet8_f32,mnv1_025_224_f32 --ways best,fast'
 accuracy-table: setup
 	$(BIN)/python -m benchmarks.accuracy_table $(ARGS)

@@ -1,24 +1,23 @@
-"""A public quantizer with one model, as a child of benchmarks/accuracy_table.py, in
-an environment of its own.
+"""Quantizes one model by a public quantizer, in an environment of its own, and runs it.
 
     python accuracy_peer.py ENGINE METHOD MODEL CALIBRATION TEST OUT
 
-CALIBRATION, TEST: .npz with an array x [sample, …] of the model's one input.  OUT: .npz
-of what this engine makes of the test samples, f0, f1, … with the float model and q0,
-q1, … with the int8 one, in the model's order of outputs.  A line of JSON last: seconds
-that quantizing took (not the imports, not the runs), the most memory in MB, and a note.
+CALIBRATION and TEST are .npz files with an array x [N, ...] of samples of the model's one
+input. OUT is written: an .npz file with the outputs for the test samples, f0, f1, ... of
+the float model and q0, q1, ... of the int8 one, in the model's order. The last line that
+is printed is JSON: the seconds that quantizing took, and the most memory in MB.
 
-It needs numpy and the engine, nothing of edgec's: environments have no more.
+It imports nothing of edgec, which the environments of peers do not have.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,88 +25,107 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-Call = Callable[[Array], Sequence[Array]]
+Network = Callable[[Array], Sequence[Array]]
+"""Computes the outputs for one sample."""
 OPSET = 13
+"""The first opset with scales for each channel."""
 
 
-class Made:
-    """What an engine makes of a model. quantized: called once, after the samples were
-    seen; seconds: for that.
-    """
+def with_fixed_shape(model: str, shape: Sequence[int], path: Path) -> str:
+    """Write a model with the shape of its one input and a recent opset.
 
-    def __init__(
-        self, floats: Call | None, quantized: Call, seconds: float, note: str = ""
-    ) -> None:
-        self.floats = floats
-        self.quantized = quantized
-        self.seconds = seconds
-        self.note = note
+    Args:
+        model: the file
+        shape: the input's shape
+        path: where the result goes
 
-
-# ---- ONNX
-# --------------------------------------------------------------------------------------
-
-
-def _fixed(model: str, shape: Sequence[int], out: Path) -> str:
-    """The model as quantizers want it: the shape of its one input said, an opset that
-    has scales per channel.
+    Returns:
+        the path as text
     """
     import onnx
     from onnx import version_converter
 
     loaded = onnx.load(model)
-    if (
-        next(o.version for o in loaded.opset_import if o.domain in ("", "ai.onnx"))
-        < OPSET
-    ):
+    opsets = {o.domain: o.version for o in loaded.opset_import}
+    if opsets.get("", opsets.get("ai.onnx", OPSET)) < OPSET:
         loaded = version_converter.convert_version(loaded, OPSET)
-    known = {t.name for t in loaded.graph.initializer}
-    (given,) = (v for v in loaded.graph.input if v.name not in known)
-    for dim, n in zip(given.type.tensor_type.shape.dim, shape, strict=True):
-        dim.dim_value = n
+    # Older files list their weights among the inputs.
+    weights = {t.name for t in loaded.graph.initializer}
+    (value,) = (v for v in loaded.graph.input if v.name not in weights)
+    for dim, size in zip(value.type.tensor_type.shape.dim, shape, strict=True):
+        dim.dim_value = size
     for value in loaded.graph.output:
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param:
                 dim.ClearField("dim_param")
-    onnx.save(onnx.shape_inference.infer_shapes(loaded), str(out))
-    return str(out)
+    onnx.save(onnx.shape_inference.infer_shapes(loaded), str(path))
+    return str(path)
 
 
-def _session(model: str) -> Call:
-    """One thread; sums of uint8 by int8 that x86-64 without VNNI does not saturate: the
-    peer is its quantizer.
+def prepared(model: str, shape: Sequence[int], folder: Path) -> str:
+    """Write a model as onnxruntime's quantizer wants it, and return the path."""
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    path = str(folder / "prepared.onnx")
+    fixed = with_fixed_shape(model, shape, folder / "fixed.onnx")
+    quant_pre_process(fixed, path, skip_symbolic_shape=True)
+    return path
+
+
+def session_of(model: str) -> Any:
+    """Return a session of onnxruntime with one thread.
+
+    Its sums of uint8 by int8 must not saturate, as they do on x86-64 without VNNI: the
+    quantizer is compared, not these kernels.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.x64quantprecision", "1")
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model, options, providers=["CPUExecutionProvider"]
-    )
+    providers = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(model, options, providers=providers)
+
+
+def input_name(model: str) -> str:
+    """Return the name of a model's one input."""
+    name: str = session_of(model).get_inputs()[0].name
+    return name
+
+
+def network_of(model: str) -> Network:
+    """Return an ONNX file as onnxruntime computes it."""
+    session = session_of(model)
     name = session.get_inputs()[0].name
     return lambda x: list(session.run(None, {name: x}))
 
 
-class _Reader:
-    """What onnxruntime calls a CalibrationDataReader."""
+class CalibrationReader:
+    """A CalibrationDataReader of onnxruntime.
+
+    Args:
+        name: the input's name
+        samples: the array of samples
+    """
 
     def __init__(self, name: str, samples: Array) -> None:
-        self._left = iter({name: s} for s in samples)
+        self._feeds: Iterator[Mapping[str, Array]] = iter({name: s} for s in samples)
 
     def get_next(self) -> Mapping[str, Array] | None:
-        return next(self._left, None)
+        """Return the next sample, and None after the last."""
+        return next(self._feeds, None)
 
     def __iter__(self) -> Iterator[Mapping[str, Array]]:
-        return self._left
+        return self._feeds
 
     def __next__(self) -> Mapping[str, Array]:
-        return next(self._left)
+        return next(self._feeds)
 
 
-def _onnxruntime(method: str, model: str, samples: Array, folder: Path) -> Made:
-    """QDQ, weights per channel; METHOD: minmax or percentile, of -u8 with unsigned
-    activations.
+def by_onnxruntime(method: str, model: str, samples: Array, folder: Path) -> Network:
+    """Quantize to a QDQ file with weights per channel.
+
+    The method is minmax or percentile, with -u8 for unsigned activations.
     """
     from onnxruntime.quantization import (
         CalibrationMethod,
@@ -115,75 +133,45 @@ def _onnxruntime(method: str, model: str, samples: Array, folder: Path) -> Made:
         QuantType,
         quantize_static,
     )
-    from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    how, _, unsigned = method.partition("-")
-    started = time.monotonic()
-    fixed = _fixed(model, samples.shape[1:], folder / "fixed.onnx")
-    ready = folder / "ready.onnx"
-    out = folder / "q.onnx"
-    quant_pre_process(fixed, str(ready), skip_symbolic_shape=True)
-    methods = {
-        "minmax": (CalibrationMethod.MinMax, {}),
-        "percentile": (CalibrationMethod.Percentile, {"CalibPercentile": 99.99}),
-    }
-    calibrate, extra = methods[how]
+    ranges, _, unsigned = method.partition("-")
+    is_percentile = ranges == "percentile"
+    source = prepared(model, samples.shape[1:], folder)
+    path = str(folder / "int8.onnx")
     quantize_static(
-        str(ready),
-        str(out),
-        _Reader(_input_name(str(ready)), samples),
+        source,
+        path,
+        CalibrationReader(input_name(source), samples),
         QuantFormat.QDQ,
         per_channel=True,
         activation_type=QuantType.QUInt8 if unsigned else QuantType.QInt8,
         weight_type=QuantType.QInt8,
-        calibrate_method=calibrate,
-        extra_options=extra,
+        calibrate_method=getattr(
+            CalibrationMethod, "Percentile" if is_percentile else "MinMax"
+        ),
+        extra_options={"CalibPercentile": 99.99} if is_percentile else {},
     )
-    return Made(_session(model), _session(str(out)), time.monotonic() - started)
+    return network_of(path)
 
 
-def _input_name(model: str) -> str:
-    import onnxruntime
-
-    name: str = (
-        onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-        .get_inputs()[0]
-        .name
-    )
-    return name
-
-
-def _aimet(method: str, model: str, samples: Array, folder: Path) -> Made:
-    """METHOD: the scheme that ranges are found by.
-
-    Weights per channel, as its default configuration says.
-    """
+def by_aimet(method: str, model: str, samples: Array, folder: Path) -> Network:
+    """Quantize by AIMET's default configuration; the method chooses ranges."""
     import onnx
     from aimet_onnx import QuantizationSimModel
-    from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    scheme, _, config = method.partition("-")
-    started = time.monotonic()
-    fixed = _fixed(model, samples.shape[1:], folder / "fixed.onnx")
-    ready = folder / "ready.onnx"
-    quant_pre_process(fixed, str(ready), skip_symbolic_shape=True)
-    scheme = {"enhanced": "tf_enhanced", "minmax": "min_max"}[scheme]
-    sim = QuantizationSimModel(
-        onnx.load(str(ready)), quant_scheme=scheme, config_file=config or "default"
-    )
-    name = _input_name(str(ready))
+    source = prepared(model, samples.shape[1:], folder)
+    scheme = {"enhanced": "tf_enhanced", "minmax": "min_max"}[method]
+    sim = QuantizationSimModel(onnx.load(source), quant_scheme=scheme)
+    name = input_name(source)
     sim.compute_encodings([{name: s} for s in samples])
-    return Made(
-        _session(model),
-        lambda x: list(sim.session.run(None, {name: x})),
-        time.monotonic() - started,
-    )
+    return lambda x: list(sim.session.run(None, {name: x}))
 
 
-def _esp_ppq(method: str, model: str, samples: Array, folder: Path) -> Made:
-    """METHOD: the algorithm that ranges are found by, and after a dash the platform
-    (its enumeration's name), or asymmetric: that of onnxruntime with zero points, which
-    none of those with weights per channel has.
+def by_esp_ppq(method: str, model: str, samples: Array, folder: Path) -> Network:
+    """Quantize by esp-ppq; the method chooses ranges.
+
+    The platform is onnxruntime's with zero points, which no platform with weights per
+    channel has.
     """
     import onnx
     import torch
@@ -202,197 +190,56 @@ def _esp_ppq(method: str, model: str, samples: Array, folder: Path) -> Made:
 
         @property
         def quantize_policy(self) -> Any:
-            kinds = (
-                QuantizationProperty.ASYMMETRICAL,
-                QuantizationProperty.LINEAR,
-                QuantizationProperty.PER_TENSOR,
-            )
+            properties = QuantizationProperty
+            kinds = properties.ASYMMETRICAL, properties.LINEAR, properties.PER_TENSOR
             return QuantizationPolicy(sum(kinds))
 
-    algorithm, _, platform = method.partition("-")
-    target = TargetPlatform["EXTENSION" if platform == "asymmetric" else platform]
-    if platform == "asymmetric":
-        register_network_quantizer(Asymmetric, target)
-    started = time.monotonic()
-    fixed = _fixed(model, samples.shape[1:], folder / "fixed.onnx")
-    simple, good = simplify(onnx.load(fixed))
-    onnx.save(simple if good else onnx.load(fixed), str(folder / "simple.onnx"))
+    platform = TargetPlatform["EXTENSION"]
+    register_network_quantizer(Asymmetric, platform)
+    fixed = onnx.load(with_fixed_shape(model, samples.shape[1:], folder / "fixed.onnx"))
+    simple, is_valid = simplify(fixed)
+    path = str(folder / "simple.onnx")
+    onnx.save(simple if is_valid else fixed, path)
     setting = QuantizationSettingFactory.default_setting()
-    setting.quantize_activation_setting.calib_algorithm = algorithm
+    setting.quantize_activation_setting.calib_algorithm = method
     graph = quantize_onnx_model(
-        str(folder / "simple.onnx"),
+        path,
         [torch.from_numpy(s) for s in samples],
         max(8, len(samples)),
         list(samples.shape[1:]),
-        target,
+        platform,
         setting=setting,
         device="cpu",
     )
     executor = TorchExecutor(graph, device="cpu")
-    seconds = time.monotonic() - started
-    return Made(
-        _session(model),
-        lambda x: [y.numpy() for y in executor(torch.from_numpy(x))],
-        seconds,
-    )
+    return lambda x: [y.numpy() for y in executor(torch.from_numpy(x))]
 
 
-# ---- TFLite
-# --------------------------------------------------------------------------------------
-
-
-def _litert(model: str) -> tuple[Call, str]:
-    """Real outputs of real inputs, whatever types the model's are; and the kernels, if
-    not those of every day.
-    """
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    note = ""
-    try:
-        engine = Interpreter(model, num_threads=1)
-        engine.allocate_tensors()
-        engine.invoke()
-    except (RuntimeError, ValueError) as e:
-        note = f"without XNNPACK, which says: {' '.join(str(e).split())[:120]}"
-        engine = Interpreter(
-            model,
-            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        )
-        engine.allocate_tensors()
-    (given,), wanted = engine.get_input_details(), engine.get_output_details()
-
-    def call(x: Array) -> list[Array]:
-        engine.set_tensor(given["index"], _levels(x, given))
-        engine.invoke()
-        return [_reals(engine.get_tensor(d["index"]), d) for d in wanted]
-
-    return call, note
-
-
-def _levels(x: Array, detail: Mapping[str, Any]) -> Array:
-    scale, zero = detail["quantization"]
-    if detail["dtype"] is np.float32 or not scale:
-        return x.astype(detail["dtype"])
-    info = np.iinfo(detail["dtype"])
-    found: Array = np.clip(np.round(x / scale) + zero, info.min, info.max).astype(
-        detail["dtype"]
-    )
-    return found
-
-
-def _reals(y: Array, detail: Mapping[str, Any]) -> Array:
-    scale, zero = detail["quantization"]
-    if y.dtype == np.float32 or not scale:
-        return y.copy()
-    found: Array = (y.astype(np.float32) - zero) * np.float32(scale)
-    return found
-
-
-def _signed(model: str, out: Path) -> str:
-    """The model with a signature, which the quantizer asks for and old files have not,
-    as they have operators' codes in another field: without that it takes each for ADD.
-    """
-    import flatbuffers
-    from ai_edge_litert import schema_py_generated as schema
-
-    loaded = schema.ModelT.InitFromObj(
-        schema.Model.GetRootAs(Path(model).read_bytes(), 0)
-    )
-    if loaded.signatureDefs:
-        return model
-    for code in loaded.operatorCodes:
-        code.builtinCode = max(code.builtinCode, code.deprecatedBuiltinCode)
-    graph = loaded.subgraphs[0]
-    signature = schema.SignatureDefT()
-    signature.signatureKey = b"serving_default"
-    signature.subgraphIndex = 0
-    signature.inputs, signature.outputs = (
-        [
-            _entry(schema.TensorMapT(), f"{what}{i}", index)
-            for i, index in enumerate(places)
-        ]
-        for what, places in (("in", graph.inputs), ("out", graph.outputs))
-    )
-    loaded.signatureDefs = [signature]
-    builder = flatbuffers.Builder()
-    builder.Finish(loaded.Pack(builder), b"TFL3")
-    out.write_bytes(bytes(builder.Output()))
-    return str(out)
-
-
-def _entry(entry: Any, name: str, index: int) -> Any:
-    entry.name = name.encode()
-    entry.tensorIndex = index
-    return entry
-
-
-def _tflite_quantizer(module: str) -> Callable[[str, str, Array, Path], Made]:
-    """ai_edge_quantizer, or litert_quantizer, as it is called from 0.11 on."""
-
-    def make(method: str, model: str, samples: Array, folder: Path) -> Made:
-        from ai_edge_litert.interpreter import Interpreter
-
-        quantizer = import_module(f"{module}.quantizer")
-        recipe = import_module(f"{module}.recipe")
-        started = time.monotonic()
-        signed = _signed(model, folder / "signed.tflite")
-        key, named = next(iter(Interpreter(signed).get_signature_list().items()))
-        work = quantizer.Quantizer(signed, recipe.static_wi8_ai8())
-        found = work.calibrate({key: [{named["inputs"][0]: s} for s in samples]})
-        out = folder / "q.tflite"
-        work.quantize(found).export_model(str(out))
-        seconds = time.monotonic() - started
-        quantized, note = _litert(str(out))
-        return Made(_litert(model)[0], quantized, seconds, note)
-
-    return make
-
-
-def _published(method: str, model: str, samples: Array, folder: Path) -> Made:
-    """A file that is int8 already."""
-    call, note = _litert(model)
-    return Made(None, call, 0.0, note)
-
-
-ENGINES: Mapping[str, Callable[[str, str, Array, Path], Made]] = {
-    "onnxruntime": _onnxruntime,
-    "aimet": _aimet,
-    "esp-ppq": _esp_ppq,
-    "ai-edge-quantizer": _tflite_quantizer("ai_edge_quantizer"),
-    "litert-quantizer": _tflite_quantizer("litert_quantizer"),
-    "published": _published,
+ENGINES: Mapping[str, Callable[[str, str, Array, Path], Network]] = {
+    "onnxruntime": by_onnxruntime,
+    "aimet": by_aimet,
+    "esp-ppq": by_esp_ppq,
 }
 
 
 def main() -> None:
+    """Quantize, run both networks, and print the facts."""
     engine, method, model, calibration, test, out = sys.argv[1:]
-    with (
-        np.load(calibration) as given,
-        np.load(test) as shown,
-        tempfile.TemporaryDirectory() as tmp,
-    ):
-        made = ENGINES[engine](method, model, given["x"], Path(tmp))
-        found: dict[str, Array] = {}
-        for letter, call in (("f", made.floats), ("q", made.quantized)):
-            rows = [call(x) for x in shown["x"]] if call else []
-            found |= {
-                f"{letter}{i}": np.stack([r[i] for r in rows])
-                for i in range(len(rows[0]) if rows else 0)
-            }
-    np.savez(out, allow_pickle=False, **found)
-    print(
-        json.dumps(
-            {"seconds": round(made.seconds, 1), "memory": _memory(), "note": made.note}
-        )
-    )
-
-
-def _memory() -> int:
-    """The most this process had, MB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(
-        int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM")
-    )
+    with np.load(calibration) as data:
+        samples = data["x"]
+    with np.load(test) as data:
+        photos = data["x"]
+    outputs: dict[str, Array] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.monotonic()
+        int8 = ENGINES[engine](method, model, samples, Path(folder))
+        seconds = round(time.monotonic() - started, 1)
+        for letter, network in (("f", network_of(model)), ("q", int8)):
+            columns = zip(*map(network, photos), strict=True)
+            outputs |= {f"{letter}{i}": np.stack(y) for i, y in enumerate(columns)}
+    np.savez(out, allow_pickle=False, **outputs)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(json.dumps({"seconds": seconds, "memory": memory}))
 
 
 if __name__ == "__main__":

@@ -1,283 +1,203 @@
-"""What int8 costs: edgec's recipes beside public quantizers, on photos that none
-calibrated on, in one run.
+"""What int8 costs: edgec's recipes beside public quantizers, on photos that none of them
+was calibrated on.
 
-Every float model of the data folder (EDGEC_SHARED, default ../shared) that takes
-photos.  Peers that read ONNX get a .tflite as tf2onnx writes it; the TFLite quantizers
-get no ONNX.  Half of the photos, drawn by a seed, are to calibrate with, the others to
-test; all engines get the same arrays, and each is compared with the float model as it
-runs it itself (a file published as int8: with edgec's float bundle).  Figures of
-several outputs are their means.
+Every float model of the data folder whose one input is a photo. Half of the photos, drawn
+by a seed, calibrate, and the others test. Peers read ONNX; a .tflite model is converted
+for them by tf2onnx. Each engine is compared with the float model as the same engine runs
+it, and a published file with edgec's float bundle. Figures of several outputs are means.
 
-    SQNR     signal to quantization noise over all photos, in dB (at most 100)
-    centred  the same about the mean of the output, which flatters none that hardly changes
-    median   of the photos' own SQNR
+    SQNR     signal to quantization noise over all photos, dB (at most 100)
+    centred  the same about the mean of the output, which hardly changing outputs need
+    median   the SQNR of the median photo
     task     see accuracy_tasks.py
-    TPU      the share of MACs that a bundle for pi4+coral has on the Edge TPU, where it is given
-             all that it can run;
-             best-pi4 is for the CPU alone, and may leave operations in float: its note says what
-             that costs
-    s, MB    edgec: the whole command; peers: to quantize, without imports, and the process' most
-             memory
+    TPU      share of MACs on the Edge TPU, which is given all that it can run
+    s, MB    time and memory: of the whole command with edgec, of quantizing alone with peers
 
-A peer's row is of the best of its settings on the test photos, which flatters peers.
-Each peer has an environment of its own under build/, made here.  Rows are kept in
-build/accuracy and made again only where what they hang on changed. Markdown on the
-screen, build/accuracy-table.md, build/accuracy-table.json; exit code 1 if `best` is
-more than TOLERANCE below a peer or a published file, or has less on the Edge TPU than
-`fast`.  After it: accuracy_labels.py.
+A peer's row is the best of its settings on the test photos, which flatters peers. Each
+peer gets a Python environment of its own under build/. Markdown on the screen,
+build/accuracy-table.json; the exit code is 1 if `best` is more than TOLERANCE below a peer
+or a published file, or has less on the Edge TPU than `fast`.
 
-    python -m benchmarks.accuracy_table [--models a,b] [--ways best,fast,aimet-enhanced]
-        [--photos N] [--seed N]
+    python -m benchmarks.accuracy_table [--models a,b] [--ways best,aimet-enhanced]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks import peer_env
-from benchmarks.accuracy_labels import table
-from benchmarks.accuracy_rows import ROOT, SHARED, Case, Row
-from benchmarks.accuracy_ways import (
-    CPU,
-    EDGEC,
-    PEERS,
-    PREPROCESS,
-    PUBLISHED,
-    row_of,
-    twin,
-)
+from benchmarks.accuracy_labels import table as labels_table
+from benchmarks.accuracy_rows import Case, Row
+from benchmarks.accuracy_ways import PEERS, PUBLISHED, RECIPES, published_file, row_of
+from benchmarks.data_folder import BUILD, PREPROCESS, index
+from benchmarks.tables import line, markdown, names, write_json
 
 TOLERANCE = 0.2
 """dB by which `best` may be below the best peer."""
-MARGIN = 2.0
-"""dB by which `best` shall be above the best peers in the mean over models."""
+HEADS = (
+    "model",
+    "way",
+    "task",
+    "SQNR, dB",
+    "centred",
+    "median",
+    "TPU, %",
+    "s",
+    "MB",
+    "note",
+)
+FIGURES = ("sqnr", "centred", "median")
 
 
-def models(index: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Float models with one input that is a photo."""
-    for m in index:
-        kinds = {*(m.get("tensor_types") or {}), *(m.get("init_types") or {})}
-        if (
-            m["preproc"] in PREPROCESS
-            and len(m["inputs"]) == 1
-            and not kinds & {"int8", "uint8", "INT8", "UINT8"}
-        ):
-            yield m["name"]
+def float_models() -> Iterator[str]:
+    """Yield the names of the float models whose one input is a photo."""
+    for name, entry in index().items():
+        types = {*(entry.get("tensor_types") or {}), *(entry.get("init_types") or {})}
+        is_int8 = not types.isdisjoint({"int8", "uint8", "INT8", "UINT8"})
+        if entry["preproc"] in PREPROCESS and len(entry["inputs"]) == 1 and not is_int8:
+            yield name
 
 
-# ---- text
-# --------------------------------------------------------------------------------------
+def cells(row: Row) -> list[str]:
+    """Return a row's cells."""
+    task = ", ".join(f"{name} {figure:.4g}" for name, figure in row.task.items())
+    db = [_db_text(row, figure) for figure in FIGURES]
+    edgetpu = "" if row.edgetpu is None else f"{100 * row.edgetpu:.1f}"
+    return [
+        row.model,
+        row.way,
+        task,
+        *db,
+        edgetpu,
+        f"{row.seconds:g}",
+        str(row.memory),
+        row.note,
+    ]
 
 
-def head() -> Iterator[str]:
-    yield "| model | way | SQNR, dB | centred | median | task | TPU, % | s | MB | note |"
-    yield "| --- | --- | --: | --: | --: | --- | --: | --: | --: | --- |"
+def _db_text(row: Row | None, figure: str = "sqnr") -> str:
+    db = None if row is None else getattr(row, figure)
+    return "" if db is None else f"{db:.2f}"
 
 
-def markdown(row: Row) -> str:
-    shown = " | ".join(
-        "" if f is None else f"{f:.2f}" for f in (row.sqnr, row.centred, row.median)
-    )
-    task = ", ".join(f"{what} {figure:.4g}" for what, figure in row.task.items())
-    tpu = "" if row.tpu is None else f"{100 * row.tpu:.1f}"
-    return (
-        f"| {row.model} | {row.way} | {shown} | {task} | {tpu} | {row.seconds:g} | "
-        f"{row.memory} | {row.note} |"
-    )
+class Results:
+    """The rows that have figures, by model and way.
 
-
-def verdicts(rows: Sequence[Row]) -> Iterator[str]:
-    """The end of the table: by model the best peer and the published file beside
-    `best`; means.
+    Args:
+        rows: all rows
     """
-    yield (
-        "| model | best peer | dB | edgec fast | edgec best | best - peer | on a "
-        "CPU "
-        "| published | holds |"
-    )
-    yield "| --- | --- | --: | --: | --: | --: | --: | --: | --- |"
-    gains = dict[str, float]()
-    for model in dict.fromkeys(r.model for r in rows):
-        of = {r.way: r for r in rows if r.model == model and r.sqnr is not None}
-        peer = max(
-            (of[w] for w in PEERS if w in of), key=lambda r: r.sqnr or 0.0, default=None
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows: dict[str, dict[str, Row]] = {}
+        for row in rows:
+            ways = self._rows.setdefault(row.model, {})
+            if row.sqnr is not None:
+                ways[row.way] = row
+
+    def is_behind(self, model: str) -> bool:
+        """Return whether `best` is more than TOLERANCE below a peer or published file."""
+        ways = self._rows[model]
+        others = [ways[way] for way in (*PEERS, PUBLISHED) if way in ways]
+        return "best" in ways and any(
+            _sqnr(ways["best"]) < _sqnr(other) - TOLERANCE for other in others
         )
-        best = of.get("best")
-        if peer is not None and best is not None:
-            gains[model] = _db(best) - _db(peer)
-        cells = [
-            model,
-            peer.way if peer else "none",
-            _cell(peer),
-            _cell(of.get("fast")),
-            _cell(best),
-            f"{gains[model]:+.2f}" if model in gains else "",
-            _cell(of.get(CPU)),
-            _cell(of.get(PUBLISHED)),
-            "" if best is None else ("no" if behind([*of.values()]) else "yes"),
-        ]
-        yield f"| {' | '.join(cells)} |"
-    less = [m for m, (fast, best) in _shares(rows).items() if best < fast]
-    if less:
-        yield f"\nless of it on the Edge TPU by best than by fast: {', '.join(less)}"
-    if gains:
+
+    def less_on_edgetpu(self) -> list[str]:
+        """Return the models of which `best` has less on the Edge TPU than `fast`."""
+        pairs = {
+            model: [ways[recipe].edgetpu or 0.0 for recipe in RECIPES]
+            for model, ways in self._rows.items()
+            if {*RECIPES} <= ways.keys()
+        }
+        return [model for model, (best, fast) in pairs.items() if best < fast]
+
+    def failed(self) -> bool:
+        """Return whether a model is behind, or has less on the Edge TPU."""
+        return any(map(self.is_behind, self._rows)) or bool(self.less_on_edgetpu())
+
+    def verdicts(self) -> Iterator[str]:
+        """Yield a table of models, and one of the means over models."""
+        heads: Sequence[str] = (
+            "model",
+            "best peer",
+            "dB",
+            "fast",
+            "best",
+            "published",
+            "holds",
+        )
+        yield from markdown(
+            heads, (self._verdict(m, w) for m, w in self._rows.items()), 2
+        )
         yield ""
-        values = [*gains.values()]
-        enough = sum(g >= -TOLERANCE for g in values)
-        yield (
-            f"best - peer: {np.mean(values):+.2f} dB, geometric mean of {len(values)} "
-            f"models, asked {MARGIN:+g}; "
-            f"at least {-TOLERANCE:g} dB on {enough} of them; "
-            f"the least {min(values):+.2f} ({min(gains, key=lambda m: gains[m])})"
-        )
-        yield from _by_figure(rows)
+        heads = ("best -", "models", *HEADS[3:6])
+        yield from markdown(heads, self._differences())
+        if models := self.less_on_edgetpu():
+            yield f"\nless on the Edge TPU by best than by fast: {', '.join(models)}"
 
+    def _verdict(self, model: str, ways: Mapping[str, Row]) -> list[str]:
+        peer = max((ways[w] for w in PEERS if w in ways), key=_sqnr, default=None)
+        columns = [peer, *(ways.get(way) for way in ("fast", "best", PUBLISHED))]
+        holds = "no" if self.is_behind(model) else "yes"
+        name = peer.way if peer else "none"
+        return [model, name, *map(_db_text, columns), holds if "best" in ways else ""]
 
-def _by_figure(rows: Sequence[Row]) -> Iterator[str]:
-    """`best` against each peer on the models that both have, in the mean of each
-    figure.
-    """
-    yield ""
-    yield "| best - | models | SQNR, dB | centred | median |"
-    yield "| --- | --: | --: | --: | --: |"
-    best = {r.model: r for r in rows if r.way == "best" and r.sqnr is not None}
-    for way in (*PEERS, PUBLISHED, "fast"):
-        of = [
-            r for r in rows if r.way == way and r.sqnr is not None and r.model in best
-        ]
-        if of:
-            names = ("sqnr", "centred", "median")
-            means = [
-                np.mean([getattr(best[r.model], n) - getattr(r, n) for r in of])
-                for n in names
+    def _differences(self) -> Iterator[list[str]]:
+        """Yield the means of `best` minus each way over the models that have both."""
+        for way in (*PEERS, PUBLISHED, "fast"):
+            pairs = [
+                (ways["best"], ways[way])
+                for ways in self._rows.values()
+                if {"best", way} <= ways.keys()
             ]
-            yield f"| {way} | {len(of)} | {' | '.join(f'{m:+.2f}' for m in means)} |"
+            if pairs:
+                means = [
+                    np.mean([getattr(a, name) - getattr(b, name) for a, b in pairs])
+                    for name in FIGURES
+                ]
+                yield [way, str(len(pairs)), *(f"{mean:+.2f}" for mean in means)]
 
 
-def _shares(rows: Sequence[Row]) -> Mapping[str, tuple[float, float]]:
-    """Of models that have both, those of fast and best."""
-    found = {
-        way: {r.model: r.tpu for r in rows if r.way == way and r.tpu is not None}
-        for way in ("fast", "best")
-    }
-    return {
-        m: (found["fast"][m], found["best"][m])
-        for m in found["fast"]
-        if m in found["best"]
-    }
-
-
-def behind(rows: Sequence[Row]) -> bool:
-    """Whether `best` is further below a peer or a published file than allowed; rows: of
-    one model.
-    """
-    of = {r.way: r for r in rows if r.sqnr is not None}
-    others = [of[w] for w in (*PEERS, PUBLISHED) if w in of]
-    return "best" in of and any(_db(of["best"]) < _db(o) - TOLERANCE for o in others)
-
-
-def _db(row: Row) -> float:
+def _sqnr(row: Row) -> float:
     assert row.sqnr is not None
     return row.sqnr
 
 
-def _cell(row: Row | None) -> str:
-    return "" if row is None else f"{_db(row):.2f}"
-
-
-# ---- running
-# --------------------------------------------------------------------------------------
-
-
 def main() -> int:
+    """Print the tables, and return 1 if `best` is behind."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", help="default: all")
+    parser.add_argument("--models", type=names, help="default: all")
     parser.add_argument(
         "--ways",
-        default=",".join((*EDGEC, *PEERS, PUBLISHED)),
-        help=f"of edgec, also FILE.toml; {PEERS}",
+        type=names,
+        default=[*RECIPES, *PEERS, PUBLISHED],
+        help=f"{', '.join(RECIPES)}, FILE.toml, {', '.join(PEERS)}, {PUBLISHED}",
     )
-    parser.add_argument(
-        "--photos",
-        type=int,
-        default=1000,
-        help="at most so many, half of them to calibrate with",
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--labels",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="data with labels too",
-    )
-    parser.add_argument(
-        "--json", type=Path, default=ROOT / "build" / "accuracy-table.json"
-    )
+    parser.add_argument("--photos", type=int, default=1000, help="at most so many")
+    parser.add_argument("--seed", type=int, default=0, help="of the halves of photos")
     args = parser.parse_args()
-    entries = json.loads((SHARED / "models" / "index.json").read_text())
-    index = {m["name"]: m for m in entries}
-    chosen = args.models.split(",") if args.models else [*models(entries)]
-    if unknown := sorted({*chosen} - index.keys()):
-        parser.error(f"{SHARED / 'models'} has no {', '.join(unknown)}")
+    engines = dict.fromkeys(PEERS[way].engine for way in args.ways if way in PEERS)
+    print(f"Peers: {', '.join(map(peer_env.version, engines)) or 'none'}.\n")
+    print("\n".join(markdown(HEADS, [], texts=3)))
     rows: list[Row] = []
-    for line in _top(args.ways.split(",")):
-        print(line, flush=True)
-    for model in chosen:
-        case = Case(
-            index[model], PREPROCESS[index[model]["preproc"]], args.photos, args.seed
-        )
-        for way in args.ways.split(","):
-            if _suits(way, index[model], entries):
-                rows.append(row_of(case, way, entries))
-                print(markdown(rows[-1]), flush=True)
-        args.json.write_text(json.dumps([r.to_json() for r in rows], indent=1) + "\n")
-    print("", *verdicts(rows), sep="\n")
-    labels = list[str]()
-    for line in (
-        table([w for w in args.ways.split(",") if w in ("best", "fast")])
-        if args.labels
-        else ()
-    ):
-        labels.append(line)
-        print(line, flush=True)
-    text = [
-        *_top(args.ways.split(",")),
-        *map(markdown, rows),
-        "",
-        *verdicts(rows),
-        "",
-        *labels,
-    ]
-    args.json.with_suffix(".md").write_text("\n".join(text) + "\n")
-    worse = any(behind([r for r in rows if r.model == m]) for m in chosen)
-    if worse or any(best < fast for fast, best in _shares(rows).values()):
-        return 1
-    return 0
-
-
-def _suits(
-    way: str, entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
-) -> bool:
-    """The TFLite quantizers read no ONNX; not every model has a published int8 twin."""
-    if way in PEERS and PEERS[way].suffix == ".tflite":
-        return str(entry["file"]).endswith(".tflite")
-    return way != PUBLISHED or twin(entry, entries) is not None
-
-
-def _top(ways: Sequence[str]) -> Iterator[str]:
-    peers = dict.fromkeys(PEERS[w].engine for w in ways if w in PEERS)
-    yield f"Peers: {', '.join(map(peer_env.version, peers)) or 'none'}."
-    yield ""
-    yield from head()
+    for model in args.models or float_models():
+        case = Case(model, args.photos, args.seed)
+        for way in args.ways:
+            if way != PUBLISHED or published_file(model):
+                rows.append(row_of(case, way))
+                print(line(cells(rows[-1])), flush=True)
+        write_json(BUILD / "accuracy-table.json", rows)
+    results = Results(rows)
+    print("", *results.verdicts(), "", sep="\n")
+    recipes = [way for way in args.ways if way in RECIPES]
+    print("\n".join(labels_table(recipes)))
+    return int(results.failed())
 
 
 if __name__ == "__main__":

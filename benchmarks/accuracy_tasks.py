@@ -1,17 +1,12 @@
-"""What int8 does to what a network is for: figures of a task from the outputs of the
-float and of the int8 model.
+"""What int8 changes of a network's task: figures from the outputs of both models.
 
-    classes    how often the largest element is the same
-    mask       intersection over union of the classes' areas, and the mean difference of a soft
-               score
-    points     mean distance, as a part of the picture's width
-    heat maps  the same of their peaks
-    boxes      what both find, by intersection over union, over what either finds (float alone
-               says what is there: the
-               mean over photos where it finds something), score above 0.5, doubles suppressed
+    top-1      1 where the float and the int8 model have the same best class
+    IoU        mean intersection over union of the areas of the classes in a mask
+    |Δp|       mean difference of a mask's probability
+    distance   mean distance of points or of peaks of heat maps, in widths of the picture
+    boxes      IoU of the boxes that both models find, summed, over the larger number of boxes
 
-Which it is, the data folder's index says by its word for the task; detectors have a
-decoder each.
+Detectors have this figure where tests/tasks/published.py has their post-processing.
 """
 
 from __future__ import annotations
@@ -21,245 +16,127 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from edgec.ir import Array
+from tests.tasks import published
+from tests.tasks.published import Found, iou
 
 Outputs = Sequence[Array]
-"""Of one photo, in the model's order."""
+"""The outputs for one photo, in the model's order."""
 Figures = Mapping[str, float]
-Pair = tuple[Outputs, Outputs]
-SCORE = 0.5
+Comparison = Callable[[Outputs, Outputs], Figures]
+"""Computes figures from the outputs of the float model and of the int8 model."""
+PROBABLE = 0.5
+"""The probability above which a pixel of a mask belongs to the class."""
 SAME_OBJECT = 0.5
-"""Boxes that overlap by so much are of one object."""
+"""The IoU above which two boxes show one object."""
+PEAK = 0.1
+"""The least value of a heat map's peak that shows a point."""
+POINTS: Mapping[str, tuple[int, float]] = {
+    "mp_face_landmark_f16": (3, 192),
+    "mp_face_landmark_onnx": (3, 192),
+    "pfld_ghostone": (2, 1),
+}
+"""The coordinates of a point, and the width of the picture in their unit."""
+DETECTORS: Mapping[str, Callable[[Outputs], list[Found]]] = {
+    "mp_blazeface_short_f16": lambda y: published.blazeface(y[0], y[1], (128, 128)),
+    "mp_blazeface_short_onnx_b": lambda y: published.blazeface(y[0], y[1], (128, 128)),
+    "ultraface_rfb320": lambda y: published.ultraface(y[0], y[1], (320, 240)),
+    "yolox_nano_416": lambda y: published.yolox(y[0], (416, 416)),
+}
 
 
-def figures(name: str, task: str, pairs: Sequence[Pair]) -> Figures:
-    """name: of the model; task: the index's word for it; pairs: of each photo what
-    float and int8 give.
+def figures(
+    model: str, task: str, floats: Sequence[Outputs], int8: Sequence[Outputs]
+) -> Figures:
+    """Return the means of a task's figures over all photos.
+
+    Args:
+        model: the model's name in the data folder
+        task: the index's word for its task
+        floats: the float model's outputs for each photo
+        int8: the int8 model's outputs for each photo
     """
-    found: dict[str, list[float]] = {}
-    judge = _judge(name, task)
-    for want, got in pairs if judge else ():
-        assert judge is not None
-        for what, figure in judge(want, got).items():
-            found.setdefault(what, []).append(figure)
-    means = {
-        what: float(np.nanmean(row))
-        for what, row in found.items()
-        if not np.all(np.isnan(row))
+    compare = _comparison(model, task)
+    if compare is None:
+        return {}
+    rows = [compare(a, b) for a, b in zip(floats, int8, strict=True)]
+    # A photo without an object says nothing of boxes, and one without peaks of points.
+    values = {
+        name: [row[name] for row in rows if name in row] for row in rows for name in row
     }
-    return {what: round(mean, 4) for what, mean in means.items()}
+    return {name: round(float(np.mean(column)), 4) for name, column in values.items()}
 
 
-def _judge(name: str, task: str) -> Callable[[Outputs, Outputs], Figures] | None:
+def _comparison(model: str, task: str) -> Comparison | None:
     if task.startswith("cls"):
         return _classes
     if task.endswith("seg") or task.startswith("seg"):
         return _mask
     if task == "face landmark":
-        return lambda want, got: _points(want, got, _LANDMARKS[name])
+        return lambda floats, int8: _points(floats, int8, *POINTS[model])
     if task == "pose":
         return _peaks
-    decode = _DETECTORS.get(name)
-    if decode is None:
-        return None
-    return lambda want, got: _boxes(decode(want), decode(got))
+    if model in DETECTORS:
+        find = DETECTORS[model]
+        return lambda floats, int8: _boxes(find(floats), find(int8))
+    return None
 
 
-# ---- pictures
-# --------------------------------------------------------------------------------------
+def _classes(floats: Outputs, int8: Outputs) -> Figures:
+    return {"top-1": float(np.argmax(floats[0]) == np.argmax(int8[0]))}
 
 
-def _classes(want: Outputs, got: Outputs) -> Figures:
-    return {"top-1": float(np.argmax(want[0]) == np.argmax(got[0]))}
+def _mask(floats: Outputs, int8: Outputs) -> Figures:
+    """Compare masks: one probability a pixel, or a channel for each class."""
+    a = floats[0]
+    b = int8[0]
+    # Rows and columns are the longest axes behind the batch.
+    image_axes = sorted(range(1, a.ndim), key=lambda axis: -a.shape[axis])[:2]
+    channel = next((i for i in range(1, a.ndim) if i not in image_axes), None)
+    if channel is not None and a.shape[channel] > 1:
+        return {"IoU": _class_iou(a.argmax(channel), b.argmax(channel))}
+    difference = float(np.abs(a.astype(float) - b).mean())
+    return {"IoU": _class_iou(a > PROBABLE, b > PROBABLE), "|Δp|": difference}
 
 
-def _mask(want: Outputs, got: Outputs) -> Figures:
-    """One score a pixel, or a channel for each class: the shortest axis but the first."""
-    x = want[0]
-    y = got[0]
-    spatial = sorted(range(1, x.ndim), key=lambda i: -x.shape[i])[:2]
-    channel = next((i for i in range(1, x.ndim) if i not in spatial), None)
-    soft: dict[str, float] = {}
-    if channel is None or x.shape[channel] == 1:
-        a = x > SCORE
-        b = y > SCORE
-        soft["|Δp|"] = float(np.abs(x.astype(float) - y).mean())
-    else:
-        a = x.argmax(channel)
-        b = y.argmax(channel)
-    ious = [
-        float(((a == c) & (b == c)).sum() / ((a == c) | (b == c)).sum())
-        for c in np.unique(a)
-    ]
-    return {"IoU": float(np.mean(ious)), **soft}
+def _class_iou(a: Array, b: Array) -> float:
+    """Return the mean IoU over the classes that the first map has."""
+    ious = []
+    for number in np.unique(a):
+        in_a = a == number
+        in_b = b == number
+        ious.append((in_a & in_b).sum() / (in_a | in_b).sum())
+    return float(np.mean(ious))
 
 
-_LANDMARKS = {
-    "mp_face_landmark_f16": (3, 192),
-    "mp_face_landmark_onnx": (3, 192),
-    "pfld_ghostone": (2, 1),
-}
-"""How many numbers a point has, and how wide the picture is in their unit."""
-
-
-def _points(want: Outputs, got: Outputs, kind: tuple[int, float]) -> Figures:
-    size, width = kind
-    a, b = (o[0].reshape(-1, size)[:, :2].astype(float) for o in (want, got))
+def _points(floats: Outputs, int8: Outputs, size: int, width: float) -> Figures:
+    a, b = (y[0].reshape(-1, size)[:, :2].astype(float) for y in (floats, int8))
     return {"distance": float(np.linalg.norm(a - b, axis=1).mean() / width)}
 
 
-def _peaks(want: Outputs, got: Outputs) -> Figures:
-    """[1, rows, columns, points]; those of the float model that are one."""
-    maps, others = (o[0].reshape(-1, o[0].shape[-1]) for o in (want, got))
-    columns = want[0].shape[2]
-    seen = maps.max(0) >= 0.1
+def _peaks(floats: Outputs, int8: Outputs) -> Figures:
+    """Compare heat maps [1, rows, columns, points] where the float model has a peak."""
+    columns = floats[0].shape[2]
+    a, b = (y[0].reshape(-1, y[0].shape[-1]) for y in (floats, int8))
+    has_peak = a.max(axis=0) >= PEAK
+    if not has_peak.any():
+        return {}
     places = [
-        np.stack(np.divmod(m.argmax(0)[seen], columns), 1).astype(float)
-        for m in (maps, others)
+        np.stack(np.divmod(maps.argmax(axis=0)[has_peak], columns), axis=1)
+        for maps in (a, b)
     ]
-    far = np.linalg.norm(places[0] - places[1], axis=1) / columns
-    return {"distance": float(far.mean()) if len(far) else float("nan")}
+    distances = np.linalg.norm(places[0] - places[1], axis=1)
+    return {"distance": float(distances.mean()) / columns}
 
 
-# ---- detectors
-# --------------------------------------------------------------------------------------
-
-Boxes = tuple[Array, Array, Array]
-"""Corners [n, 4] (left, top, right, bottom), scores [n], classes [n]."""
-
-
-def _boxes(want: Boxes, got: Boxes) -> Figures:
-    a = _suppressed(want)
-    b = _suppressed(got)
-    if not len(a[0]):
-        return {"boxes": float("nan")}
-    overlap = _iou(a[0], b[0]) * (a[2][:, None] == b[2][None])
-    common = 0.0
-    for _ in range(min(overlap.shape)):
-        i, j = np.unravel_index(overlap.argmax(), overlap.shape)
-        if overlap[i, j] < SAME_OBJECT:
-            break
-        common += float(overlap[i, j])
-        overlap[i], overlap[:, j] = 0, 0
-    return {"boxes": common / max(len(a[0]), len(b[0]))}
-
-
-def _suppressed(boxes: Boxes) -> Boxes:
-    """The best of each object, by the usual non-maximum suppression."""
-    corners, scores, classes = boxes
-    # one of int8's levels is 0.5
-    left = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] > SCORE]
-    kept = list[int]()
-    while left:
-        best, *left = left
-        kept.append(best)
-        over = _iou(corners[[best]], corners[left])[0] if left else []
-        left = [
-            i
-            for i, o in zip(left, over, strict=True)
-            if o < SAME_OBJECT or classes[i] != classes[best]
-        ]
-    return corners[kept], scores[kept], classes[kept]
-
-
-def _iou(a: Array, b: Array) -> Array:
-    """[n, 4], [m, 4] to [n, m]."""
-    low = np.maximum(a[:, None, :2], b[None, :, :2])
-    high = np.minimum(a[:, None, 2:], b[None, :, 2:])
-    both = np.clip(high - low, 0, None).prod(-1)
-    areas = [np.clip(c[:, 2:] - c[:, :2], 0, None).prod(-1) for c in (a, b)]
-    found: Array = both / np.maximum(areas[0][:, None] + areas[1][None] - both, 1e-12)
-    return found
-
-
-def _of(
-    centre: Array, size: Array, scores: Array, classes: Array | None = None
-) -> Boxes:
-    kinds = np.zeros(len(scores), np.int64) if classes is None else classes
-    return np.concatenate([centre - size / 2, centre + size / 2], 1), scores, kinds
-
-
-def _sigmoid(x: Array) -> Array:
-    found: Array = 1 / (1 + np.exp(-np.clip(x.astype(float), -60, 60)))
-    return found
-
-
-def _cells(
-    size: int, strides: Sequence[int], each: Sequence[int]
-) -> tuple[Array, Array]:
-    """Columns and rows [n, 2] of the cells of grids, row by row, each cell so often;
-    the stride of each [n, 1].
-    """
-    places = []
-    steps = []
-    for stride, count in zip(strides, each, strict=True):
-        side = size // stride
-        rows, columns = np.divmod(np.arange(side * side), side)
-        places.append(np.repeat(np.stack([columns, rows], 1), count, 0))
-        steps.append(np.full((side * side * count, 1), stride))
-    return np.concatenate(places).astype(float), np.concatenate(steps).astype(float)
-
-
-def _blazeface(outputs: Outputs) -> Boxes:
-    places, steps = _cells(128, (8, 16), (2, 6))
-    boxes = outputs[0].reshape(-1, 16)
-    return _of(
-        (places + 0.5) * steps + boxes[:, :2],
-        boxes[:, 2:4],
-        _sigmoid(outputs[1].reshape(-1)),
-    )
-
-
-def _ultraface(outputs: Outputs) -> Boxes:
-    """Boxes are decoded to corners by the network itself."""
-    scores, boxes = (o.reshape(-1, o.shape[-1]) for o in outputs)
-    return boxes, scores[:, 1], np.zeros(len(boxes), np.int64)
-
-
-def _yunet(outputs: Outputs) -> Boxes:
-    places, steps = _cells(320, (8, 16, 32), (1, 1, 1))
-    classes, objects, boxes = (
-        np.concatenate([o.reshape(-1, o.shape[-1]) for o in outputs[3 * i : 3 * i + 3]])
-        for i in range(3)
-    )
-    scores = np.sqrt(np.clip(classes, 0, 1) * np.clip(objects, 0, 1))[:, 0]
-    return _of(
-        (places + boxes[:, :2]) * steps,
-        np.exp(np.clip(boxes[:, 2:4], -20, 10)) * steps,
-        scores,
-    )
-
-
-def _yolox(outputs: Outputs) -> Boxes:
-    places, steps = _cells(416, (8, 16, 32), (1, 1, 1))
-    row = outputs[0].reshape(-1, 85)
-    classes = row[:, 5:].argmax(1)
-    scores = row[:, 4] * row[:, 5:].max(1)
-    return _of(
-        (places + row[:, :2]) * steps,
-        np.exp(np.clip(row[:, 2:4], -20, 10)) * steps,
-        scores,
-        classes,
-    )
-
-
-def _fastestdet(outputs: Outputs) -> Boxes:
-    """Parts of the picture: an object's score, its box, its classes' scores, of 22 × 22
-    cells.
-    """
-    row = outputs[0].reshape(85, -1).T
-    places, _ = _cells(22, (1,), (1,))
-    classes = row[:, 5:].argmax(1)
-    scores = np.clip(row[:, 0], 0, 1) ** 0.6 * np.clip(row[:, 5:].max(1), 0, 1) ** 0.4
-    return _of(
-        (places + np.tanh(row[:, 1:3])) / 22, _sigmoid(row[:, 3:5]), scores, classes
-    )
-
-
-_DETECTORS: Mapping[str, Callable[[Outputs], Boxes]] = {
-    "mp_blazeface_short_f16": _blazeface,
-    "mp_blazeface_short_onnx_b": _blazeface,
-    "ultraface_rfb320": _ultraface,
-    "yunet_n_320": _yunet,
-    "fastestdet_onnx": _fastestdet,
-    "yolox_nano_416": _yolox,
-}
+def _boxes(floats: list[Found], int8: list[Found]) -> Figures:
+    if not floats:
+        return {}
+    unmatched = list(int8)
+    overlap = 0.0
+    for box in floats:
+        alike = [other for other in unmatched if other.label == box.label]
+        best = max(alike, key=lambda other: iou(other.box, box.box), default=None)
+        if best is not None and iou(best.box, box.box) >= SAME_OBJECT:
+            overlap += iou(best.box, box.box)
+            unmatched.remove(best)
+    return {"boxes": overlap / max(len(floats), len(int8))}

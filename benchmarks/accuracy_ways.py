@@ -1,5 +1,5 @@
-"""The ways to quantize of benchmarks/accuracy_table.py: edgec's recipes, the peers'
-settings, published files.
+"""The ways to quantize that accuracy_table.py compares: edgec's recipes, public
+quantizers, and files that were published as int8.
 """
 
 from __future__ import annotations
@@ -9,302 +9,202 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
 from edgec_runtime import Bundle
 
 from benchmarks import peer_env
-from benchmarks.accuracy_rows import (
-    COMPILE,
-    ROOT,
-    SHARED,
-    Case,
-    Outputs,
-    Row,
-    bundle_outputs,
-    child,
-    digest,
-    judge,
-)
+from benchmarks.accuracy_rows import COMPILE, Case, Row, bundle_outputs, fill, run
+from benchmarks.accuracy_tasks import Outputs
+from benchmarks.data_folder import index, model_file
 from edgec.ir import Array
 
-PEER = Path(__file__).with_name("accuracy_peer.py")
-CPU = "best-pi4"
-"""`best` without an Edge TPU: it may leave operations in float for a tenth more time.
-
-What that is, is in the note.
-"""
-EDGEC = ("best", "fast", CPU)
+PEER_PROGRAM = Path(__file__).with_name("accuracy_peer.py")
+RECIPES = ("best", "fast")
 PUBLISHED = "published"
-PREPROCESS = {
-    "0_255": "0_255",
-    "0_1": "0_1",
-    "m1_1": "m1_1",
-    "bgr_0_255": "0_255,bgr",
-    "bgr_0_1": "0_1,bgr",
-    "imagenet": "imagenet",
-    "y01": "0_1,gray",
-    "ulff": "0_255,mean=127,std=128",
-    "sinet": "0_255,bgr,mean=102.890434/111.25247/126.91212,std=16047.89/16019.45/16920.70",
-}
-"""Of the index, as edgec writes it."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A quantizer and the settings of which the best counts, as accuracy_peer.py reads
-    them.
+    """A public quantizer.
+
+    Attributes:
+        engine: its name in accuracy_peer.py
+        methods: the settings that it is tried with
     """
 
     engine: str
-    suffix: str
     methods: tuple[str, ...]
 
 
 PEERS: Mapping[str, Peer] = {
-    "onnxruntime-minmax": Peer("onnxruntime", ".onnx", ("minmax", "minmax-u8")),
-    "onnxruntime-percentile": Peer(
-        "onnxruntime", ".onnx", ("percentile", "percentile-u8")
-    ),
-    "aimet-enhanced": Peer("aimet", ".onnx", ("enhanced",)),
-    "aimet-minmax": Peer("aimet", ".onnx", ("minmax",)),
-    "esp-ppq-mse": Peer("esp-ppq", ".onnx", ("mse-asymmetric",)),
-    "ai-edge-quantizer": Peer("ai-edge-quantizer", ".tflite", ("static",)),
-    "litert-quantizer": Peer("litert-quantizer", ".tflite", ("static",)),
+    "onnxruntime-minmax": Peer("onnxruntime", ("minmax", "minmax-u8")),
+    "onnxruntime-percentile": Peer("onnxruntime", ("percentile", "percentile-u8")),
+    "aimet-enhanced": Peer("aimet", ("enhanced",)),
+    "aimet-minmax": Peer("aimet", ("minmax",)),
+    "esp-ppq-mse": Peer("esp-ppq", ("mse",)),
 }
 
 
-def row_of(case: Case, way: str, entries: Sequence[Mapping[str, Any]]) -> Row:
-    """As kept, or made now; one that failed says why."""
+def row_of(case: Case, way: str) -> Row:
+    """Return the row of a model and a way, with the reason in its note if it failed."""
     row = Row(case.name, way)
     try:
-        key = digest([], case.digest, *_hangs_on(way))
-        found = case.kept(way, key)
-        if found is not None:
-            return found
         if way == PUBLISHED:
-            _published(row, case, twin(case.entry, entries) or {})
+            _fill_published(row, case)
         elif way in PEERS:
-            _peer(row, case, PEERS[way])
+            _fill_peer(row, case, PEERS[way])
         else:
-            _edgec(row, case, way)
-        row.seconds = round(row.seconds, 1)
-        case.keep(row, key)
+            _fill_edgec(row, case, way)
     except (RuntimeError, OSError, KeyError, ValueError) as e:
         row.note = f"failed: {' '.join(str(e).split())[:160]}"
+    row.seconds = round(row.seconds, 1)
     return row
 
 
-def _hangs_on(way: str) -> list[str]:
-    """Besides the model and the photos: our sources, or the peer's versions and
-    settings.
-    """
-    if way in PEERS:
-        peer = PEERS[way]
-        return [
-            *peer_env.REQUIREMENTS[peer.engine],
-            *peer.methods,
-            digest([PEER]),
-            *peer_env.REQUIREMENTS["tf2onnx"],
-        ]
-    if way == PUBLISHED:
-        return [*peer_env.REQUIREMENTS[PUBLISHED], digest([PEER])]
-    return [
-        way,
-        digest(sources()),
-        Path(way).read_text() if way.endswith(".toml") else "",
-    ]
-
-
-def sources() -> list[Path]:
-    """Those of edgec that int8 models hang on."""
-    return sorted(
-        p
-        for p in (ROOT / "edgec").rglob("*")
-        if p.suffix in {".py", ".toml", ".h", ".c"}
-    )
-
-
-def _edgec(row: Row, case: Case, way: str) -> None:
-    made = case.folder / f"{Path(way).stem}.edgec"
-    recipe, target = ("best", "pi4") if way == CPU else (way, "pi4+coral")
+def _fill_edgec(row: Row, case: Case, recipe: str) -> None:
+    """Compile by a recipe with everything on the Edge TPU that it can run."""
+    path = case.folder / f"{Path(recipe).stem}.edgec"
     calibrate, test = case.photos
-    row.seconds, row.memory, _ = child(
-        *COMPILE,
-        case.file,
-        "--preprocess",
-        case.spec,
-        "-q",
-        "--min-cosine",
-        "-1",
-        "--calibrate",
-        calibrate,
-        "--validate",
-        test,
-        "--quantize",
-        recipe,
-        "--target",
-        target,
-        "--edgetpu",
-        "all",
-        "-o",
-        made,
-    )
-    judge(row, case.entry["task"], case.floats, bundle_outputs(made, case.test))
-    with Bundle.open(made) as bundle:
-        row.note = f"kept {bundle.manifest.quantization['kept']}{_floats(made)}"
-        if way == CPU:
-            return
-        macs = {
-            place: sum(s.macs for s in bundle.manifest.segments if s.place == place)
-            for place in ("edgetpu", "cpu")
-        }
-        row.tpu = round(macs["edgetpu"] / max(1, sum(macs.values())), 4)
+    photos = ("--calibrate", calibrate, "--validate", test, "--preprocess", case.spec)
+    options = ("--quantize", recipe, "--min-cosine", "-1")
+    target = ("--target", "pi4+coral", "--edgetpu", "all")
+    process = run(*COMPILE, case.file, *photos, *options, *target, "-o", path)
+    row.seconds = process.seconds
+    row.memory = process.memory
+    fill(row, case.task, case.floats, bundle_outputs(path, case.test))
+    with Bundle.open(path) as bundle:
+        macs = sum(s.macs for s in bundle.manifest.segments)
+        on_edgetpu = sum(
+            s.macs for s in bundle.manifest.segments if s.place == "edgetpu"
+        )
+    row.edgetpu = round(on_edgetpu / max(1, macs), 4)
 
 
-def _floats(made: Path) -> str:
-    """What a bundle leaves in float, and how long it is estimated to take with and
-    without.
-    """
-    with ZipFile(made) as bundle:
-        plan = json.loads(bundle.read("report/quantize.json"))["plan"]
-    if plan is None or not plan["floats"]:
-        return ""
-    without, having = (
-        row["price"]["ms"] for row in (plan["rows"][0], plan["rows"][-1])
-    )
-    return (
-        f"; {len(plan['floats'])} ops in float, {having:.2f} ms in place of "
-        f"{without:.2f}"
-    )
-
-
-def _peer(row: Row, case: Case, peer: Peer) -> None:
-    """The best of its settings; RuntimeError when none works."""
+def _fill_peer(row: Row, case: Case, peer: Peer) -> None:
+    """Fill in the best of a peer's settings; raise RuntimeError if none works."""
     python = peer_env.environment(peer.engine)
-    file = case.file if case.file.suffix == peer.suffix else _as_onnx(case)
-    failed = list[str]()
+    model = case.file if case.file.suffix == ".onnx" else _converted(case)
+    rows = []
+    errors = []
     for method in peer.methods:
         try:
-            one = _launched(case, python, peer.engine, method, file)
+            rows.append(_peer_row(case, python, peer.engine, method, model))
         except RuntimeError as e:
-            failed.append(str(e))
-            continue
-        seconds = row.seconds + one.seconds
-        if row.sqnr is None or (one.sqnr or 0.0) > row.sqnr:
-            row.__dict__.update(one.__dict__ | {"way": row.way})
-        row.seconds = seconds
-    if row.sqnr is None:
-        raise RuntimeError(failed[0])
+            errors.append(str(e))
+    if not rows:
+        raise RuntimeError(errors[0])
+    best = max(rows, key=lambda r: r.sqnr or 0.0)
+    vars(row).update(vars(best), way=row.way, seconds=sum(r.seconds for r in rows))
 
 
-def _as_onnx(case: Case) -> Path:
-    """A .tflite file as tf2onnx writes it. RuntimeError when it cannot."""
-    out = case.folder / "converted.onnx"
-    if not out.exists():
+def _converted(case: Case) -> Path:
+    """Return a .tflite model as the ONNX file that tf2onnx writes."""
+    path = case.folder / "converted.onnx"
+    if not path.exists():
         python = peer_env.environment("tf2onnx")
-        aside = out.with_suffix(".part.onnx")
-        try:
-            child(
-                python,
-                "-m",
-                "tf2onnx.convert",
-                "--tflite",
-                case.file,
-                "--output",
-                aside,
-                "--opset",
-                "13",
-            )
-        except RuntimeError as e:
-            raise RuntimeError(f"tf2onnx cannot convert the model: {e}") from e
-        aside.rename(out)
-    return out
+        unfinished = path.with_suffix(".part.onnx")
+        words = ("--tflite", case.file, "--output", unfinished, "--opset", "13")
+        run(python, "-m", "tf2onnx.convert", *words)
+        unfinished.rename(path)
+    return path
 
 
-def _launched(case: Case, python: Path, engine: str, method: str, file: Path) -> Row:
+def _peer_row(case: Case, python: Path, engine: str, method: str, model: Path) -> Row:
+    """Quantize with a peer's Python; raise RuntimeError if it fails."""
     row = Row(case.name, method)
-    out = case.folder / f"{engine}-{method}.npz"
-    _, _, said = child(python, PEER, engine, method, file, *case.photos, out)
-    told = json.loads(said)
-    with np.load(out) as data:
-        want, got = (_outputs(data, letter) for letter in "fq")
-    out.unlink()
-    if not want:
-        got = alike(case.floats, got)
-    judge(row, case.entry["task"], want or case.floats, got)
-    row.seconds = told["seconds"]
-    row.memory = told["memory"]
-    row.note = ", ".join(filter(None, (method, told["note"])))
+    results = case.folder / f"{engine}-{method}.npz"
+    process = run(python, PEER_PROGRAM, engine, method, model, *case.photos, results)
+    facts = json.loads(process.last_line)
+    with np.load(results) as data:
+        floats, int8 = (_outputs(data, letter) for letter in "fq")
+    fill(row, case.task, floats, int8)
+    row.seconds = facts["seconds"]
+    row.memory = facts["memory"]
+    row.note = method
     return row
 
 
-def _outputs(data: Mapping[str, Array], letter: str) -> Outputs:
-    names = sorted((n for n in data if n.startswith(letter)), key=lambda n: int(n[1:]))
-    return [*zip(*(data[n] for n in names), strict=True)] if names else []
+def _outputs(data: Mapping[str, Array], letter: str) -> list[Outputs]:
+    """Return the outputs for each photo from the arrays f0, f1, ... or q0, q1, ..."""
+    count = sum(name.startswith(letter) for name in data)
+    return [*zip(*(data[f"{letter}{i}"] for i in range(count)), strict=True)]
 
 
-# ---- published files
-# --------------------------------------------------------------------------------------
-
-
-def twin(
-    entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
-) -> Mapping[str, Any] | None:
-    """An int8 or uint8 .tflite of the same network and the same size of picture."""
-    for other in entries:
-        size, wanted = (sorted(m["inputs"][0]["shape"][1:]) for m in (other, entry))
+def published_file(name: str) -> str | None:
+    """Return the int8 or uint8 .tflite file of the same network and input size."""
+    entry = index()[name]
+    for other in index().values():
+        sizes = (sorted(e["inputs"][0]["shape"][1:]) for e in (entry, other))
+        is_int8 = other["name"].endswith(("_i8", "_u8"))
         if (
-            other["group"] == entry["group"]
-            and size == wanted
-            and other["name"].endswith(("_i8", "_u8"))
+            is_int8
+            and other["group"] == entry["group"]
+            and len({*map(tuple, sizes)}) == 1
         ):
-            return other
+            return str(other["name"])
     return None
 
 
-def _published(row: Row, case: Case, other: Mapping[str, Any]) -> None:
-    python = peer_env.environment(PUBLISHED)
-    test = case.folder / "published.npz"
-    # channels first here, last there
-    moved = case.test.shape[2] == 3 and other["inputs"][0]["shape"][1] != 3
-    np.savez(test, x=np.moveaxis(case.test, 2, -1) if moved else case.test)
-    _, _, said = child(
-        python,
-        PEER,
-        PUBLISHED,
-        "",
-        SHARED / "models" / other["file"],
-        test,
-        test,
-        case.folder / "out.npz",
-    )
-    with np.load(case.folder / "out.npz") as data:
-        got = _outputs(data, "q")
-    judge(row, case.entry["task"], case.floats, alike(case.floats, got))
-    row.note = ", ".join(filter(None, (other["name"], json.loads(said)["note"])))
-
-
-def alike(want: Outputs, got: Outputs) -> Outputs:
-    """The twin's outputs as the model's, whatever order and parts it gives them in.
-
-    ValueError when they do not fit.
-    """
-    return [
-        [_fitting(w, photo) for w in wanted]
-        for wanted, photo in zip(want, got, strict=True)
+def _fill_published(row: Row, case: Case) -> None:
+    name = published_file(case.name)
+    assert name is not None, "a case with a published file"
+    shape = index()[name]["inputs"][0]["shape"]
+    is_planar = case.test.shape[2] == 3 and shape[1] != 3
+    photos = np.moveaxis(case.test, 2, -1) if is_planar else case.test
+    outputs = _litert_outputs(model_file(name), photos)
+    int8 = [
+        [_fitting(x, parts) for x in photo]
+        for photo, parts in zip(case.floats, outputs, strict=True)
     ]
+    fill(row, case.task, case.floats, int8)
+    row.note = name
 
 
-def _fitting(want: Array, parts: Sequence[Array]) -> Array:
+def _litert_outputs(model: Path, photos: Array) -> list[list[Array]]:
+    """Return the real outputs of LiteRT for real photos [N, ...]."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    engine = Interpreter(str(model), num_threads=1)
+    engine.allocate_tensors()
+    (info,) = engine.get_input_details()
+    results = []
+    for photo in photos:
+        engine.set_tensor(info["index"], _integers(photo, info))
+        engine.invoke()
+        outputs = engine.get_output_details()
+        results.append([_reals(engine.get_tensor(o["index"]), o) for o in outputs])
+    return results
+
+
+def _integers(x: Array, info: Mapping[str, Any]) -> Array:
+    scale, zero_point = info["quantization"]
+    if not scale:
+        return x.astype(info["dtype"])
+    limits = np.iinfo(info["dtype"])
+    levels = np.round(x / scale) + zero_point
+    return np.asarray(np.clip(levels, limits.min, limits.max).astype(info["dtype"]))
+
+
+def _reals(y: Array, info: Mapping[str, Any]) -> Array:
+    scale, zero_point = info["quantization"]
+    if not scale:
+        return y.copy()
+    return np.asarray((y.astype(np.float32) - zero_point) * np.float32(scale))
+
+
+def _fitting(output: Array, parts: Sequence[Array]) -> Array:
+    """Return what the published file has for an output, which may be in several parts.
+
+    Raises ValueError if it has no such output.
+    """
     for part in parts:
-        if part.size == want.size:
-            return part.reshape(want.shape)
-    rows = sorted(
-        (p for p in parts if p.ndim == want.ndim and p.shape[-1] == want.shape[-1]),
-        key=lambda p: -p.shape[1],
-    )
-    if sum(p.size for p in rows) != want.size:
-        raise ValueError(f"the published file has no output of {list(want.shape)}")
-    return np.concatenate(rows, 1)
+        if part.size == output.size:
+            return part.reshape(output.shape)
+    rows = [
+        p for p in parts if p.ndim == output.ndim and p.shape[-1] == output.shape[-1]
+    ]
+    rows.sort(key=lambda p: -p.shape[1])
+    if sum(p.size for p in rows) != output.size:
+        raise ValueError(f"the published file has no output of {list(output.shape)}")
+    return np.concatenate(rows, axis=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -15,8 +14,7 @@ from edgec_partitioner.regions import Region
 from edgec_partitioner.segments import Segment
 from edgec_partitioner.segments import segment as split_off
 
-from benchmarks.accuracy_rows import SHARED
-from benchmarks.accuracy_ways import PREPROCESS
+from benchmarks.data_folder import MODELS, PREPROCESS, ROOT, index
 from edgec.benching.memory import sections
 from edgec.compiler.lower import Lowered, lower
 from edgec.emit.c import CSRC, CSource
@@ -29,8 +27,6 @@ from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Rules
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
-
-ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -163,13 +159,11 @@ def lowered_for(model: Path, board_name: str) -> Lowered:
 
 
 def _preprocess(model: Path) -> str | None:
-    """How photos become the inputs of a network of the data folder; else None."""
-    index = SHARED / "models" / "index.json"
-    if not index.is_file():
+    """Return the preprocessing of a network of the data folder, else None."""
+    name = model.parent.name
+    if model.parent.parent != MODELS or name not in index():
         return None
-    entries = json.loads(index.read_text())
-    known = {entry["name"]: entry["preproc"] for entry in entries}
-    return PREPROCESS.get(known.get(model.parent.name, ""))
+    return PREPROCESS.get(index()[name]["preproc"])
 
 
 def _emitted(

@@ -1,41 +1,33 @@
-"""Files of onnxruntime's static quantizer through edgec, beside onnxruntime: `make
-quantized-onnx`.
+"""Files of onnxruntime's static quantizer by edgec, beside onnxruntime.
 
-Eight float models of the data folder (EDGEC_SHARED, default ../shared), each quantized
-in every way: QDQ and QOperator, activations uint8 and int8, weights per tensor and per
-channel. Both run the same photos.
+Eight float models of the data folder, each quantized in eight ways: QDQ or QOperator,
+activations uint8 or int8, weights per tensor or per channel. Both run the same photos.
+Differences of outputs are in steps of the output's scale; of float outputs in 1/255 of
+their range. Each is the largest of all outputs and photos:
 
-    int8, left   ops of the graph that edgec makes of the file, conversions apart, and those that
-                 are left in float
-    steps        the largest difference of an output from onnxruntime's as it runs on Arm, in
-                 steps of its scale; in
-                 1/255 of its range where floats follow
-    default      the same from onnxruntime's default session on this machine: on x86-64 that
-                 computes much of QDQ files
-                 of int8 activations in floats, whose sums may round to the other of two steps
-    itself       the same between onnxruntime with all its rewrites and with none
-    float        the same between the file and the float model, both by onnxruntime: what
-                 quantizing cost
-    apart        the part of the outputs' elements that are more than one step apart
-    top-1, mask  how often the largest element is the same; the part of a mask's pixels that is
-    Edge TPU     the part of the multiply-accumulates on pi4+coral, and of the float model's with
-                 made-up scales
+    int8     operations of edgec's graph that compute integers, conversions not counted
+    float    operations that compute floats
+    steps    edgec beside onnxruntime as it runs the file on Arm
+    default  edgec beside onnxruntime's default session on this machine; on x86-64 that
+             computes much of QDQ files of int8 activations in floats
+    itself   onnxruntime's default session beside one without any rewrite of the graph
+    model    the file beside the float model, both by onnxruntime: what quantizing cost
+    apart    the share of elements that are more than one step from onnxruntime on Arm
+    TPU      the share of MACs on the Edge TPU of pi4+coral, and of the float model's with
+             any scales
 
-Markdown on the screen, build/quantized-onnx.json. `--compile` also compiles each for
-host and for pi4+coral.
+Markdown on the screen, build/quantized-onnx.json.
 
-    python -m benchmarks.quantized_onnx [--models a,b] [--ways qdq-u8,qop-s8-channel] [--photos
-        N] [--compile]
+    python -m benchmarks.quantized_onnx [--models a,b] [--ways qdq-u8,qop-s8-channel]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from itertools import product
 from pathlib import Path
 
@@ -45,309 +37,241 @@ import onnx.version_converter
 from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
-from onnxruntime.quantization import (
-    CalibrationDataReader,
-    QuantFormat,
-    QuantType,
-    quantize_static,
-)
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-import edgec
-from benchmarks.accuracy_rows import ROOT, SHARED
-from benchmarks.accuracy_ways import PREPROCESS
+from benchmarks.accuracy_peer import OPSET, CalibrationReader
+from benchmarks.data_folder import BUILD, model_file, photo_samples
+from benchmarks.tables import line, markdown, names, write_json
 from edgec.compiler.lower import lower
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
-from edgec.ir import Array, Graph, Op, Value, interp
+from edgec.ir import Array, Graph, Value, interp
 from edgec.options.compile import CompileOptions
 from edgec.passes.pipeline import optimize
-from edgec.quantize import choose, load_calibration
 
-WORK = ROOT / "build" / "quantized-onnx"
+WORK = BUILD / "quantized-onnx"
 REFUSALS = (Fail, InvalidGraph, NoKernel)
 """What onnxruntime raises for a file that it cannot run."""
-
 MODELS = (
-    "mnv2_035_128_st,pfld_ghostone,mp_selfie_land_onnx,mp_blazeface_short_onnx_b,ultraface_rfb320,yunet_n_320,"
-    "fastestdet_onnx,yolox_nano_416"
+    "mnv2_035_128_st",
+    "pfld_ghostone",
+    "mp_selfie_land_onnx",
+    "mp_blazeface_short_onnx_b",
+    "ultraface_rfb320",
+    "yunet_n_320",
+    "fastestdet_onnx",
+    "yolox_nano_416",
 )
-MASKS = ("mp_selfie_land_onnx",)
 FORMATS = {"qdq": QuantFormat.QDQ, "qop": QuantFormat.QOperator}
 TYPES = {"u8": QuantType.QUInt8, "s8": QuantType.QInt8}
-WAYS = tuple(
-    "-".join((*w[:2], *w[2])) for w in product(FORMATS, TYPES, ((), ("channel",)))
-)
-CALIBRATION = 20
-_PER_CHANNEL = 13
-"""The first opset whose DequantizeLinear has an axis."""
+WAYS = ["".join(way) for way in product(FORMATS, ("-u8", "-s8"), ("", "-channel"))]
+CALIBRATION_PHOTOS = 20
+PROVIDERS = ["CPUExecutionProvider"]
+HEADS = [
+    "model",
+    "way",
+    "int8",
+    "float",
+    "steps",
+    "default",
+    "itself",
+    "model",
+    "apart",
+    "TPU",
+]
+Outputs = Sequence[Mapping[str, Array]]
+"""The outputs for each photo by name."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Row:
-    """One file."""
+    """The figures of one file; the module describes them."""
 
     model: str
     way: str
-    int8: int = 0
-    floats: str = ""
-    steps: float = 0.0
-    default: float = 0.0
-    itself: float = 0.0
-    of_float: float = 0.0
-    apart: float = 0.0
-    top1: float | None = None
-    mask: float | None = None
-    edgetpu: float = 0.0
-    edgetpu_float: float = 0.0
-    note: str = ""
+    int8: int
+    floats: int
+    steps: float
+    default: float
+    itself: float
+    of_model: float
+    apart: float
+    edgetpu: float
+    edgetpu_float: float
 
-    def markdown(self) -> str:
-        """A line of the table."""
-        agree = [f"{100 * v:.1f} %" for v in (self.top1, self.mask) if v is not None]
-        steps = (
-            f"{self.steps:.2f} | {self.default:.2f} | {self.itself:.2f} | "
-            f"{self.of_float:.1f}"
-        )
-        figures = f"{steps} | {100 * self.apart:.2f} % | {', '.join(agree)}"
-        tpu = f"{100 * self.edgetpu:.1f} % of {100 * self.edgetpu_float:.1f} %"
-        return (
-            f"| {self.model} | {self.way} | {self.int8} | {self.floats} | "
-            f"{figures} "
-            f"| {tpu} | {self.note} |"
-        )
+    def cells(self) -> list[str]:
+        """Return the cells of the table."""
+        model, way, int8, floats, *steps = astuple(self)[:8]
+        shares = f"{self.edgetpu:.1%} of {self.edgetpu_float:.1%}"
+        figures = [f"{s:.2f}" for s in steps]
+        return [
+            model,
+            way,
+            str(int8),
+            str(floats),
+            *figures,
+            f"{self.apart:.2%}",
+            shares,
+        ]
 
 
-class _Samples(CalibrationDataReader):  # type: ignore[misc]
-    def __init__(self, name: str, samples: Sequence[Array]) -> None:
-        self._samples: Iterator[Mapping[str, Array]] = iter(
-            [{name: s} for s in samples]
-        )
-
-    def get_next(self) -> Mapping[str, Array] | None:
-        return next(self._samples, None)
-
-
-def _recent(model: onnx.ModelProto) -> onnx.ModelProto:
-    """In an opset that has scales per channel, and without weights as inputs, which
-    onnxruntime does not fold.
-    """
-    weights = {t.name for t in model.graph.initializer}
-    inputs = [i for i in model.graph.input if i.name not in weights]
-    del model.graph.input[:]
-    model.graph.input.extend(inputs)
-    old = next(o.version for o in model.opset_import if o.domain == "") < _PER_CHANNEL
-    return onnx.version_converter.convert_version(model, _PER_CHANNEL) if old else model
-
-
-def quantized(model: Path, way: str, samples: Sequence[Array], out: Path) -> None:
-    """What onnxruntime's quantizer makes of a float model."""
-    form, acts, *channel = way.split("-")
-    options = SessionOptions()
-    name = (
-        InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        .get_inputs()[0]
-        .name
-    )
-    with tempfile.TemporaryDirectory() as tmp:
-        ready = Path(tmp) / "ready.onnx"
-        onnx.save(_recent(onnx.load(str(model))), str(ready))
-        quant_pre_process(str(ready), str(ready), skip_symbolic_shape=True)
+def quantize(model: Path, way: str, samples: Array, path: Path) -> None:
+    """Write what onnxruntime's quantizer makes of a float model."""
+    form, activations, *channel = way.split("-")
+    loaded = onnx.load(str(model))
+    # onnxruntime does not fold weights that are inputs too.
+    weights = {t.name for t in loaded.graph.initializer}
+    inputs = [i for i in loaded.graph.input if i.name not in weights]
+    del loaded.graph.input[:]
+    loaded.graph.input.extend(inputs)
+    if next(o.version for o in loaded.opset_import if o.domain == "") < OPSET:
+        loaded = onnx.version_converter.convert_version(loaded, OPSET)
+    with tempfile.TemporaryDirectory() as folder:
+        source = str(Path(folder) / "source.onnx")
+        onnx.save(loaded, source)
+        quant_pre_process(source, source, skip_symbolic_shape=True)
         quantize_static(
-            str(ready),
-            str(out),
-            _Samples(name, samples),
+            source,
+            str(path),
+            CalibrationReader(inputs[0].name, samples),
             FORMATS[form],
             per_channel=bool(channel),
-            activation_type=TYPES[acts],
+            activation_type=TYPES[activations],
             weight_type=QuantType.QInt8,
         )
 
 
-def onnxruntime_outputs(
-    model: Path, samples: Sequence[Array], way: str = "arm"
-) -> list[dict[str, Array]]:
-    """Of each sample.
+def onnxruntime_outputs(model: Path, samples: Array, kind: str = "arm") -> Outputs:
+    """Return onnxruntime's outputs for each sample.
 
-    way: "arm" is what onnxruntime does with the file there, "default" what its default
-    session does on this machine, "none" what it does without any rewrite.
+    Args:
+        model: the file
+        samples: the samples of its one input [N, ...]
+        kind: "arm" for what it computes on Arm, "default" for its default session on this
+            machine, "none" for a session without rewrites
     """
-    session = _session(model, way)
-    names = [o.name for o in session.get_outputs()]
+    session = _session(model, kind)
+    outputs = [o.name for o in session.get_outputs()]
+    name = session.get_inputs()[0].name
     return [
-        dict(
-            zip(
-                names,
-                session.run(names, {session.get_inputs()[0].name: s}),
-                strict=True,
-            )
-        )
-        for s in samples
+        dict(zip(outputs, session.run(None, {name: x}), strict=True)) for x in samples
     ]
 
 
-def _session(model: Path, way: str, exact: bool = True) -> InferenceSession:
-    """On x86-64 without VNNI sums of two products by int8 weights end at 16 bits, and
-    the figures are worth less.
+def _session(model: Path, kind: str, precise: bool = True) -> InferenceSession:
+    """Return a session whose sums do not saturate, if onnxruntime has such kernels.
 
-    exact: not so, as uint8 is made of such weights; neither "none" nor operators that
-    read int8 have that.
+    On x86-64 without VNNI it adds two products by int8 weights in 16 bits. `precise` makes
+    uint8 of such weights; operators that read int8 have no such kernel.
     """
     options = SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
-    options.add_session_config_entry("session.x64quantprecision", "1" if exact else "0")
-    if way == "arm":
+    options.add_session_config_entry("session.x64quantprecision", str(int(precise)))
+    if kind == "arm":
         options.add_session_config_entry("session.qdqisint8allowed", "1")
-    if way == "none":
+    if kind == "none":
         options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        return InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        return InferenceSession(str(model), options, providers=PROVIDERS)
     except REFUSALS:
-        if not exact:
+        if not precise:
             raise
-        return _session(model, way, exact=False)
+        return _session(model, kind, precise=False)
 
 
-Outputs = Sequence[Mapping[str, Array]]
-
-
-def apart(v: Value, maker: Op | None, want: Outputs, got: Outputs) -> Array:
-    """How many steps every element of an output differs by, in all samples."""
-    if maker is not None and maker.kind == "dequantize":
-        source = maker.inputs[0].type
+def step_distances(graph: Graph, value: Value, a: Outputs, b: Outputs) -> Array:
+    """Return how many steps each element of an output differs by, for all photos."""
+    x, y = (np.stack([p[value.name] for p in rows]).astype(float) for rows in (a, b))
+    producer = graph.producers().get(value)
+    if producer is not None and producer.kind == "dequantize":
+        step = producer.inputs[0].type.scale
     else:
-        source = None
-    a, b = (
-        np.stack([y[v.name] for y in all_]).astype(np.float64) for all_ in (want, got)
-    )
-    step = source.scale if source is not None else max(float(np.ptp(a)), 1e-9) / 255
-    return np.asarray(np.abs(a - b) / step)
+        step = max(float(np.ptp(x)), 1e-9) / 255
+    return np.asarray(np.abs(x - y) / step)
 
 
-def compare(row: Row, graph: Graph, got: Outputs, peers: Mapping[str, Outputs]) -> None:
-    """The figures of the outputs: edgec beside onnxruntime with the file ("arm",
-    "default", "none") and the model.
+def edgetpu_share(model: Path, assume: bool = False) -> float:
+    """Return the share of the multiply-accumulates on the Edge TPU.
+
+    Args:
+        model: the file
+        assume: whether any scales take the place of those that a float model lacks
     """
-    makers = graph.producers()
-    tops = list[bool]()
-    masks = list[float]()
-    far = 0
-    size = 0
-    want = peers["arm"]
-    for v in graph.outputs:
-        off = apart(v, makers.get(v), want, got)
-        row.steps = max(row.steps, float(off.max()))
-        row.default = max(
-            row.default, float(apart(v, makers.get(v), peers["default"], got).max())
-        )
-        row.itself = max(
-            row.itself,
-            float(apart(v, makers.get(v), peers["default"], peers["none"]).max()),
-        )
-        row.of_float = max(
-            row.of_float, float(apart(v, makers.get(v), want, peers["float"]).max())
-        )
-        far = far + int((off > 1.001).sum())
-        size = size + off.size
-        for w, g in zip(want, got, strict=True):
-            if w[v.name].shape[-1] == w[v.name].size > 1:
-                tops.append(int(w[v.name].argmax()) == int(g[v.name].argmax()))
-            if row.model in MASKS:
-                masks.append(float(((w[v.name] > 0.5) == (g[v.name] > 0.5)).mean()))
-    row.apart = far / max(1, size)
-    row.top1 = float(np.mean(tops)) if tops else None
-    row.mask = float(np.mean(masks)) if masks else None
+    lowered = lower(model, CompileOptions(target="pi4+coral"), assume=assume)
+    segments = lowered.partition.segments
+    macs = sum(s.macs for s in segments)
+    return sum(s.macs for s in segments if s.place == "edgetpu") / max(1, macs)
 
 
-def share(model: Path, assume: bool = False) -> float:
-    """The part of the multiply-accumulates that run on the Edge TPU."""
-    parts = lower(
-        model, CompileOptions(target="pi4+coral"), assume=assume
-    ).partition.segments
-    return sum(s.macs for s in parts if s.place == "edgetpu") / max(
-        1, sum(s.macs for s in parts)
+def measure(model: str, way: str, photos: Array, count: int) -> Row:
+    """Return the row of one file.
+
+    Args:
+        model: the float model's name
+        way: how it is quantized
+        photos: all samples [N, ...]
+        count: how many of them test; the next ones calibrate
+
+    Raises one of REFUSALS if onnxruntime cannot run the file.
+    """
+    test = photos[:count]
+    file = WORK / f"{model}-{way}.onnx"
+    if not file.is_file():
+        quantize(model_file(model), way, photos[count:][:CALIBRATION_PHOTOS], file)
+    graph = optimize(read_model(file))
+    ops = [op for op in graph.ops if op.kind not in ("quantize", "dequantize")]
+    floats = sum(any(v.type.dtype == "float32" for v in op.outputs) for op in ops)
+    arm, default, unoptimized = (
+        onnxruntime_outputs(file, test, kind) for kind in ("arm", "default", "none")
     )
-
-
-def measure(
-    row: Row,
-    file: Path,
-    calibration: Sequence[Array],
-    test: Sequence[Array],
-    both: bool,
-) -> None:
-    """Make one file and take it through everything."""
-    made = WORK / f"{row.model}-{row.way}.onnx"
-    if not made.is_file():
-        quantized(file, row.way, calibration, made)
-    graph = optimize(read_model(made))
-    computed = [op for op in graph.ops if op.kind not in ("quantize", "dequantize")]
-    kinds = [
-        op.kind for op in computed if any(v.type.dtype == "float32" for v in op.outputs)
-    ]
-    row.int8 = len(computed) - len(kinds)
-    row.floats = ", ".join(f"{kinds.count(k)} {k}" for k in dict.fromkeys(kinds))
-    row.edgetpu = share(made)
-    try:
-        peers = {
-            way: onnxruntime_outputs(made, test, way)
-            for way in ("arm", "default", "none")
-        }
-    except REFUSALS as e:
-        row.note = f"onnxruntime cannot run it: {str(e).splitlines()[0][-90:]}"
-        return
-    got = [interp(graph, {graph.inputs[0].name: s}) for s in test]
-    compare(row, graph, got, {**peers, "float": onnxruntime_outputs(file, test)})
-    if both:
-        for target in ("host", "pi4+coral"):
-            edgec.compile(
-                made, target=target, output=made.with_suffix(f".{target}.edgec")
-            )
-        row.note = "compiled"
+    edgec = [interp(graph, {graph.inputs[0].name: x}) for x in test]
+    of_model = onnxruntime_outputs(model_file(model), test)
+    pairs = ((arm, edgec), (default, edgec), (default, unoptimized), (arm, of_model))
+    steps, default_steps, itself_steps, model_steps = (
+        max(float(step_distances(graph, v, *pair).max()) for v in graph.outputs)
+        for pair in pairs
+    )
+    distances = [step_distances(graph, v, arm, edgec).ravel() for v in graph.outputs]
+    return Row(
+        model,
+        way,
+        len(ops) - floats,
+        floats,
+        steps,
+        default_steps,
+        itself_steps,
+        model_steps,
+        apart=float(np.mean(np.concatenate(distances) > 1.001)),
+        edgetpu=edgetpu_share(file),
+        edgetpu_float=edgetpu_share(model_file(model), assume=True),
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--models", default=MODELS)
-    parser.add_argument("--ways", default=",".join(WAYS))
-    parser.add_argument("--photos", type=int, default=5)
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument(
-        "--json", type=Path, default=ROOT / "build" / "quantized-onnx.json"
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--models", type=names, default=MODELS)
+    parser.add_argument("--ways", type=names, default=WAYS)
+    parser.add_argument("--photos", type=int, default=5, help="that test")
     args = parser.parse_args()
     logging.disable(logging.WARNING)
     WORK.mkdir(parents=True, exist_ok=True)
-    index = {
-        m["name"]: m for m in json.loads((SHARED / "models" / "index.json").read_text())
-    }
-    print(
-        "| model | way | int8 | left | steps | default | itself | float | apart | "
-        "top-1, mask | Edge TPU | |"
-    )
-    print("| --- | --- | --: | --- | --: | --: | --: | --: | --: | --: | --: | --- |")
+    print("\n".join(markdown(HEADS, [], texts=2)))
     rows: list[Row] = []
-    for model in args.models.split(","):
-        file = SHARED / "models" / index[model]["file"]
-        inputs = read_model(file).inputs
-        chosen = choose(inputs, PREPROCESS[index[model]["preproc"]], {})[inputs[0].name]
-        photos = [
-            s[inputs[0].name]
-            for s in load_calibration(SHARED / "data" / "photos", inputs, chosen)
-        ]
-        test = photos[: args.photos]
-        calibration = photos[args.photos :][:CALIBRATION]
-        of_float = share(file, assume=True)
-        for way in args.ways.split(","):
-            row = Row(model, way, edgetpu_float=of_float)
-            rows.append(row)
+    for model in args.models:
+        photos = np.stack(photo_samples(model))
+        for way in args.ways:
             try:
-                measure(row, file, calibration, test, args.compile)
-            except EdgecError as e:
-                row.note = f"failed: {e.what}"
-            print(row.markdown(), flush=True)
-            args.json.write_text(json.dumps([asdict(r) for r in rows], indent=1))
+                rows.append(measure(model, way, photos, args.photos))
+                print(line(rows[-1].cells()), flush=True)
+            except (EdgecError, *REFUSALS) as e:
+                reason = str(e).splitlines()[0][:150]
+                print(line([model, way, reason, *[""] * (len(HEADS) - 3)]), flush=True)
+            write_json(BUILD / "quantized-onnx.json", rows)
 
 
 if __name__ == "__main__":
