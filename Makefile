@@ -117,11 +117,6 @@ speed-page: setup
 	$(BIN)/python -m benchmarks.bench_arm --ops none $(ARGS)
 	$(BIN)/python -m benchmarks.speed_page
 
-# What each part of the back-end is worth: six networks without it, in estimated cycles (as bench-arm):
-# make ablation ARGS='--board pi5 --parts views,bands'
-ablation: setup
-	$(BIN)/python -m benchmarks.ablation $(ARGS)
-
 # The schedules that edgec comes with, searched anew on the emulated boards (reads ../shared; hours for all):
 # make tuned ARGS='--models mnv2_tf2_i8 --boards pi4'
 tuned: setup

@@ -23,19 +23,21 @@ from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError
 from edgec.ir import Op, Value
 from edgec.options.compile import CompileOptions
-from edgec.schedule.steps import DEFAULT
-from edgec.schedule.variant import Rules
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
 
 
 @dataclass(frozen=True)
 class Call:
-    """One function of a segment's C: its main op, and that op's type, shapes and
-    multiply-accumulates.
+    """One function of a segment's C.
 
-    place: (segment, function), as profiles have it. also: kinds of the other ops that
-    it computes.
+    Attributes:
+        place: the numbers of segment and function, as profiles have them
+        kind: the kind of its main op, which multiplies most
+        dtype: the element type of that op's input
+        shapes: the shapes that the op reads and writes
+        macs: the multiply-accumulates of all its ops
+        also: the kinds of its other ops
     """
 
     place: tuple[int, int]
@@ -68,16 +70,16 @@ class Program:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of one inference."""
+        """The multiply-accumulates of one inference."""
         return sum(c.macs for c in self.calls)
 
     @property
     def digest(self) -> str:
-        """Two with the same do the same."""
+        """The same for two programs that do the same."""
         return hashlib.sha256(self.main + self.weights).hexdigest()
 
     def write(self, folder: Path) -> Path:
-        """As files; the program, which finds its weights beside it."""
+        """Write the program with its weights into a folder, and return its path."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "weights.bin").write_bytes(self.weights)
         (folder / "main").unlink(missing_ok=True)
@@ -86,76 +88,70 @@ class Program:
         return folder / "main"
 
 
-def compile_for(
-    model: Path, board_name: str, rules: Rules = DEFAULT, prelude: str = ""
-) -> Program:
-    """As `edgec compile --target` does, for the board's 64-bit target alone, and
-    without verification.
-
-    rules: what its schedule may do. prelude: what each C file of a segment begins with.
-    """
-    segments, sources = _emitted(model, board_name, rules)
+def compile_for(model: Path, board_name: str) -> Program:
+    """Compile a model for the board's 64-bit target, without verification."""
+    segments, sources = _emitted(model, board_name)
     target = Board.load(board_name).targets[0]
     compiler = Compiler.zig(target.library, target.program, target.mcpu)
-    texts = {
-        name: text if name == "model.c" else prelude + text
-        for name, text in sources.texts.items()
-    }
-    made = build(
-        {target.name: texts}, CSRC, {target.name: compiler}, flags=sources.flags
+    built = build(
+        {target.name: sources.texts}, CSRC, {target.name: compiler}, flags=sources.flags
     )[target.name]
+    calls: list[Call] = []
+    for i, segment in enumerate(segments):
+        calls += _calls(i, segment, sources.segments[segment.name])
     return Program(
-        main=made.program,
+        main=built.program,
         weights=sources.weights,
         arena=max(sources.arena.values()),
         bound=max(s.plan.lower_bound for s in sources.segments.values()),
-        text=sections(made.library)[0],
-        calls=tuple(
-            c
-            for i, s in enumerate(segments)
-            for c in _calls(i, s, sources.segments[s.name])
-        ),
+        text=sections(built.library)[0],
+        calls=tuple(calls),
     )
 
 
 def alone(
     model: Path, board_name: str, places: Collection[tuple[int, int]]
 ) -> dict[tuple[int, int], bytes]:
-    """What functions of a model's C compute, each as a .tflite file of its own; without
-    those that TFLite has not.
+    """Return what functions of a model's C compute, each as a .tflite file of its own.
+
+    Args:
+        model: the model's file
+        board_name: the board
+        places: segment and function of each, as profiles have them
+
+    Returns:
+        the files by place; none for a function that TFLite cannot express
     """
     segments, sources = _emitted(model, board_name)
-    found: dict[tuple[int, int], bytes] = {}
-    for i, s in enumerate(segments):
-        for call, ops in _by_call(s, sources.segments[s.name]).items():
-            written = dict.fromkeys(v for op in ops for v in op.outputs)
-            reads = dict.fromkeys(
-                v
-                for op in ops
-                for v in op.inputs
-                if v.const is None and v not in written
-            )
-            others = {v for op in s.graph.ops if op not in ops for v in op.inputs} | {
-                *s.graph.outputs
-            }
-            region = Region(
-                "cpu",
-                tuple(ops),
-                tuple(reads),
-                tuple(v for v in written if v in others),
-            )
-            if (i, call) in places:
+    files: dict[tuple[int, int], bytes] = {}
+    for i, segment in enumerate(segments):
+        calls = _by_call(segment, sources.segments[segment.name])
+        for number, ops in calls.items():
+            if (i, number) in places:
+                region = _region(segment, ops)
                 with contextlib.suppress(EdgecError, NotImplementedError):
-                    found[i, call] = write_tflite(split_off("alone", region).graph)
-    return found
+                    graph = split_off("alone", region).graph
+                    files[i, number] = write_tflite(graph)
+    return files
+
+
+def _region(segment: Segment, ops: Sequence[Op]) -> Region:
+    """Return some ops of a segment with the values that they read and give to others."""
+    written = dict.fromkeys(v for op in ops for v in op.outputs)
+    variables = (v for op in ops for v in op.inputs if v.const is None)
+    reads = dict.fromkeys(v for v in variables if v not in written)
+    others = [op for op in segment.graph.ops if op not in ops]
+    needed = {*segment.graph.outputs, *(v for op in others for v in op.inputs)}
+    outputs = tuple(v for v in written if v in needed)
+    return Region("cpu", tuple(ops), tuple(reads), outputs)
 
 
 @lru_cache(maxsize=1)
 def lowered_for(model: Path, board_name: str) -> Lowered:
-    """The model as the board's C computes it."""
+    """Return the model as the board's C computes it."""
     # Where float16 is accurate enough is measured on photos, as the network takes them.
-    wanted = _preprocess(model)
-    return lower(model, CompileOptions(target=board_name, preprocess=wanted))
+    spec = _preprocess(model)
+    return lower(model, CompileOptions(target=board_name, preprocess=spec))
 
 
 def _preprocess(model: Path) -> str | None:
@@ -166,19 +162,17 @@ def _preprocess(model: Path) -> str | None:
     return PREPROCESS.get(index()[name]["preproc"])
 
 
-def _emitted(
-    model: Path, board_name: str, rules: Rules = DEFAULT
-) -> tuple[Sequence[Segment], TargetSources]:
-    """The C for the board's 64-bit core."""
+def _emitted(model: Path, board_name: str) -> tuple[Sequence[Segment], TargetSources]:
+    """Return the segments and the C for the board's 64-bit core."""
     board = Board.load(board_name)
     lowered = lowered_for(model, board_name)
     segments = lowered.partition.segments
     cores = lowered.cores(board.targets[0])
-    return segments, target_sources(lowered.graph, segments, cores, rules)
+    return segments, target_sources(lowered.graph, segments, cores)
 
 
 def _by_call(segment: Segment, source: CSource) -> dict[int, list[Op]]:
-    """The ops of each function, in order."""
+    """Return the ops of each function, in order."""
     ops: dict[int, list[Op]] = {}
     for op, call in zip(segment.graph.ops, source.within, strict=True):
         if call is not None:
@@ -187,10 +181,7 @@ def _by_call(segment: Segment, source: CSource) -> dict[int, list[Op]]:
 
 
 def _calls(index: int, segment: Segment, source: CSource) -> Iterator[Call]:
-    """Yield the functions of a segment's C in order.
-
-    index: of the segment.
-    """
+    """Yield the functions of a segment's C in order; `index` is the segment's."""
     for number, ops in _by_call(segment, source).items():
         main = max(ops, key=_work)
         others = [op.kind for op in ops if op is not main]
@@ -213,9 +204,9 @@ def _work(op: Op) -> tuple[int, int]:
 
 
 def _shapes(op: Op) -> str:
-    """Of the input, of the weights if there are any, of the first output."""
-    read: Sequence[Value] = op.inputs[: 2 if op.spec.macs(op) else 1]
-    return " · ".join(_shape(v) for v in read) + " → " + _shape(op.outputs[0])
+    """Return the shapes of the input, of weights and of the first output."""
+    inputs: Sequence[Value] = op.inputs[: 2 if op.spec.macs(op) else 1]
+    return " · ".join(map(_shape, inputs)) + " → " + _shape(op.outputs[0])
 
 
 def _shape(v: Value) -> str:
@@ -224,10 +215,11 @@ def _shape(v: Value) -> str:
 
 @cache
 def sources_digest() -> str:
-    """Of all that decides what a model is compiled to."""
-    found = hashlib.sha256()
+    """Return a hash of the sources that decide what a model is compiled to."""
+    content = hashlib.sha256()
     for part in ("edgec", "partitioner", "runtime", "devices"):
         for path in sorted((ROOT / part).rglob("*")):
             if path.suffix in (".py", ".c", ".h", ".toml", ".json", ".txt"):
-                found.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
-    return found.hexdigest()
+                name = f"{path.relative_to(ROOT)}\0".encode()
+                content.update(name + path.read_bytes())
+    return content.hexdigest()

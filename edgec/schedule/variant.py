@@ -135,7 +135,7 @@ None stands for the plain kernel, which does no calls that follow.
 
 @dataclass(frozen=True)
 class Rules:
-    """The parts of a schedule that are allowed; tests and ablations switch them off.
+    """The parts of a schedule that are allowed; tests switch them off.
 
     Attributes:
         choose: chooses the variant of each call
