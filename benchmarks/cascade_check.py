@@ -14,10 +14,10 @@ import sys
 from time import monotonic
 
 import numpy as np
-from edgec_runtime import CascadeSession
+from edgec_runtime import Session
 
 from tests import builds
-from tests.cascade.objects import Thing, bundle, found, scene
+from tests.cascade.objects import Thing, bundle, found, scene, seen
 from tests.runtime.resources import Resources
 
 FILM = 200
@@ -37,14 +37,14 @@ def things(frame: int) -> tuple[Thing, ...]:
     return (first,) if frame in GONE else (first, second)
 
 
-def film(session: CascadeSession, frames: int, every: int) -> list[str]:
+def film(session: Session, frames: int, every: int) -> list[str]:
     """Run frames of the film; return what was wrong."""
     pictures = [scene(*things(frame)) for frame in range(FILM)]
     wrong: list[str] = []
     missing = 0
     for n in range(frames):
         there = things(n % FILM)
-        points = found(session.run(pictures[n % FILM]), "discs")
+        points = found(seen(session, pictures[n % FILM]), "discs")
         missing = missing + 1 if len(points) < len(there) else 0
         if missing > every:
             wrong.append(f"frame {n}: an object is missing for {missing} frames")
@@ -57,7 +57,7 @@ def film(session: CascadeSession, frames: int, every: int) -> list[str]:
 
 def check(frames: int, every: int) -> tuple[list[str], float]:
     """Return what was wrong, and the frames per second."""
-    with CascadeSession(bundle(every=every), threads=2) as session:
+    with Session(bundle(every=every), threads=2) as session:
         wrong = film(session, WARM, every)
         before = Resources.now()
         start = monotonic()

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from edgec_runtime import Bundle, CameraFrame, Session, read_photo
 from edgec_runtime.bundle.arrays import write_npz
-from edgec_runtime.cascade.opened import OpenedCascade
-from edgec_runtime.cascade.runner import CascadeRunner, Infer
+from edgec_runtime.cascade.opened import OpenedNetworks
+from edgec_runtime.cascade.runner import Infer
 from edgec_runtime.session.meters import Meter
 from edgec_runtime.vision.photo import PHOTO_SUFFIXES
 
@@ -80,7 +80,7 @@ def _photos(folder: Path) -> list[Path]:
 def _inputs_seen(bundle: Bundle, photos: list[Path], say: Progress) -> Inputs:
     """Return the inputs that the networks get for photos, at most MOST of each."""
     with ExitStack() as stack:
-        opened = stack.enter_context(OpenedCascade(bundle))
+        opened = stack.enter_context(OpenedNetworks(bundle))
         seen: Inputs = {name: [] for name in opened.bundles}
 
         def infer_by(name: str) -> Infer:
@@ -93,7 +93,7 @@ def _inputs_seen(bundle: Bundle, photos: list[Path], say: Progress) -> Inputs:
 
             return infer
 
-        runner = CascadeRunner(opened.cascade, opened.networks(infer_by))
+        runner = opened.runner(infer_by)
         for path in each(photos, len(photos), "crop photos", say):
             runner.reset()
             frame = CameraFrame.of(read_photo(path))

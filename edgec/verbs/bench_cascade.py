@@ -9,7 +9,6 @@ from pathlib import Path
 
 from edgec_devices.device import Progress
 from edgec_runtime import Bundle
-from edgec_runtime.cascade.opened import cascade_of
 from edgec_runtime.webcam.streamed import streamed
 
 from edgec.benching.cascade_report import (
@@ -80,7 +79,8 @@ def _bench_cascade(
     request: Bench, bundle: Bundle, say: Progress
 ) -> tuple[CascadeBench, Mapping[str, MeasuredBench]]:
     """Return the bench of an opened cascade, and that of each network."""
-    cascade = cascade_of(bundle)
+    cascade = bundle.manifest.cascade
+    assert cascade is not None, "the caller has looked"
     model = bundle.manifest.name
     own, of_networks = split_budgets(
         tuple(request.budgets), cascade, request.streams > 0

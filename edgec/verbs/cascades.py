@@ -1,4 +1,4 @@
-"""The networks of a cascade for verbs that take one network's bundle each."""
+"""The networks of a bundle for devices, which take one network's bundle each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from edgec_devices.device import Device
 from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle
-from edgec_runtime.cascade.opened import OpenedCascade
-from edgec_runtime.cascade.result import CascadeResult
-from edgec_runtime.cascade.runner import CascadeRunner, Infer
+from edgec_runtime.cascade.opened import OpenedNetworks
+from edgec_runtime.cascade.runner import Infer
 from edgec_runtime.session.meters import Meter
 from edgec_runtime.vision.camera import CameraFrame
+from edgec_runtime.vision.tasks.base import Result
 
 from edgec.ir import Array
 
@@ -30,13 +30,17 @@ def networks_as_files(bundle: Bundle) -> Iterator[Mapping[str, Bundle]]:
 
     Devices are sent files, which the bundles within a bundle are not.
     """
+    cascade = bundle.manifest.cascade
+    if cascade is None:
+        yield {bundle.manifest.name: bundle}
+        return
     with (
-        OpenedCascade(bundle) as opened,
+        OpenedNetworks(bundle),
         temporary_folder("networks") as folder,
         ExitStack() as stack,
     ):
         bundles = {}
-        for row in opened.cascade.networks:
+        for row in cascade.networks:
             if row.like is None:
                 path = folder / f"{row.name}.edgec"
                 path.write_bytes(bundle.read(row.path))
@@ -44,13 +48,13 @@ def networks_as_files(bundle: Bundle) -> Iterator[Mapping[str, Bundle]]:
         yield bundles
 
 
-def run_on(device: Device, bundle: Bundle, photo: Array, threads: int) -> CascadeResult:
-    """Return the objects of a photo, each network's inferences run by a device.
+def result_on(device: Device, bundle: Bundle, photo: Array, threads: int) -> Result:
+    """Return what is in a photo, each network's inferences run by a device.
 
-    Crops and results are computed here, with the bits that the device would give.
+    Inputs and results are computed here, with the bits that the device would give.
     Raises the errors of `Device.run`.
     """
-    with networks_as_files(bundle) as bundles, OpenedCascade(bundle) as opened:
+    with networks_as_files(bundle) as bundles, OpenedNetworks(bundle) as opened:
         # A session of its own for each inference: a device keeps none between two.
         def infer_by(name: str) -> Infer:
             def infer(inputs: Mapping[str, Array], meter: Meter) -> dict[str, Array]:
@@ -58,5 +62,4 @@ def run_on(device: Device, bundle: Bundle, photo: Array, threads: int) -> Cascad
 
             return infer
 
-        runner = CascadeRunner(opened.cascade, opened.networks(infer_by))
-        return runner.run(CameraFrame.of(photo))
+        return opened.runner(infer_by).run(CameraFrame.of(photo))

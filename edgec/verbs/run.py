@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from edgec.ir import Array
 from edgec.ir.tensors import tensor_type
 from edgec.ir.types import dequantize
 from edgec.options.run import RunOptions
-from edgec.verbs.cascades import run_on
+from edgec.verbs.cascades import result_on
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
 OUTPUT_SUFFIXES = (".npz", ".json", *IMAGE_SUFFIXES)
@@ -116,14 +117,10 @@ def run_bundle(options: RunOptions) -> RunResult:
             vision = Vision(bundle)
             result = _result(bundle, vision, inputs, outputs)
 
-            def find(photo: Array) -> Result:
-                """Return the result of another picture, on the same device."""
-                seen = device.run(bundle, vision.prepare(photo), options.threads)
-                return vision.result(seen, (photo.shape[1], photo.shape[0]))
-
             if options.mask:
                 picture = _class_map(result, output)
             elif result is not None and suffix in IMAGE_SUFFIXES:
+                find = partial(result_on, device, bundle, threads=options.threads)
                 draw = effect(options.effect or OVERLAY, Painter(vision.painting), find)
                 canvas = _canvas(inputs, bundle.manifest)
                 picture = Image.fromarray(draw(canvas, result))
@@ -245,12 +242,10 @@ def _run_cascade(
     photo = _photo(local_file(Path(options.inputs)))
 
     # A portrait's face is found where the photo's is: its points are comparable.
-    def find(picture: Array) -> Result:
-        """Return the result of another picture, on the same device."""
-        return run_on(device, bundle, picture, options.threads)
-
+    find = partial(result_on, device, bundle, threads=options.threads)
     draw = effect(options.effect or OVERLAY, Painter(), find)
-    result = run_on(device, bundle, photo, options.threads)
+    result = find(photo)
+    assert isinstance(result, CascadeResult)
     done = RunResult({}, result)
     output = path_of(options.output)
     if output is None:

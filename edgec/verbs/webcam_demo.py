@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from edgec_devices.temporary import temporary_folder
-from edgec_runtime.cascade.session import CascadeSession
+from edgec_runtime import Session
 from edgec_runtime.face.points import depth_scale, face_points, solid
 from edgec_runtime.face.portrait import Portrait
 from edgec_runtime.vision.camera import CameraFrame
@@ -154,8 +154,8 @@ def face_clip(photo: Path, bundle: Path) -> Source:
     Raises InputError where the bundle finds no face.
     """
     picture = read_photo(photo)
-    with CascadeSession(bundle) as session:
-        points = face_points(session.run(picture))
+    with Session(bundle) as session:
+        points = face_points(session.result(picture))
         painting = session.painting
     if points is None:
         raise InputError("no face was found", str(photo), "give a photo of one face")

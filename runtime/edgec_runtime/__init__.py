@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .bundle.archive import Bundle, write_bundle
     from .bundle.manifest import Contents, Manifest, SegmentInfo, StateInfo
     from .cascade.result import CascadeObject, CascadeResult
-    from .cascade.session import CascadeSession
     from .errors import (
         BundleError,
         DeviceError,
@@ -48,7 +47,6 @@ __all__ = [
     "CameraFrame",
     "CascadeObject",
     "CascadeResult",
-    "CascadeSession",
     "Contents",
     "DeviceError",
     "EdgecError",
@@ -84,7 +82,6 @@ _NAMES_OF_MODULE = {
     "bundle.archive": ("Bundle", "write_bundle"),
     "bundle.manifest": ("Contents", "Manifest", "SegmentInfo", "StateInfo"),
     "cascade.result": ("CascadeObject", "CascadeResult"),
-    "cascade.session": ("CascadeSession",),
     "errors": (
         "BundleError",
         "DeviceError",
@@ -115,6 +112,8 @@ _MODULE_OF_NAME = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its module, once: the module keeps it afterwards."""
+    if name == "CascadeSession":
+        raise ImportError("use Session: its `result` takes the frames of a cascade")
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f".{_MODULE_OF_NAME[name]}", __name__)

@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from edgec_runtime import CascadeResult
+from edgec_runtime import CascadeResult, Session
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper, save
 
@@ -124,6 +125,13 @@ def bundle(objects: int = 2, every: int = 10, target: str = "host") -> Path:
         cascades.compile(file, target, folder / "x.edgec", threads=2, allow_float=True)
 
     return builds.once(f"cascade {objects} {every} {target}", make) / "x.edgec"
+
+
+def seen(session: Session, frame: Any) -> CascadeResult:
+    """Return the objects of the next frame of a cascade's session."""
+    result = session.result(frame)
+    assert isinstance(result, CascadeResult)
+    return result
 
 
 def found(result: CascadeResult, network: str) -> dict[int, NDArray[np.float32]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edgec_runtime import Bundle, BundleError, CascadeSession, InputError, write_bundle
+from edgec_runtime import Bundle, BundleError, InputError, Session, write_bundle
 from edgec_runtime.bundle.manifest import check_manifest
 from edgec_runtime.cascade.parameters import (
     CropRule,
@@ -246,7 +246,7 @@ def test_a_network_that_is_no_bundle(
     path = tmp_path / "x.edgec"
     write_bundle(path, fields, files)
     with pytest.raises(BundleError) as raised:
-        CascadeSession(path)
+        Session(path)
     assert message in str(raised.value)
     assert "networks/discs.edgec" in str(raised.value)
 
@@ -265,7 +265,7 @@ def test_a_network_for_another_board_is_refused(field: str, tmp_path: Path) -> N
     path = tmp_path / "x.edgec"
     write_bundle(path, fields, files)
     with pytest.raises(BundleError, match="and its cascade for host") as raised:
-        CascadeSession(path)
+        Session(path)
     assert "networks/discs.edgec" in str(raised.value)
     with pytest.raises(BundleError, match="and its cascade for host"):
         edgec.inspect(path)

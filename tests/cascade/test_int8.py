@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgec_runtime import Bundle, CascadeSession, InputError
+from edgec_runtime import Bundle, InputError, Session
 from PIL import Image
 
 from edgec import cascades
 from tests.cascade import objects
-from tests.cascade.objects import Thing, found, scene
+from tests.cascade.objects import Thing, found, scene, seen
 
 pytestmark = [pytest.mark.cc, pytest.mark.slow]
 OPTIONS: dict[str, Any] = {
@@ -61,8 +61,8 @@ def test_crops_of_photos_calibrate(tmp_path: Path) -> None:
             tensors = bundle.network(name).manifest
             assert tensors.quantization["recipe"]
     thing = Thing(70, 60, 0.4)
-    with CascadeSession(path) as session:
-        points = found(session.run(scene(thing)), "discs")[1]
+    with Session(path) as session:
+        points = found(seen(session, scene(thing)), "discs")[1]
     assert np.abs(points - thing.points).max() < 0.5
     assert [p.name for p in tmp_path.glob("*.edgec")] == ["x.edgec"]
 

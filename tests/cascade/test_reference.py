@@ -17,7 +17,7 @@ from edgec_runtime import (
     Bundle,
     CameraFrame,
     CascadeObject,
-    CascadeSession,
+    Session,
     Vision,
     read_photo,
 )
@@ -29,6 +29,7 @@ from PIL import Image
 
 from edgec import cascades
 from tests import builds
+from tests.cascade.objects import seen
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
 FACE = "mp_blazeface_short_f16"
@@ -173,13 +174,13 @@ def test_crops_and_points_are_those_of_the_reference(
     face = LiteRT(model(shared, FACE))
     mesh = LiteRT(model(shared, MESH))
     compared = 0
-    with Bundle.open(bundle) as opened, CascadeSession(opened) as session:
+    with Bundle.open(bundle) as opened, Session(opened) as session:
         vision = Vision(opened.network("face"), native=False)
         cropping = Vision(opened.network("mesh"))
         for path in photos(shared):
             frame = CameraFrame.of(read_photo(path))
             session.reset()
-            left = {only_box(o).corners: o for o in session.run(frame).objects}
+            left = {only_box(o).corners: o for o in seen(session, frame).objects}
             for square, box in faces(frame, vision, face):
                 side = square.side
                 made = Crop(square.x, square.y, side, side, square.angle)
@@ -226,13 +227,13 @@ def test_following_changes_points_by_little(
     """
     photo = read_photo(shared / "data" / "photos" / name)
     by_detector = []
-    with CascadeSession(bundle) as followed, CascadeSession(bundle) as fresh:
+    with Session(bundle) as followed, Session(bundle) as fresh:
         for n in range(30):
             frame = turned(photo, n)
-            points = mesh_of(followed.run(frame).objects[0])
+            points = mesh_of(seen(followed, frame).objects[0])
             fresh.reset()
-            first = fresh.run(frame).objects[0]
-            second = fresh.run(frame).objects[0]
+            first = seen(fresh, frame).objects[0]
+            second = seen(fresh, frame).objects[0]
             corners = np.reshape(only_box(first).corners, (2, 2))
             side = 1.5 * float(np.ptp(corners, axis=0).max())
             by_detector.append(np.abs(points - mesh_of(first)).mean() / side)

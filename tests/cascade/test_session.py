@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 from edgec_runtime import (
     Bundle,
-    BundleError,
     CameraFrame,
     CascadeResult,
-    CascadeSession,
     InputError,
     Session,
     Smoother,
@@ -26,7 +24,7 @@ from edgec_runtime.vision.crop import Crop, CropView
 from edgec_runtime.vision.tasks.classification import Class, Classes
 from numpy.typing import NDArray
 
-from tests.cascade.objects import Thing, bundle, found, scene
+from tests.cascade.objects import Thing, bundle, found, scene, seen
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,10 +56,10 @@ def by_place(result: CascadeResult, network: str) -> list[NDArray[np.float32]]:
 
 
 def test_objects_are_followed_where_they_go() -> None:
-    with CascadeSession(bundle()) as session:
+    with Session(bundle()) as session:
         for n in range(60):
             things = moved(n)
-            result = session.run(scene(*things))
+            result = seen(session, scene(*things))
             assert [one.identity for one in result.objects] == [1, 2]
             for network in ("discs", "mirror"):
                 for points, thing in zip(
@@ -74,41 +72,43 @@ def test_objects_are_followed_where_they_go() -> None:
 
 def test_reuse_changes_little() -> None:
     """Against a session that begins anew with each frame, by the sides of the box."""
-    with CascadeSession(bundle()) as followed, CascadeSession(bundle()) as fresh:
+    with Session(bundle()) as followed, Session(bundle()) as fresh:
         for n in range(40):
             frame = scene(*moved(n))
             fresh.reset()
-            ones = by_place(followed.run(frame), "discs")
-            others = by_place(fresh.run(frame), "discs")
+            ones = by_place(seen(followed, frame), "discs")
+            others = by_place(seen(fresh, frame), "discs")
             for points, other in zip(ones, others, strict=True):
                 assert np.abs(points - other).max() < 0.005 * 3 * 20
 
 
 def test_a_lost_object_is_found_again_with_its_number() -> None:
-    with CascadeSession(bundle()) as session:
+    with Session(bundle()) as session:
         for n in range(5):
-            before = found(session.run(scene(*moved(n))), "discs")
+            before = found(seen(session, scene(*moved(n))), "discs")
         left = min(before, key=lambda identity: before[identity][0, 0])
         for n in range(5, 9):
-            result = session.run(scene(moved(n)[0]))
+            result = seen(session, scene(moved(n)[0]))
             assert [one.identity for one in result.objects] == [left]
-        after = found(session.run(scene(*moved(9))), "discs")
+        after = found(seen(session, scene(*moved(9))), "discs")
         assert after.keys() == before.keys()
         assert left == min(after, key=lambda identity: after[identity][0, 0])
 
 
 def test_a_new_object_is_found_within_so_many_frames() -> None:
-    with CascadeSession(bundle()) as session:
+    with Session(bundle()) as session:
         first, second = moved(0)
-        session.run(scene(first))
-        seen = [len(session.run(scene(first, second)).objects) for _ in range(EVERY)]
-    assert seen[0] == 1
-    assert seen[-1] == 2
+        seen(session, scene(first))
+        counts = [
+            len(seen(session, scene(first, second)).objects) for _ in range(EVERY)
+        ]
+    assert counts[0] == 1
+    assert counts[-1] == 2
 
 
 def test_nothing_is_found_where_there_is_nothing() -> None:
-    with CascadeSession(bundle()) as session:
-        result = session.run(scene())
+    with Session(bundle()) as session:
+        result = seen(session, scene())
         assert result.objects == ()
         assert result.lines() == ["nothing"]
         assert result.to_json() == {"objects": []}
@@ -117,16 +117,16 @@ def test_nothing_is_found_where_there_is_nothing() -> None:
 def test_threads_and_formats_change_no_bit() -> None:
     frame = scene(*moved(3))
     yuyv = np.random.default_rng(0).integers(0, 256, (144, 192, 2), np.uint8)
-    with CascadeSession(bundle(), threads=2) as two, CascadeSession(bundle()) as one:
+    with Session(bundle(), threads=2) as two, Session(bundle()) as one:
         for given in (frame, CameraFrame("yuyv", (yuyv,)), frame):
-            assert two.run(given).to_json() == one.run(given).to_json()
+            assert seen(two, given).to_json() == seen(one, given).to_json()
 
 
 def test_a_stream_has_the_results_of_runs() -> None:
     frames = [scene(*moved(n)) for n in range(25)]
-    with CascadeSession(bundle()) as session:
-        expected = [session.run(frame).to_json() for frame in frames]
-    with CascadeSession(bundle()) as session, session.stream(frames) as stream:
+    with Session(bundle()) as session:
+        expected = [seen(session, frame).to_json() for frame in frames]
+    with Session(bundle()) as session, session.stream(frames) as stream:
         shots = list(stream)
         figures = stream.figures()
     assert [shot.value.to_json() for shot in shots] == expected
@@ -136,9 +136,9 @@ def test_a_stream_has_the_results_of_runs() -> None:
 
 def test_smoothed_objects_keep_their_numbers() -> None:
     smoother = Smoother()
-    with CascadeSession(bundle()) as session:
+    with Session(bundle()) as session:
         for n in range(6):
-            raw = session.run(scene(*moved(n)))
+            raw = seen(session, scene(*moved(n)))
             made = smoother(raw, n / 30)
             assert isinstance(made, CascadeResult)
             smooth = made
@@ -149,8 +149,8 @@ def test_smoothed_objects_keep_their_numbers() -> None:
 
 def test_a_picture_shows_every_object() -> None:
     frame = scene(*moved(0))
-    with CascadeSession(bundle()) as session:
-        picture = session.run(frame).draw(frame)
+    with Session(bundle()) as session:
+        picture = seen(session, frame).draw(frame)
     assert picture.shape == frame.shape
     for thing in moved(0):
         x, y = (int(n) for n in thing.points[0])
@@ -177,8 +177,8 @@ def test_a_long_film_costs_no_memory() -> None:
 
 def test_classes_are_written_beside_their_object() -> None:
     frame = scene(*moved(0))
-    with CascadeSession(bundle()) as session:
-        one = session.run(frame).objects[0]
+    with Session(bundle()) as session:
+        one = seen(session, frame).objects[0]
     classes = Classes((Class(0, "red", 0.9),))
     named = replace(one, results={**one.results, "kind": classes})
     plain = CascadeResult((one,)).draw(frame)
@@ -192,26 +192,26 @@ def test_classes_are_written_beside_their_object() -> None:
 
 
 def test_what_is_no_frame_is_refused() -> None:
-    session = CascadeSession(bundle())
+    session = Session(bundle())
     with session, pytest.raises(InputError, match="the frame has no pixels"):
-        session.run(np.zeros((0, 10, 3), np.uint8))
+        seen(session, np.zeros((0, 10, 3), np.uint8))
     with pytest.raises(InputError, match="closed"):
-        session.run(scene())
+        seen(session, scene())
 
 
 def test_it_may_be_closed_while_another_thread_runs_it() -> None:
     frame = scene(*moved(0))
 
-    def work(session: CascadeSession, said: list[str]) -> None:
+    def work(session: Session, said: list[str]) -> None:
         try:
             while True:
-                session.run(frame)
+                seen(session, frame)
         except InputError as e:
             said.append(e.what)
 
     for _ in range(10):
         said: list[str] = []
-        session = CascadeSession(bundle(), threads=2)
+        session = Session(bundle(), threads=2)
         thread = threading.Thread(target=work, args=(session, said))
         thread.start()
         time.sleep(0.02)
@@ -220,28 +220,58 @@ def test_it_may_be_closed_while_another_thread_runs_it() -> None:
         assert said == ["this session is closed"]
 
 
-def test_each_session_takes_its_own_kind(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a cascade of several networks"):
-        Session(bundle())
+def test_a_cascade_takes_frames_alone() -> None:
+    with Session(bundle()) as session:
+        assert session.inputs == ()
+        for call in (
+            lambda: session.run({"x": scene()}),
+            lambda: session.time(),
+            lambda: session.vision,
+            lambda: session.backends,
+            lambda: session.tensor("x"),
+        ):
+            with pytest.raises(InputError, match="of several networks") as e:
+                call()
+            assert e.value.hint == "give its `result` a frame"
+
+
+def test_one_network_has_results_of_frames_too(tmp_path: Path) -> None:
     with Bundle.open(bundle()) as opened:
         inner = tmp_path / "one.edgec"
         inner.write_bytes(opened.read("networks/discs.edgec"))
-    with pytest.raises(BundleError, match="one network, not a cascade"):
-        CascadeSession(inner)
+    frame = scene(*moved(0))
+    with Session(inner) as session:
+        outputs = session.run(session.vision.prepare(frame))
+        expected = session.vision.result(outputs, (frame.shape[1], frame.shape[0]))
+        assert session.result(frame).to_json() == expected.to_json()
+        before = session.before
+        with session.stream([frame, frame], before=before) as stream:
+            results = [session.result_of(shot).to_json() for shot in stream]
+        assert results == [expected.to_json()] * 2
+        (figures,) = session.figures()
+    assert (figures.name, figures.runs) == ("points", 1)
+    assert figures.backends == {"c": 1}
+    with pytest.raises(InputError, match="closed"):
+        session.result(frame)
+
+
+def test_the_earlier_name_says_what_to_use() -> None:
+    with pytest.raises(ImportError, match="use Session"):
+        from edgec_runtime import CascadeSession  # noqa: F401
 
 
 FORKED = """
 import os, sys
-from edgec_runtime import CascadeSession
-from tests.cascade.objects import Thing, scene
-with CascadeSession(sys.argv[1], threads=2) as session:
-    expected = session.run(scene(Thing(60, 60))).to_json()
+from edgec_runtime import Session
+from tests.cascade.objects import Thing, scene, seen
+with Session(sys.argv[1], threads=2) as session:
+    expected = seen(session, scene(Thing(60, 60))).to_json()
     child = os.fork()
     if child == 0:
         session.reset()
-        os._exit(session.run(scene(Thing(60, 60))).to_json()["objects"] == [])
+        os._exit(seen(session, scene(Thing(60, 60))).to_json()["objects"] == [])
     session.reset()
-    assert len(session.run(scene(Thing(60, 60))).objects) == 1
+    assert len(seen(session, scene(Thing(60, 60))).objects) == 1
     sys.exit(os.waitpid(child, 0)[1])
 """
 

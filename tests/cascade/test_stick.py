@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgec_runtime import Bundle, CascadeSession, write_bundle
+from edgec_runtime import Bundle, Session, write_bundle
 from edgec_runtime.model.interpreters import TfliteInterpreter, interpreter_factory
 from numpy.typing import NDArray
 from PIL import Image
@@ -21,7 +21,7 @@ from PIL import Image
 from edgec import cascades
 from tests import builds
 from tests.cascade import objects
-from tests.cascade.objects import Thing, scene
+from tests.cascade.objects import Thing, scene, seen
 from tests.runtime.fake_stick import AT_LOAD, FAULTS, FakeStick, go_wrong
 from tests.toolchain.stand_in_edgetpu_compiler import Rules, StandInEdgetpuCompiler
 
@@ -144,8 +144,8 @@ def frames() -> Iterator[NDArray[np.uint8]]:
 def test_one_process_runs_all_networks(bundle: Path, tmp_path: Path) -> None:
     stick = LiteRTStick(tmp_path / "stick")
     with (
-        CascadeSession(bundle, tpu="c") as twin,
-        CascadeSession(
+        Session(bundle, tpu="c") as twin,
+        Session(
             bundle,
             tpu="delegate",
             delegate=stick.open,
@@ -154,7 +154,7 @@ def test_one_process_runs_all_networks(bundle: Path, tmp_path: Path) -> None:
         ) as session,
     ):
         for _, frame in zip(range(12), frames(), strict=False):
-            assert session.run(frame).to_json() == twin.run(frame).to_json()
+            assert seen(session, frame).to_json() == seen(twin, frame).to_json()
         facts = session.edgetpu
         assert facts is not None
         assert (facts.up, facts.lost, facts.on_cpu) == (True, 0, 0)
@@ -177,14 +177,14 @@ def test_it_goes_on_when_the_stick_does_not(
     end = time.monotonic() + LIMIT_S
     with (
         warnings.catch_warnings(record=True) as said,
-        CascadeSession(bundle, tpu="c") as twin,
-        CascadeSession(
+        Session(bundle, tpu="c") as twin,
+        Session(
             bundle, delegate=stick.open, interpreter=stick.make, timeout=timeout
         ) as session,
     ):
         warnings.simplefilter("always", RuntimeWarning)
         for frame in frames():
-            assert session.run(frame).to_json() == twin.run(frame).to_json()
+            assert seen(session, frame).to_json() == seen(twin, frame).to_json()
             facts = session.edgetpu
             assert facts is not None
             lost = facts.lost
@@ -213,8 +213,8 @@ def test_without_a_compiler_they_run_as_c(tmp_path: Path) -> None:
     compiler.set(Rules(says="rubbish\n"))
     done = compiled(tmp_path, str(compiler.program))
     assert "share" not in done.summary()
-    with CascadeSession(done.path) as session:
-        assert len(session.run(next(frames())).objects) == 2
+    with Session(done.path) as session:
+        assert len(seen(session, next(frames())).objects) == 2
         assert session.edgetpu is None
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_runtime import Session, read_photo
-from edgec_runtime.cascade.session import CascadeSession
 from edgec_runtime.vision.camera import CameraFrame
 from edgec_runtime.vision.tasks.instances import Boxes
 from edgec_runtime.vision.tasks.text_recognition import TextLine
 from PIL import Image, ImageDraw, ImageFont
 
 from edgec.ir import Array
+from tests.cascade.objects import seen
 from tests.catalogue.networks import bundle, fetched
 
 pytestmark = pytest.mark.slow
@@ -165,8 +165,8 @@ def test_texts_are_found_turned_upright_and_read() -> None:
 
 
 def test_the_cascade_reads_them_all() -> None:
-    with CascadeSession(bundle("texts")) as session:
-        result = session.run(picture())
+    with Session(bundle("texts")) as session:
+        result = seen(session, picture())
     assert result.objects
     read = set()
     for one in result.objects:

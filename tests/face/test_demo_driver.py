@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_runtime.cascade.session import CascadeSession
+from edgec_runtime import Session
 from edgec_runtime.face.driving import NEUTRAL_FRAMES, Driver, FaceMotion
 from edgec_runtime.face.geometry import downward
 from edgec_runtime.face.landmarks import LEFT_BROW, LOWER_MOUTH, openings
@@ -55,7 +55,7 @@ def opened(face: Array) -> Array:
 class Stage:
     """The demo's networks, its person, and what avatars make of a pose."""
 
-    def __init__(self, session: CascadeSession, photo: Path) -> None:
+    def __init__(self, session: Session, photo: Path) -> None:
         self._session = session
         self._painter = Painter(session.painting)
         self._photo = photo
@@ -65,7 +65,7 @@ class Stage:
 
     def _face(self, picture: Array) -> Array:
         self._session.reset()
-        face = face_points(self._session.run(picture))
+        face = face_points(self._session.result(picture))
         assert face is not None
         return face
 
@@ -82,7 +82,7 @@ class Stage:
         driver = Driver()
         self._session.reset()
         for at in [FacePose()] * NEUTRAL_FRAMES + [pose] * 3:
-            result = self._session.run(self.posed(at))
+            result = self._session.result(self.posed(at))
             face = face_points(result)
             assert face is not None
             motion = driver(face, has_irises(result))
@@ -92,19 +92,19 @@ class Stage:
     def shown(self, how: str, pose: FacePose) -> Array:
         """What an effect shows when the person came from rest to a pose."""
         self._session.reset()
-        made = effect(how, self._painter, self._session.run)
+        made = effect(how, self._painter, self._session.result)
         self._session.reset()
         shares = [0.0] * (NEUTRAL_FRAMES + 2)
         shares += [i / WAY for i in range(1, WAY)] + [1.0] * FRAMES
         for i, share in enumerate(shares):
             frame = self.posed(pose.part(share))
-            out = made(frame, self._session.run(frame), i / 25)
+            out = made(frame, self._session.result(frame), i / 25)
         return out
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with CascadeSession(bundle(NETWORKS)) as session:
+    with Session(bundle(NETWORKS)) as session:
         yield Stage(session, fixtures() / "photos" / "astronaut_face.jpg")
 
 

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgec_runtime import CascadeSession, Session, Shot
+from edgec_runtime import Session, Shot
 from edgec_runtime.coral.pipeline.pipelined_model_runner import PipelinedModelRunner
 from edgec_runtime.interpreter import Interpreter
 
-from tests.cascade.objects import Thing, scene
+from tests.cascade.objects import Thing, scene, seen
 from tests.cascade.objects import bundle as cascade_bundle
 from tests.runtime import tiny_model
 from tests.runtime.fake_stick import FakeStick
@@ -177,8 +177,8 @@ def test_a_cascade_that_is_opened_and_closed() -> None:
     path = cascade_bundle()
 
     def open_and_close() -> None:
-        with CascadeSession(path, threads=2) as s:
-            assert len(s.run(frame).objects) == 2
+        with Session(path, threads=2) as s:
+            assert len(seen(s, frame).objects) == 2
 
     interrupt(open_and_close, open_and_close, 500, 5e-2)
 
@@ -308,10 +308,10 @@ def test_a_pipeline_with_little_room(bundle_path: Path, times: int, side: str) -
 @counts(1000)
 def test_a_cascade(times: int) -> None:
     frame = scene(Thing(60, 60), Thing(130, 80))
-    with CascadeSession(cascade_bundle()) as s:
+    with Session(cascade_bundle()) as s:
 
         def run() -> None:
-            assert len(s.run(frame).objects) == 2
+            assert len(seen(s, frame).objects) == 2
 
         def anew() -> None:
             s.reset()

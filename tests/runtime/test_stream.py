@@ -143,7 +143,7 @@ def test_an_input_is_not_copied_where_it_can_be_used(s: Session) -> None:
         np.testing.assert_array_equal(
             shot.value["out"], tiny_model.reference(image)["out"]
         )
-    frame = s._program.frame()  # type: ignore[union-attr]
+    frame = s._network().program.frame()
     frame.put("image", image)
     assert frame.arrays["image"] is image
     frame.put("image", np.asfortranarray(image))
@@ -291,7 +291,7 @@ def test_a_closed_stream_lets_go_of_the_model(bundle_path: Path) -> None:
             Session(bundle_path, tpu="c") as s,
             s.stream(tiny_model.image(i) for i in range(3)) as shots,
         ):
-            program = weakref.ref(s._program)
+            program = weakref.ref(s._network().program)
             assert len(list(shots)) == 3
         del shots
         assert program() is None, "before any collection"

@@ -1,4 +1,4 @@
-"""The bundles of a cascade's networks, opened and checked together."""
+"""The bundles of a bundle's networks, opened and checked together."""
 
 from __future__ import annotations
 
@@ -6,71 +6,73 @@ from contextlib import ExitStack
 from typing import Callable, Dict, List
 
 from ..bundle.archive import Bundle
-from ..errors import BundleError
 from ..session.vision import Vision
 from .fitting import check_bundles
-from .parameters import Cascade
-from .runner import Infer, Network
+from .parameters import CascadeNetwork
+from .runner import CascadeRunner, FrameRunner, Infer, Network
 
 
-class OpenedCascade:
-    """The opened bundles of a cascade, until `close`; it is a context manager.
+class OpenedNetworks:
+    """The networks of a bundle, opened until `close`; it is a context manager.
 
     Attributes:
-        cascade: the cascade
-        bundles: the bundle of each network with a model of its own, by name
+        cascade: how they work together; None: there is one
+        bundles: the bundle of each network with a model of its own, by name; that of
+            the only one is the bundle itself
     """
 
     def __init__(self, bundle: Bundle) -> None:
         """Open the networks of a bundle.
 
         Raises:
-            BundleError: the bundle is no cascade, or a network's is damaged
+            BundleError: a network's is damaged
             InputError: the networks do not fit together
         """
-        self.cascade = cascade_of(bundle)
+        self.cascade = bundle.manifest.cascade
         self.bundles: Dict[str, Bundle] = {}
+        self._visions: Dict[str, Vision] = {}
         with ExitStack() as opened:
-            for row in self.cascade.networks:
-                if row.like is None:
-                    inner = bundle.network(row.name)
-                    self.bundles[row.name] = opened.enter_context(inner)
-            manifests = {name: b.manifest for name, b in self.bundles.items()}
-            check_bundles(self.cascade, manifests, str(bundle.path))
+            if self.cascade is None:
+                self.bundles[bundle.manifest.name] = bundle
+            else:
+                for row in self.cascade.networks:
+                    if row.like is None:
+                        inner = bundle.network(row.name)
+                        self.bundles[row.name] = opened.enter_context(inner)
+                manifests = {name: b.manifest for name, b in self.bundles.items()}
+                check_bundles(self.cascade, manifests, str(bundle.path))
             # All are sound: from here on `close` closes them.
             self._opened = opened.pop_all()
 
-    def networks(self, infer: Callable[[str], Infer]) -> List[Network]:
-        """Return the networks, ready to run, in the order of the cascade.
+    def vision(self, name: str) -> Vision:
+        """Return what makes the inputs and results of a network with a model."""
+        # One for each bundle: a network on two crops decodes both alike.
+        if name not in self._visions:
+            self._visions[name] = Vision(self.bundles[name])
+        return self._visions[name]
+
+    def runner(self, infer: Callable[[str], Infer]) -> FrameRunner:
+        """Return the networks, ready to run on frames.
 
         Args:
             infer: returns the function that runs the bundle of this name
         """
-        # One for each bundle: a network on two crops decodes both alike.
-        visions = {name: Vision(inner) for name, inner in self.bundles.items()}
+        if self.cascade is None:
+            (name,) = self.bundles
+            row = CascadeNetwork(name)
+            return FrameRunner([Network(row, self.vision(name), infer(name))])
         networks: List[Network] = []
         for row in self.cascade.networks:
             model = row.like or row.name
-            networks.append(Network(row, visions[model], infer(model)))
-        return networks
+            networks.append(Network(row, self.vision(model), infer(model)))
+        return CascadeRunner(self.cascade, networks)
 
     def close(self) -> None:
-        """Close the bundles of the networks."""
+        """Close the bundles of the networks of a cascade."""
         self._opened.close()
 
-    def __enter__(self) -> OpenedCascade:
+    def __enter__(self) -> OpenedNetworks:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def cascade_of(bundle: Bundle) -> Cascade:
-    """Return the cascade of a bundle; raises BundleError where it is none."""
-    if bundle.manifest.cascade is None:
-        raise BundleError(
-            "the bundle is one network, not a cascade",
-            at=str(bundle.path),
-            hint="run it with a Session",
-        )
-    return bundle.manifest.cascade

@@ -1,13 +1,15 @@
-"""A frame through the networks of a cascade, and what is kept for the next one."""
+"""A frame through the networks of a bundle, and what is kept for the next one."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from numpy.typing import NDArray
 
-from ..session.meters import Lap, Meter
+from ..session.locked import alone
+from ..session.meters import Lap, Meter, StageFigures
 from ..session.vision import Vision
 from ..vision.camera import CameraFrame
 from ..vision.crop import Crop
@@ -26,12 +28,11 @@ Infer = Callable[[Mapping[str, Array], Meter], Dict[str, Array]]
 
 
 class Network:
-    """A network of a cascade, ready to run.
+    """A network of a bundle, ready to run.
 
     Attributes:
-        row: the network in the manifest
+        row: the network in the manifest; outside of a cascade its name alone
         vision: makes its inputs and results
-        image: width and height of its input
         meter: its times, with those of its crops and results
     """
 
@@ -43,12 +44,16 @@ class Network:
             vision: of its bundle
             infer: runs its bundle
         """
-        assert vision.image is not None, "check_bundles has seen an image input"
         self.row = row
         self.vision = vision
-        self.image = vision.image
         self.meter = Meter(row.name)
         self._infer = infer
+
+    @property
+    def image(self) -> Size:
+        """Width and height of its input."""
+        assert self.vision.image is not None, "check_bundles has seen an image input"
+        return self.vision.image
 
     def of_frame(self, frame: CameraFrame) -> Result:
         """Return its result for a whole frame."""
@@ -96,31 +101,73 @@ class _Seen:
         self.results: Dict[str, Result] = {}
 
 
-class CascadeRunner:
+class FrameRunner:
+    """The networks of a bundle, of which the first sees whole frames.
+
+    Any thread may run it.
+
+    Attributes:
+        networks: the networks
+    """
+
+    def __init__(self, networks: Sequence[Network]) -> None:
+        """Hold the networks."""
+        self.networks = tuple(networks)
+
+    def run(self, frame: CameraFrame) -> Result:
+        """Return what is in the next frame.
+
+        Raises the errors of the networks.
+        """
+        return self.networks[0].of_frame(frame)
+
+    def figures(self) -> Sequence[StageFigures]:
+        """Return the times of each network so far."""
+        return tuple(network.meter.figures(0) for network in self.networks)
+
+    def reset(self) -> None:
+        """Forget what was kept: the next frame is the first one."""
+
+    def forked(self) -> None:
+        """In the child of a fork: who has a lock may not be there."""
+
+
+class CascadeRunner(FrameRunner):
     """The networks of a cascade, and the objects that they follow.
 
-    For one thread at a time.
+    Runs wait for each other.
     """
 
     def __init__(self, cascade: Cascade, networks: Sequence[Network]) -> None:
         """Begin without an object; networks: in the order of the cascade."""
-        self._networks = tuple(networks)
+        super().__init__(networks)
         self.cascade = cascade
+        self._turn = threading.RLock()
         self._tracker = self._new_tracker()
-
-    def reset(self) -> None:
-        """Forget all objects: the next frame is the first one."""
-        self._tracker = self._new_tracker()
-
-    def _new_tracker(self) -> Tracker:
-        follows = self.cascade.followed is not None
-        return Tracker(self.cascade.objects, self.cascade.every, follows)
 
     def run(self, frame: CameraFrame) -> CascadeResult:
         """Return the objects of the next frame.
 
         Raises the errors of the networks.
         """
+        return alone(self._turn, lambda: self._run(frame))
+
+    def reset(self) -> None:
+        """Forget all objects: the next frame is the first one."""
+        alone(self._turn, self._forget)
+
+    def forked(self) -> None:
+        """In the child of a fork: who has the lock may not be there."""
+        self._turn = threading.RLock()
+
+    def _forget(self) -> None:
+        self._tracker = self._new_tracker()
+
+    def _new_tracker(self) -> Tracker:
+        follows = self.cascade.followed is not None
+        return Tracker(self.cascade.objects, self.cascade.every, follows)
+
+    def _run(self, frame: CameraFrame) -> CascadeResult:
         tracker = self._tracker
         detected = self._detected(frame) if tracker.wants_detector() else {}
 
@@ -132,7 +179,7 @@ class CascadeRunner:
                 seen[-1].results[detector] = detected[track.identity]
         # A network sees all objects before the next one does: an Edge TPU whose memory
         # holds one of them then loads each once a frame.
-        for network in self._networks[1:]:
+        for network in self.networks[1:]:
             self._look(network, seen, frame)
 
         tracker.update([self._next_crop(one, frame.size) for one in seen])
@@ -155,7 +202,7 @@ class CascadeRunner:
 
     def _detect(self, frame: CameraFrame) -> List[_Found]:
         """Return what the detector finds, the best first."""
-        result = self._networks[0].of_frame(frame)
+        result = self.networks[0].of_frame(frame)
         found: List[_Found] = []
         for single in _singles(result):
             crop = self._first_crop(single, frame.size)
@@ -165,11 +212,11 @@ class CascadeRunner:
 
     def _first_crop(self, result: Result, frame: Size) -> Optional[Crop]:
         """Return the crop by which an object is known from the detector's result."""
-        network = self._networks[0]
+        network = self.networks[0]
         rule: Optional[CropRule] = CropRule()
         # A detector alone has no crops, and its boxes tell objects apart.
-        if len(self._networks) > 1:
-            network = self._networks[1]
+        if len(self.networks) > 1:
+            network = self.networks[1]
             rule = network.row.crop
         assert rule is not None, "parse_cascade has seen it"
         return crop_of(rule, result, frame, network.image)
@@ -219,7 +266,7 @@ class CascadeRunner:
         """Return an object's crop for the next frame; None if it is lost."""
         if not one.results:
             return None
-        for network in self._networks:
+        for network in self.networks:
             # There is one at most.
             if network.row.again is not None:
                 result = one.results[network.row.name]

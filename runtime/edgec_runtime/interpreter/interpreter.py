@@ -91,6 +91,8 @@ class Interpreter:
         bundle = _open(model_path, model_content)
         threads = _threads(num_threads, bundle)
         try:
+            hint = "run it with a Session, whose `result` takes frames"
+            bundle.manifest.check_alone(str(bundle.path), hint)
             self._session = Session(
                 bundle,
                 tpu=edgetpu.tpu,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from typing import Callable, List, Optional, TypeVar
+from typing import Callable, Dict, List, Optional, Sequence, TypeVar
 
 from ..errors import InputError
 from ..model.inference import ExecutionContext, Inference
 from .locked import alone
-from .program import Program
+from .program import Program, shared_scratch
 
 T = TypeVar("T")
 
@@ -24,38 +24,38 @@ class Lane:
             leave it as it was
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, programs: Sequence[Program]) -> None:
         self.turn = threading.RLock()
         self.busy = False
-        self._program = program
-        self._frame: Optional[Inference] = None
+        self._programs = programs
+        self._frames: Dict[Program, Inference] = {}
         self._scratch: Optional[ExecutionContext] = None
 
     @property
     def scratch(self) -> ExecutionContext:
         """The arena and its threads."""
         if self._scratch is None:
-            segments = self._program.manifest.segments
-            self._scratch = self._program.scratch(segments)
+            self._scratch = shared_scratch(self._programs)
         return self._scratch
 
-    def begin(self) -> Inference:
-        """Return the tensors of a run, which the lane has again after `end`.
+    def begin(self, program: Program) -> Inference:
+        """Return the tensors of a program's run, which the lane has again after `end`.
 
         Those of a run that an exception ended may be half bound: the next run has
         others.
         """
-        frame = self._frame
-        self._frame = None
-        return self._program.frame() if frame is None else frame
+        frame = self._frames.pop(program, None)
+        return program.frame() if frame is None else frame
 
-    def end(self, frame: Inference) -> None:
-        """Take the tensors of a run that has ended well."""
-        self._frame = frame
+    def end(self, program: Program, frame: Inference) -> None:
+        """Take the tensors of a program's run that has ended well."""
+        self._frames[program] = frame
 
 
 class Lanes:
     """The memory of inferences in flight: as many as the cores can run; others wait.
+
+    The programs of a lane run one after the other, on the same threads.
 
     The first is made at once.
 
@@ -63,18 +63,19 @@ class Lanes:
         last: the tensors of the last run
     """
 
-    def __init__(self, program: Program, threads: int) -> None:
-        self._program = program
+    def __init__(self, programs: Sequence[Program], threads: int) -> None:
+        self._programs = programs
         self._most = max(2, (os.cpu_count() or 1) // threads)
         self._closed = False
         self._begin()
         first = self._lanes[0]
-        self.last = first.begin()
-        first.end(self.last)
+        for program in programs:
+            self.last = first.begin(program)
+            first.end(program, self.last)
         assert first.scratch is not None, "it is made here, where an error is expected"
 
     def _begin(self) -> None:
-        self._lanes: List[Lane] = [Lane(self._program) for _ in range(self._most)]
+        self._lanes: List[Lane] = [Lane(self._programs) for _ in range(self._most)]
         self._next = itertools.count()
 
     def run(self, call: Callable[[Lane], T]) -> T:

@@ -1,4 +1,6 @@
-"""The stages of a stream that run a model: its inputs, and its segments."""
+"""The stages of a stream that run a model, its inputs and its segments, or all networks
+of a cascade.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,12 @@ from contextlib import suppress
 from typing import Any, Deque, List, Mapping, Optional, Sequence, Tuple
 
 from ..bundle.manifest import SegmentInfo
+from ..cascade.runner import FrameRunner
 from ..model.inference import ExecutionContext, Inference
 from ..model.inputs import check_inputs
-from ..stick.stick import StickFacts
+from ..stick.stick import StickFacts, StickOfModel
+from ..vision.camera import CameraFrame
+from ..vision.tasks.base import Result
 from .meters import StageFigures
 from .program import Program
 from .state import StateStore
@@ -120,3 +125,34 @@ class ModelStages:
             return outputs
 
         return name, run
+
+
+class CascadeStages:
+    """The networks of a cascade in one stream (see StreamWork)."""
+
+    def __init__(self, runner: FrameRunner, sticks: Sequence[StickOfModel]) -> None:
+        """Hold the networks; sticks: the Edge TPU, as each network on it has it."""
+        self._runner = runner
+        self._sticks = sticks
+
+    def stages(self, ran_on: RanOn) -> Sequence[Stage]:
+        """Return the one stage of all networks."""
+
+        def run(shot: Shot) -> Result:
+            return self._runner.run(CameraFrame.of(shot.value))
+
+        return [("cascade", run)]
+
+    def admit(self, shot: Shot) -> None:
+        """Give a shot nothing: the lanes of the session have memory."""
+
+    def figures(self) -> Sequence[StageFigures]:
+        """Return the times of the networks, which are parts of the stage."""
+        return self._runner.figures()
+
+    def edgetpu(self) -> Optional[StickFacts]:
+        """Return how the Edge TPU fares; None without one."""
+        return self._sticks[0].facts if self._sticks else None
+
+    def stop(self, idle: bool) -> None:
+        """Free nothing: the session goes on."""

@@ -1,14 +1,14 @@
-"""Runs a bundle in this process: C segments through ctypes, Edge TPU segments on the
-stick or on their C twin.
+"""Runs a bundle in this process, of one network or of several: C segments through ctypes,
+Edge TPU segments on the stick or on their C twin.
 """
 
 from __future__ import annotations
 
 import os
-import time
 import warnings
 import weakref
-from dataclasses import dataclass
+from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import (
     Any,
@@ -21,52 +21,53 @@ from typing import (
     Tuple,
     Type,
     Union,
+    cast,
 )
 
 from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle, PathLike
+from ..cascade.opened import OpenedNetworks
+from ..cascade.runner import FrameRunner, Infer
 from ..device_end.bundles import machine_target as machine_target
 from ..device_end.printable import printable
 from ..errors import InputError
-from ..model.inference import ExecutionContext, Inference
 from ..model.inputs import check_inputs, noise_inputs
 from ..model.interpreters import InterpreterFactory, load_edgetpu
+from ..model.native import Painting
 from ..model.timing import Times, time_calls
 from ..stick.process import Delegate
-from ..stick.stick import StickFacts
+from ..stick.stick import StickFacts, StickOfModel
 from ..tensors import TensorInfo
+from ..vision.camera import CameraFrame
+from ..vision.tasks.base import Result
 from .edgetpu import TPU_MODES as TPU_MODES
 from .edgetpu import EdgeTpuOptions, open_stick
-from .lanes import Lane, Lanes, closed
+from .lanes import Lanes, closed
 from .locked import finish
-from .model_stages import ModelStages
+from .meters import StageFigures
+from .model_stages import CascadeStages, ModelStages
+from .network import LoadedNetwork
+from .network import SegmentTime as SegmentTime
 from .program import Program
-from .state import StateStore
-from .stream import Stage, Stream, StreamPipeline
+from .stream import Shot, Stage, Stream, StreamPipeline, StreamWork
 from .vision import Vision
 
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class SegmentTime:
-    """One segment of one run.  backend: "c", "interpreter" or "delegate"."""
-
-    name: str
-    place: str
-    backend: str
-    ns: int
-
-
 class Session:
-    """Runs the bundle's segments in order.
+    """Runs the networks of a bundle: the only one on tensors (`run`), and each bundle with
+    a task on frames (`result`).
 
     Any thread may run it, several at a time: what is loaded is shared, each run has
     tensors of its own; those who exceed the machine's cores wait, and so does who finds
     a run of a model with state (manifest.state) on its way: a run goes on where the
-    last one left it, until `reset`.  The child of a fork may use it, without the Edge
-    TPU. Raises BundleError, InputError or DeviceError.
+    last one left it, until `reset`.  So it is with the objects of a cascade, which are
+    followed from frame to frame: the frames of a session are those of one camera.  All
+    its networks share one set of threads, and the process of the Edge TPU.  The child
+    of a fork may use it, without the Edge TPU. Raises BundleError, InputError or
+    DeviceError.
 
     Args:
         bundle: the .edgec file, or an opened one.
@@ -98,42 +99,48 @@ class Session:
     ) -> None:
         options = EdgeTpuOptions(tpu, interpreter, delegate, timeout)
         options.check()
-        self._owns_bundle = not isinstance(bundle, Bundle)
-        self.bundle = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle)
-        self.manifest = self.bundle.manifest
         self.tpu = tpu
         self.threads = threads
         self._streams: "weakref.WeakSet[StreamPipeline]" = weakref.WeakSet()
-        self._program: Optional[Program] = None
         self._lanes: Optional[Lanes] = None
-        self._vision: Optional[Vision] = None
+        self._sticks: Tuple[StickOfModel, ...] = ()
+        self._networks: Dict[str, LoadedNetwork] = {}
+        self._made_runner: Optional[FrameRunner] = None
+        bundles = ExitStack()
         try:
-            self.manifest.check_alone(
-                str(self.bundle.path), hint="run it with a CascadeSession"
-            )
-            self.manifest.check_threads(threads, str(self.bundle.path))
-            (stick,) = open_stick([self.bundle], options, OnceWarned())
-            try:
-                self._program = Program(self.bundle, tpu, interpreter, threads, stick)
-            except BaseException:
-                if stick is not None:
-                    stick.close()
-                raise
-            self._lanes = Lanes(self._program, threads)
-            self._kept = StateStore(self.bundle)
+            if isinstance(bundle, Bundle):
+                self.bundle = bundle
+            else:
+                self.bundle = bundles.enter_context(Bundle.open(bundle))
+            self.manifest = self.bundle.manifest
+            self._opened = bundles.enter_context(OpenedNetworks(self.bundle))
+            self._load(options)
         except BaseException:
-            _free(
-                self._streams,
-                self._lanes,
-                self._program,
-                self.bundle if self._owns_bundle else None,
-            )
+            _free(self._streams, self._lanes, self._sticks, bundles)
             raise
-        owned = self.bundle if self._owns_bundle else None
         self._end = weakref.finalize(
-            self, _free, self._streams, self._lanes, self._program, owned
+            self, _free, self._streams, self._lanes, self._sticks, bundles
         )
         _SESSIONS.add(self)
+
+    def _load(self, options: EdgeTpuOptions) -> None:
+        """Load the networks, which share the lanes and the Edge TPU."""
+        opened = self._opened.bundles
+        # An error before anything is loaded.
+        for inner in opened.values():
+            inner.manifest.check_threads(self.threads, str(inner.path))
+        sticks = open_stick([*opened.values()], options, OnceWarned())
+        self._sticks = tuple(stick for stick in sticks if stick is not None)
+        for (name, inner), stick in zip(opened.items(), sticks):
+            program = Program(
+                inner, options.tpu, options.interpreter, self.threads, stick
+            )
+            self._networks[name] = LoadedNetwork(program)
+        programs = [network.program for network in self._networks.values()]
+        self._lanes = Lanes(programs, self.threads)
+        if self.manifest.cascade is not None:
+            # Whatever is wrong with one of them is an error now.
+            self._runner()
 
     # ---- what callers use
     # ----------------------------------------------------------------------------------
@@ -151,19 +158,19 @@ class Session:
     @property
     def backends(self) -> Dict[str, str]:
         """Segment name → "c", "interpreter" or "delegate", as they run now."""
-        program = self._loaded()[0]
+        program = self._network().program
         return {s.name: program.backend(s) for s in self.manifest.segments}
 
     @property
     def edgetpu(self) -> Optional[StickFacts]:
         """How the stick fares; None where the session started without one."""
-        stick = self._loaded()[0].stick
-        return stick.facts if stick is not None else None
+        self._loaded()
+        return self._sticks[0].facts if self._sticks else None
 
     def run(
         self, inputs: Mapping[str, Any], *, timings: Optional[List[SegmentTime]] = None
     ) -> Dict[str, Array]:
-        """One inference; returns copies of the outputs, by name.
+        """One inference of the only network; returns copies of the outputs, by name.
 
         Args:
             inputs: by name, of exactly the type and shape of `self.inputs`. An image
@@ -173,38 +180,52 @@ class Session:
                 the last run left.
             timings: a list that gets one SegmentTime per segment.
         """
+        self._check_one()
         arrays = check_inputs(self.manifest, inputs, self._photo)
-        program, lanes = self._loaded()
+        network = self._network()
+        times: List[SegmentTime] = [] if timings is None else timings
+        return network.run(self._loaded(), arrays, times.append, copy=True)
 
-        def run(lane: Lane) -> Dict[str, Array]:
-            frame = lane.begin()
-            # `tensor` reads it, also of a run that fails.
-            lanes.last = frame
-            try:
-                results = self._run(program, frame, lane.scratch, arrays, timings)
-            except BaseException:
-                # The Edge TPU's process has a part of what is forgotten here.
-                frame.let_go()
-                raise
-            lane.end(frame)
-            return results
+    def result(self, frame: Any) -> Result:
+        """Return what is in a frame: of a cascade a CascadeResult, else what the task
+        gives.
 
-        return self._kept.in_turn(lambda: lanes.run(run))
+        Args:
+            frame: a CameraFrame, or a photo: uint8 [H, W, 3], [H, W, 4] or [H, W]
+
+        Raises:
+            InputError: it is no frame, or the bundle has no task
+            DeviceError: a network failed
+        """
+        return self._runner().run(CameraFrame.of(frame))
 
     def reset(self) -> None:
-        """Let the next run be the first one, with the model's initial state."""
+        """Let the next run be the first one: with the initial state of a model, and
+        without an object of a cascade.
+        """
         self._loaded()
-        self._kept.reset()
+        for network in self._networks.values():
+            network.kept.reset()
+        if self._made_runner is not None:
+            self._made_runner.reset()
 
     @property
     def vision(self) -> Vision:
-        """Makes inputs of a camera's frames, and results of outputs."""
-        if self._vision is None:
-            self._vision = Vision(self.bundle)
-        return self._vision
+        """Makes inputs of a camera's frames, and results of outputs, of the only
+        network.
+        """
+        self._check_one()
+        return self._opened.vision(self.manifest.name)
 
-    def _photo(self, name: str, photo: Array) -> Array:
-        return self.vision.input(name, photo)
+    @property
+    def painting(self) -> Optional[Painting]:
+        """The C for effects of a network that has landmarks; None where none has it."""
+        found = (self._opened.vision(name).painting for name in self._opened.bundles)
+        return next((one for one in found if one is not None), None)
+
+    def figures(self) -> Tuple[StageFigures, ...]:
+        """Return the times of each network in results so far, from any thread."""
+        return tuple(self._runner().figures())
 
     def stream(
         self,
@@ -230,20 +251,39 @@ class Session:
         Args:
             frames: an iterable, read on a thread of its own; what it gives must not be
                 changed afterwards. Items are what `run` takes (for a model of one input
-                also the array or photo alone), or the first stage does.
+                also the array or photo alone), of a cascade what `result` takes, or
+                what the first stage does.
             before: stages that make the model's inputs. The last one returns what `run`
                 takes, or writes `shot.inputs` and returns None, which saves a copy.
-            after: stages that get the outputs, as `shot.value`, and what the source
-                gave, as `shot.source`.
+            after: stages that get the outputs, of a cascade the result, as
+                `shot.value`, and what the source gave, as `shot.source`.
             live: the source does not wait, like a camera: always the newest frame is
                 taken, and older ones are dropped and counted. Else every frame is kept,
                 and the source is read when there is room.
         """
-        program = self._loaded()[0]
-        model = ModelStages(program, self._kept, in_place=len(before) > 0)
-        work = StreamPipeline(model, frames, before, after, live)
+        self._loaded()
+        stages: StreamWork
+        if self.manifest.cascade is not None:
+            # The crops of a frame follow from the frame before.
+            stages = CascadeStages(self._runner(), self._sticks)
+        else:
+            network = self._network()
+            in_place = len(before) > 0
+            stages = ModelStages(network.program, network.kept, in_place)
+        work = StreamPipeline(stages, frames, before, after, live)
         self._streams.add(work)
         return Stream(self, work)
+
+    @property
+    def before(self) -> Tuple[Stage, ...]:
+        """The stages for `stream` that make what the networks take of frames."""
+        return () if self.manifest.cascade is not None else (self.vision.before,)
+
+    def result_of(self, shot: Shot) -> Result:
+        """Return what is in the frame of a shot that has left the networks."""
+        if self.manifest.cascade is not None:
+            return cast(Result, shot.value)
+        return self.vision.result(shot.value, CameraFrame.of(shot.source).size)
 
     def prepare(self, inputs: Mapping[str, Any]) -> Dict[str, Array]:
         """Return the tensors for `run`, with photos prepared, by name.
@@ -251,6 +291,7 @@ class Session:
         Raises:
             InputError: as `run` does
         """
+        self._check_one()
         return check_inputs(self.manifest, inputs, self._photo)
 
     def tensor(self, name: str) -> Array:
@@ -258,7 +299,8 @@ class Session:
 
         It serves to verify a bundle and to find a fault.
         """
-        frame = self._loaded()[1].last
+        self._check_one()
+        frame = self._loaded().last
         if name not in self.manifest.tensors:
             raise InputError(
                 f'no tensor "{name}" crosses a segment border',
@@ -284,6 +326,7 @@ class Session:
         Photos are prepared once, before the clock runs.  State is the same for each:
         what was given, or the first.
         """
+        self._check_one()
         given = noise_inputs(self.manifest) if inputs is None else self.prepare(inputs)
 
         def call() -> List[int]:
@@ -303,7 +346,8 @@ class Session:
         would.
         """
         finish(self._end)
-        self._program = self._lanes = None
+        self._lanes = self._made_runner = None
+        self._networks = {}
 
     def __enter__(self) -> "Session":
         return self
@@ -319,49 +363,54 @@ class Session:
     # ---- within
     # ----------------------------------------------------------------------------------
 
-    def _run(
-        self,
-        program: Program,
-        frame: Inference,
-        scratch: ExecutionContext,
-        arrays: Mapping[str, Array],
-        timings: Optional[List[SegmentTime]],
-    ) -> Dict[str, Array]:
-        program.begin(frame)
+    def _photo(self, name: str, photo: Array) -> Array:
+        return self.vision.input(name, photo)
 
-        # Memory of the frame's own: the caller gets copies.
-        frame.renew(keep=True)
-        for name in self.manifest.inputs:
-            frame.put(name, arrays[name], copy=True)
-        self._kept.begin(frame, arrays)
-        for s in self.manifest.segments:
-            start = time.perf_counter_ns()
+    def _check_one(self) -> None:
+        """Raise InputError for a cascade, whose networks see frames."""
+        hint = "give its `result` a frame"
+        self.manifest.check_alone(str(self.bundle.path), hint)
 
-            # A lost Edge TPU is not an error: the segment then runs as C.
-            backend = program.run(s, frame, scratch)
-            if timings is not None:
-                timings.append(
-                    SegmentTime(
-                        s.name, s.place, backend, time.perf_counter_ns() - start
-                    )
-                )
+    def _network(self) -> LoadedNetwork:
+        """Return the only network; raises InputError for a cascade."""
+        self._check_one()
+        # Before the lanes, after which another thread's `close` forgets them.
+        networks = self._networks
+        self._loaded()
+        return networks[self.manifest.name]
 
-        # A run that failed leaves the state as it was.
-        self._kept.end(frame)
-        return frame.take(copy=True)
+    def _runner(self) -> FrameRunner:
+        """Return the networks as frames go through them.
 
-    def _loaded(self) -> Tuple[Program, Lanes]:
-        program = self._program
-        lanes = self._lanes
-        if program is None or lanes is None:
+        Made when it is first used: a model of arrays alone has no result.
+        """
+        runner = self._made_runner
+        networks = self._networks
+        lanes = self._loaded()
+        if runner is None:
+            runner = self._opened.runner(partial(_infer, networks, lanes))
+            self._made_runner = runner
+        return runner
+
+    def _loaded(self) -> Lanes:
+        """Return the memory of runs; raises InputError for a closed session."""
+        if self._lanes is None:
             raise closed()
-        return program, lanes
+        return self._lanes
 
     def _forked(self) -> None:
-        if self._program is not None and self._lanes is not None:
-            self._kept.forked()
-            self._program.forked()
-            self._lanes.forked()
+        if self._lanes is None:
+            return
+        for network in self._networks.values():
+            network.forked()
+        self._lanes.forked()
+        if self._made_runner is not None:
+            self._made_runner.forked()
+
+
+def _infer(networks: Mapping[str, LoadedNetwork], lanes: Lanes, name: str) -> Infer:
+    """Return the function that runs a network; it does not keep the session alive."""
+    return partial(networks[name].infer, lanes)
 
 
 class OnceWarned:
@@ -381,19 +430,18 @@ class OnceWarned:
 def _free(
     streams: Iterable[StreamPipeline],
     lanes: Optional[Lanes],
-    program: Optional[Program],
-    bundle: Optional[Bundle],
+    sticks: Sequence[StickOfModel],
+    bundles: ExitStack,
 ) -> None:
     # Streams first, since their threads use all the rest.
     for work in list(streams):
         work.stop()
     if lanes is not None:
         lanes.close()
-    if program is not None and program.stick is not None:
+    for stick in sticks:
         # A frame that runs goes on, on the CPU.
-        program.stick.close()
-    if bundle is not None:
-        bundle.close()
+        stick.close()
+    bundles.close()
 
 
 _SESSIONS: "weakref.WeakSet[Session]" = weakref.WeakSet()

@@ -112,7 +112,7 @@ class Vision:
         Raises:
             InputError: it is no frame, or an array is of another type or shape
         """
-        given = _frame_of(frame)
+        given = CameraFrame.of(frame)
         found: Dict[str, Array] = {}
         for name in self.manifest.preprocess:
             info = self.manifest.tensors[name]
@@ -150,7 +150,7 @@ class Vision:
         """Return a stage for results of outputs."""
 
         def stage(shot: Any) -> Result:
-            return self.result(shot.value, _frame_of(shot.source).size)
+            return self.result(shot.value, CameraFrame.of(shot.source).size)
 
         return "decode", stage
 
@@ -209,11 +209,6 @@ class Vision:
             _check(info, array)
             found[info.name] = reals(array, info)
         return found
-
-
-def _frame_of(frame: Any) -> CameraFrame:
-    """Return a CameraFrame as it is, and the frame of a photo."""
-    return frame if isinstance(frame, CameraFrame) else CameraFrame.of(frame)
 
 
 def _room(info: TensorInfo, out: Optional[Mapping[str, Array]]) -> Array:

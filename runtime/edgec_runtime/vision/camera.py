@@ -7,7 +7,7 @@ import io
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, List, Tuple
+from typing import Any, List, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,16 +85,18 @@ class CameraFrame:
             )
 
     @classmethod
-    def of(cls, array: Array) -> CameraFrame:
-        """Return the frame of a photo.
+    def of(cls, photo: Union[Array, CameraFrame]) -> CameraFrame:
+        """Return the frame of a photo, and a frame as it is.
 
         Args:
-            array: [H, W, 3] or [H, W, 4], red first, or [H, W] or [H, W, 1], gray
+            photo: [H, W, 3] or [H, W, 4], red first, or [H, W] or [H, W, 1], gray
 
         Raises:
             InputError: it is no photo
         """
-        pixels = np.asarray(array)
+        if isinstance(photo, CameraFrame):
+            return photo
+        pixels = np.asarray(photo)
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[..., 0]
         channels = pixels.shape[2] if pixels.ndim == 3 else 1

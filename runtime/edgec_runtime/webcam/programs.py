@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle
-from ..cascade.session import CascadeSession
 from ..session.session import Session
 from ..session.stream import Shot, Stream
-from ..session.vision import Vision
 from ..vision.camera import CameraFrame
 from ..vision.resample import whole
 from ..vision.smoothing import Smoother
@@ -87,7 +84,7 @@ class ProgramOptions(NamedTuple):
     rate: float
 
 
-class ShowProgram(ABC):
+class ShowProgram:
     """An opened bundle with its effect; a context manager.
 
     Attributes:
@@ -97,13 +94,12 @@ class ShowProgram(ABC):
         shown: the newest frame; None before the first
     """
 
-    def __init__(
-        self, bundle: Bundle, options: ProgramOptions, painter: Painter
-    ) -> None:
+    def __init__(self, bundle: Bundle, options: ProgramOptions) -> None:
+        self._session = Session(bundle, tpu=options.tpu)
         self.path = str(bundle.path)
         self.shown: Optional[ShownFrame] = None
         self._bundle = bundle
-        self._painter = painter
+        self._painter = Painter(self._session.painting)
         self.uploads = options.uploads
         self._previews: Dict[str, Effect] = {}
         self._smoother = Smoother() if options.smooth else None
@@ -111,21 +107,26 @@ class ShowProgram(ABC):
         self._rate = options.rate
         self.effect = self._effect(options.effect)
 
-    @abstractmethod
     def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
         """Return the stream of frames; a shot's value is a DrawnFrame."""
+        before = self._session.before
+        after = [("result", self._result), ("picture", self._draw)]
+        return self._session.stream(frames, before=before, after=after, live=live)
 
-    @abstractmethod
     def close(self) -> None:
         """Close the session and the bundle."""
+        # In the reverse order of opening, since the session uses the bundle.
+        self._session.close()
+        self._bundle.close()
 
-    @abstractmethod
     def _found(self, picture: Array) -> Result:
         """Return the result of a picture that is no frame of the stream.
 
         It has a session of its own: the stream's may follow objects, or keep a state,
         from frame to frame.
         """
+        with Session(self._bundle, tpu=_STILL_TPU) as session:
+            return session.result(picture)
 
     def try_out(self) -> str:
         """Return the kind of the results, after one gray frame.
@@ -160,7 +161,8 @@ class ShowProgram(ABC):
     def _effect(self, how: str) -> Effect:
         return effect(how, self._painter, self._found, self.uploads)
 
-    def _smoothed(self, result: Result, shot: Shot) -> Result:
+    def _result(self, shot: Shot) -> Result:
+        result = self._session.result_of(shot)
         # Smoothed twice, a face would be late.
         if self._smoother is None or self.effect.smooths:
             return result
@@ -187,71 +189,6 @@ class ShowProgram(ABC):
         self.close()
 
 
-class _NetworkProgram(ShowProgram):
-    """The program of a bundle of one network."""
-
-    def __init__(self, bundle: Bundle, options: ProgramOptions) -> None:
-        self._vision = Vision(bundle)
-        self._session = Session(bundle, tpu=options.tpu)
-        super().__init__(bundle, options, Painter(self._vision.painting))
-
-    def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
-        """Return the stream of frames; a shot's value is a DrawnFrame."""
-        before = [("prepare", self._prepare)]
-        after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [
-            ("result", self._result),
-            ("picture", self._draw),
-        ]
-        return self._session.stream(frames, before=before, after=after, live=live)
-
-    def _prepare(self, shot: Shot) -> None:
-        self._vision.prepare(shot.source, shot.inputs)
-
-    def _result(self, shot: Shot) -> Result:
-        result = self._vision.result(shot.value, shot.source.size)
-        return self._smoothed(result, shot)
-
-    def _found(self, picture: Array) -> Result:
-        inputs = self._vision.prepare(picture)
-        with Session(self._bundle, tpu=_STILL_TPU) as session:
-            outputs = session.run(inputs)
-        return self._vision.result(outputs, (picture.shape[1], picture.shape[0]))
-
-    def close(self) -> None:
-        """Close the session and the bundle."""
-        # In the reverse order of opening, since the session uses the bundle.
-        self._session.close()
-        self._bundle.close()
-
-
-class _CascadeProgram(ShowProgram):
-    """The program of a cascade."""
-
-    def __init__(self, bundle: Bundle, options: ProgramOptions) -> None:
-        self._session = CascadeSession(bundle, tpu=options.tpu)
-        super().__init__(bundle, options, Painter(self._session.painting))
-
-    def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
-        """Return the stream of frames; a shot's value is a DrawnFrame."""
-        after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [
-            ("result", self._result),
-            ("picture", self._draw),
-        ]
-        return self._session.stream(frames, after=after, live=live)
-
-    def _result(self, shot: Shot) -> Result:
-        return self._smoothed(shot.value, shot)
-
-    def _found(self, picture: Array) -> Result:
-        with CascadeSession(self._bundle, tpu=_STILL_TPU) as session:
-            return session.run(picture)
-
-    def close(self) -> None:
-        """Close the session and the bundle."""
-        self._session.close()
-        self._bundle.close()
-
-
 def program_of(path: str, options: ProgramOptions) -> ShowProgram:
     """Return a bundle, opened with an effect.
 
@@ -259,9 +196,7 @@ def program_of(path: str, options: ProgramOptions) -> ShowProgram:
     """
     bundle = Bundle.open(path)
     try:
-        if bundle.manifest.cascade is not None:
-            return _CascadeProgram(bundle, options)
-        return _NetworkProgram(bundle, options)
+        return ShowProgram(bundle, options)
     except BaseException:
         # The caller gets no object that it could close.
         bundle.close()
