@@ -16,6 +16,7 @@ from edgec_runtime import Bundle, Manifest, TensorInfo, read_photo
 from edgec_runtime.bundle.arrays import read_arrays, write_npz
 from edgec_runtime.bundle.manifest import image_size
 from edgec_runtime.bundle.whole import whole
+from edgec_runtime.cascade.result import CascadeResult
 from edgec_runtime.model.inputs import check_inputs
 from edgec_runtime.session.vision import Vision
 from edgec_runtime.vision.camera import CameraFrame
