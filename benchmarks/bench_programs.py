@@ -16,7 +16,7 @@ from edgec_runtime.session.session import machine_target
 
 import edgec
 from edgec.compiler.build import compilers_for
-from edgec.emit.program import SegmentEntry, model_source
+from edgec.emit.program import ModelTable, SegmentEntry
 from edgec.ir import TensorType
 from edgec.toolchain.build import build
 
@@ -146,7 +146,7 @@ def _waiting(path: Path, body: str) -> Path:
     entry = SegmentEntry("wait", "cpu", ("x",), ("y",), 64, 1)
     sources = {
         "wait.c": segment,
-        "model.c": model_source("wait", tensors, [entry], ["x"], ["y"]),
+        "model.c": ModelTable("wait", tensors, [entry], ["x"], ["y"]).source(),
     }
     manifest = {
         "edgec": edgec.__version__,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from edgec_devices.machine import Machine, boot
+from edgec_devices.machine import Machine, Settings, boot
 from edgec_devices.machine.debian import RELEASES
 from edgec_runtime import ToolError
 from edgec_runtime.bundle.cache import cache_dir
@@ -149,7 +149,8 @@ def whole_machine(
     no packages for it.
     """
     try:
-        with boot("pi4", folder=folder, release=release, cameras=cameras) as booted:
+        settings = Settings("pi4", release=release, cameras=cameras)
+        with boot(settings, folder) as booted:
             yield booted
     except ToolError as e:
         if "apt-get" in str(e.hint):

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,30 @@ class ProgramLine(Struct, frozen=True):
     result: dict[str, Any] = {}
 
 
+NO_FILES = EffectFiles()
+
+
+@dataclass(frozen=True)
+class RemoteShow:
+    """A show of bundles on a device.
+
+    Attributes:
+        bundles: the bundles
+        fields: source, effect, smooth, frames and virtual_camera, for the runtime
+        files: what the effect reads
+        port: port of the page on this machine's loopback address, 0 for any free port;
+            None for no page
+    """
+
+    bundles: Sequence[Path]
+    fields: Mapping[str, Any]
+    files: EffectFiles = NO_FILES
+    port: int | None = None
+
+
 def show_on(
     url: str,
-    bundles: Sequence[Path],
-    wanted: Mapping[str, Any],
-    files: EffectFiles,
-    port: int | None,
+    show: RemoteShow,
     say: Callable[[str], None],
     timeout: float = TIMEOUT_S,
 ) -> ProgramLine:
@@ -106,18 +125,14 @@ def show_on(
 
     Args:
         url: URL of the device
-        bundles: the bundles
-        wanted: source, effect, smooth, frames and virtual_camera, for the runtime
-        files: what the effect reads
-        port: port of the page on this machine's loopback address, 0 for any free port;
-            None for no page
+        show: the show
         say: receives the address of the page
         timeout: time without progress after which the device is given up, s
     """
     stream = stream_for(url, timeout=timeout)
     # Ctrl-C ends only this program, which then tells the device to end.
     stream.deaf = True
-    recipes = [Assembly.of(path) for path in bundles]
+    recipes = [Assembly.of(path) for path in show.bundles]
     apps = [r.app for r in recipes]
     # Two bundles of one name would share a folder on the device.
     if len({*apps}) < len(apps):
@@ -125,24 +140,25 @@ def show_on(
             f"two bundles are of one name: {', '.join(apps)}",
             hint="compile one under another name",
         )
-    port = port or (None if port is None else _free_port())
+    port = show.port or (None if show.port is None else _free_port())
     page = None if port is None else stream.carry_page(port)
     with Connection(stream) as connection:
         slots = [send(connection, recipe, scratch=True).slot for recipe in recipes]
         # A device that has a runtime keeps it: another version may be wanted there.
         if not has_runtime(connection, apps[0]):
             say(f"the device gets {push(connection, apps[0], ())}")
-        show = ShowRequest(
+        request = ShowRequest(
             name=page.name if page else secrets.token_hex(16),
             bundles=[
                 ShowBundle(app, slot, app)
                 for app, slot in zip(apps, slots, strict=True)
             ],
             page=page.place if page else None,
-            points=len(files.points),
-            **wanted,
+            points=len(show.files.points),
+            **show.fields,
         )
-        connection.ask(SHOW, show, files.picture + files.points, VERIFY_S)
+        files = show.files.picture + show.files.points
+        connection.ask(SHOW, request, files, VERIFY_S)
         return _watched(connection, port, say)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from edgec.emit.entries import entry_functions
 from edgec.emit.memory import plan_offsets
-from edgec.emit.program import SegmentEntry, model_source
+from edgec.emit.program import ModelTable, SegmentEntry
 from edgec.emit.weights import WeightsFile
 from edgec.emit.writer import Writer, file_text
 from edgec.ir import Graph, KernelCall, Pointer, TensorType, Value
@@ -158,9 +158,9 @@ def trial_source(
     types = {value.name: value.type for value in (*inputs, differences)}
     weights = writer.weights.data
     digest = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
-    texts["model.c"] = model_source(
+    texts["model.c"] = ModelTable(
         SEGMENT, types, [segment], names, (OFF,), weights, graph=digest
-    )
+    ).source()
     return TrialSource(
         texts=texts,
         flags={f"{here}.c": core.flags} if core.detect else {},

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from edgec_partitioner.segments import Segment
 
 from edgec.emit.c import CSource, segment_source
-from edgec.emit.program import SegmentEntry, model_source
+from edgec.emit.program import ModelTable, SegmentEntry
 from edgec.emit.weights import WeightsFile
 from edgec.ir import Graph, TensorType, Value, print_graph
 from edgec.schedule.cores import Core
@@ -75,7 +75,7 @@ def target_sources(
             if len(by_core) > 1:
                 flags[file] = core.flags
 
-    texts["model.c"] = model_source(
+    texts["model.c"] = ModelTable(
         graph.name,
         border_tensors(graph, segments),
         entries,
@@ -85,7 +85,7 @@ def target_sources(
         cores[-1].threads,
         graph.state,
         digest_of(segments),
-    )
+    ).source()
     return TargetSources(texts, flags, common, by_core, arena, weights.data)
 
 

@@ -18,6 +18,7 @@ from edgec_devices.showing import (
     MAX_PICTURE_BYTES,
     MAX_POINTS_BYTES,
     EffectFiles,
+    RemoteShow,
     show_on,
 )
 from edgec_runtime.device_end.disk import given
@@ -25,7 +26,7 @@ from edgec_runtime.session.meters import StreamFigures
 from edgec_runtime.vision.tasks.segmentation import Segments
 from edgec_runtime.webcam.effects import file_of
 from edgec_runtime.webcam.playing import play
-from edgec_runtime.webcam.show import Show, ShownFrame
+from edgec_runtime.webcam.show import ONCE, WATCHED, Show, ShownFrame
 from edgec_runtime.webcam.sources import open_source
 from PIL import Image
 
@@ -95,8 +96,7 @@ def run_webcam(request: WebcamOptions) -> WebcamResult:
             subject.bundles,
             subject.effect,
             request.smooth,
-            is_watched,
-            is_watched,
+            WATCHED if is_watched else ONCE,
         )
         page = (request.host, request.port) if request.display else None
         keep = partial(_keep, Path(request.out)) if request.out is not None else None
@@ -116,7 +116,8 @@ def _on_device(request: WebcamOptions, url: str) -> WebcamResult:
     fields = {name: getattr(request, name) for name in DEVICE_FIELDS}
     files = _effect_files(request.effect)
     port = request.port if request.display else None
-    end = show_on(url, request.paths, fields, files, port, request.say, request.timeout)
+    show = RemoteShow(request.paths, fields, files, port)
+    end = show_on(url, show, request.say, request.timeout)
     assert end.figures is not None
 
     return WebcamResult(end.figures, end.lines, end.result)

@@ -20,7 +20,7 @@ import numpy as np
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.emit.c import CSRC, CSource, segment_source
-from edgec.emit.program import SegmentEntry, model_source
+from edgec.emit.program import ModelTable, SegmentEntry
 from edgec.ir import Array, Graph, OpDef, TensorType, interp
 from edgec.schedule.cores import PLAIN, Core, core
 from tests.harness import X86, float16_graph, has, random_array, sample_graph
@@ -110,7 +110,7 @@ def write_program(graphs: Sequence[Graph], folder: Path, on: Core) -> None:
         inputs += names[0]
         outputs += names[1]
     (folder / "model.c").write_text(
-        model_source("samples", tensors, entries, inputs, outputs)
+        ModelTable("samples", tensors, entries, inputs, outputs).source()
     )
 
 

@@ -37,7 +37,7 @@ from edgec_runtime.vision.preprocess import bind
 from edgec_runtime.vision.tasks.detection import Detection
 from PIL import Image
 
-from edgec.emit.program import SegmentEntry, model_source
+from edgec.emit.program import ModelTable, SegmentEntry
 from edgec.evaluation import coco_file
 from edgec.evaluation.boxes import BoxPrecision
 from edgec.evaluation.class_names import ClassNames
@@ -312,7 +312,9 @@ def _in_yaml(name: str, h: Host) -> None:
 def _in_c(name: str, h: Host) -> None:
     tensors = {"x": TensorType((1,))}
     segment = SegmentEntry("s", "cpu", ("x",), ("x",), 0, 1, ())
-    text = model_source(name, tensors, [segment], ("x",), ("x",), b"", 1, (), "0" * 64)
+    text = ModelTable(
+        name, tensors, [segment], ("x",), ("x",), b"", 1, (), "0" * 64
+    ).source()
     if re.fullmatch(r"/\*((?!\*/|/\*).)*\*/", text.splitlines()[0]):
         raise _kept(name)
 

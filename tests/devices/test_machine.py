@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from edgec_devices.device import device_for
 from edgec_devices.flash import flash, rollback, status
-from edgec_devices.machine import PASSWORD, USER, Machine, boot
+from edgec_devices.machine import PASSWORD, USER, Machine, Settings, boot
 from edgec_devices.options import FlashOptions
 from edgec_devices.signing import new_key, sign, trust
 from edgec_devices.transfer import Sending
@@ -329,7 +329,8 @@ def test_stop_leaves_no_process_and_a_paced_line_is_slow(
 ) -> None:
     folder = tmp_path / "slow"
     folder.mkdir()
-    with boot("pi3", baud=9600, icount=True, folder=folder, release=release) as slow:
+    settings = Settings("pi3", baud=9600, icount=True, release=release)
+    with boot(settings, folder) as slow:
         assert "0xd03" in slow.run("cat /proc/cpuinfo"), "not a Cortex-A53"
         began = time.monotonic()
         console(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from edgec.emit.c import CSRC, segment_source
-from edgec.emit.program import SegmentEntry, model_source
+from edgec.emit.program import ModelTable, SegmentEntry
 from edgec.emit.weights import WeightsFile
 from edgec.ir import Array, Builder, Graph, Quant, TensorType, interp
 from edgec.ops.binary import Add
@@ -81,9 +81,9 @@ def test_model(golden: Callable[[str, str], None]) -> None:
     }
     entry = SegmentEntry("seg0", "cpu", ('im"age',), ("out",), 256, 3)
     golden(
-        model_source(
+        ModelTable(
             "residual", tensors, [entry], ['im"age'], ["out"], bytes(64) + b"weights"
-        ),
+        ).source(),
         ".c",
     )
 

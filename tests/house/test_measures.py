@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.house import files, rooms
 
 MAX_COMPLEXITY = 15
+MAX_PARAMETERS = 6
 MAX_FILE_LINES = 600
 
 FUNCTIONS = [function for room in rooms().values() for function in room]
@@ -13,6 +14,11 @@ FUNCTIONS = [function for room in rooms().values() for function in room]
 def test_functions_have_few_branches() -> None:
     worst = max((f.complexity, f.place) for f in FUNCTIONS)
     assert worst[0] <= MAX_COMPLEXITY, worst
+
+
+def test_functions_have_few_parameters() -> None:
+    worst = max((f.parameters, f.place) for f in FUNCTIONS)
+    assert worst[0] <= MAX_PARAMETERS, worst
 
 
 def test_files_are_no_longer_than_one_can_follow() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime.webcam.server import Server
-from edgec_runtime.webcam.show import Show
+from edgec_runtime.webcam.show import WATCHED, Show
 from edgec_runtime.webcam.sources import open_source
 from onnx import TensorProto, helper, save
 from PIL import Image
@@ -80,8 +80,7 @@ def show(bundles: list[Path], photos: Path) -> Iterator[Show]:
     show = Show(
         open_source(str(photos)),
         {p.stem: str(p) for p in bundles[:2]},
-        loop=True,
-        pace=True,
+        playback=WATCHED,
     )
     thread = threading.Thread(target=lambda: [None for _ in show])
     thread.start()

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from edgec_runtime.webcam import server as server_module
 from edgec_runtime.webcam.server import Server
-from edgec_runtime.webcam.show import Show
+from edgec_runtime.webcam.show import WATCHED, Show
 from edgec_runtime.webcam.sources import open_source
 from PIL import Image
 
@@ -101,7 +101,7 @@ def opened(browser: Any) -> Iterator[Callable[..., Any]]:
 def show(dark: Path, bundles: list[Path], photos: Path) -> Iterator[Show]:
     """Black is made of gray; a segmentation of what is bright is the other bundle."""
     named = {p.stem: str(p) for p in (dark, *bundles[:2])}
-    show = Show(open_source(str(photos)), named, loop=True, pace=True)
+    show = Show(open_source(str(photos)), named, playback=WATCHED)
     thread = threading.Thread(target=lambda: [None for _ in show])
     thread.start()
     yield show

@@ -22,7 +22,7 @@ import pytest
 from edgec_devices import showing
 from edgec_devices.links.local import LocalStream
 from edgec_devices.protocol import Connection
-from edgec_devices.showing import EffectFiles, show_on
+from edgec_devices.showing import RemoteShow, show_on
 from edgec_devices.signing import new_key, sign, trust
 from edgec_devices.stream import LinkLost
 from edgec_runtime import BundleError, DeviceError, EdgecError, InputError
@@ -123,21 +123,19 @@ def test_only_what_is_signed_is_shown(
     bundles: list[Path], photos: Path, tmp_path: Path, root: Path
 ) -> None:
     fields = {"source": str(photos), "effect": "overlay"}
-    show_on("local:", bundles[:1], fields, EffectFiles(), None, print)
+    show_on("local:", RemoteShow(bundles[:1], fields), print)
     new_key(tmp_path / "key")
     assert trust(tmp_path / "key.pub", ["local:"])[0].ok
     with pytest.raises(BundleError, match="is not signed"):
-        show_on("local:", bundles[:1], fields, EffectFiles(), None, print)
+        show_on("local:", RemoteShow(bundles[:1], fields), print)
     sign(bundles[0], tmp_path / "key", tmp_path / "signed.edgec")
     # the runtime, which came before the key
     with pytest.raises(InputError, match="not signed"):
-        show_on(
-            "local:", [tmp_path / "signed.edgec"], fields, EffectFiles(), None, print
-        )
+        show_on("local:", RemoteShow([tmp_path / "signed.edgec"], fields), print)
     (root / "trusted").rename(root / "no-more")
     next(root.glob("*/site/*/edgec_runtime/webcam/page.html")).write_text("another")
     with pytest.raises(DeviceError, match="is damaged"):
-        show_on("local:", bundles[:1], fields, EffectFiles(), None, print)
+        show_on("local:", RemoteShow(bundles[:1], fields), print)
 
 
 class Typed:
@@ -303,9 +301,7 @@ def test_a_device_that_lies(
 
     monkeypatch.setattr(Connection, "request", lied)
     with pytest.raises(EdgecError) as e:
-        show_on(
-            "local:", bundles[:1], {"source": str(photos)}, EffectFiles(), None, print
-        )
+        show_on("local:", RemoteShow(bundles[:1], {"source": str(photos)}), print)
     assert said in str(e.value)
 
 
@@ -316,7 +312,9 @@ def test_a_page_that_does_not_come_through(
     carry = LocalStream.carry_page
     monkeypatch.setattr(LocalStream, "carry_page", lambda self, port: carry(self, 0))
     with pytest.raises(DeviceError, match="the page does not come through the link"):
-        show_on("local:", bundles[:1], {"source": str(photos)}, EffectFiles(), 0, print)
+        show_on(
+            "local:", RemoteShow(bundles[:1], {"source": str(photos)}, port=0), print
+        )
 
 
 def test_a_link_that_is_silent(
@@ -343,10 +341,7 @@ def test_a_link_that_is_silent(
     with pytest.raises(LinkLost, match="has not answered"):
         show_on(
             "local:",
-            bundles[:1],
-            {"source": str(photos)},
-            EffectFiles(),
-            0,
+            RemoteShow(bundles[:1], {"source": str(photos)}, port=0),
             stop,
             timeout=2.0,
         )

@@ -23,7 +23,7 @@ from edgec_runtime.vision.camera import CameraFrame
 from edgec_runtime.webcam import sources, video_output
 from edgec_runtime.webcam.effects import Painter, effect
 from edgec_runtime.webcam.playing import play
-from edgec_runtime.webcam.show import Choice, Show
+from edgec_runtime.webcam.show import Choice, Playback, Show
 from edgec_runtime.webcam.sources import Source, clip, open_source
 from PIL import Image
 
@@ -368,7 +368,10 @@ def test_a_file_is_shown_at_its_pace(bundles: list[Path], photos: Path) -> None:
     source = open_source(str(photos))
     source.fps = 50.0
     start = time.monotonic()
-    assert len(list(Show(source, {"same": str(bundles[0])}, pace=True))) == 9
+    assert (
+        len(list(Show(source, {"same": str(bundles[0])}, playback=Playback(pace=True))))
+        == 9
+    )
     assert time.monotonic() - start > 8 / 50
 
 

@@ -13,7 +13,7 @@ import pytest
 from edgec_runtime.errors import DeviceError
 from edgec_runtime.webcam import playing
 from edgec_runtime.webcam.playing import play
-from edgec_runtime.webcam.show import Show
+from edgec_runtime.webcam.show import Playback, Show
 from edgec_runtime.webcam.sources import open_source
 from edgec_runtime.webcam.video_output import (
     SteadyOutput,
@@ -64,7 +64,11 @@ def test_pictures_of_a_show_go_there(
 ) -> None:
     output = _Written()
     monkeypatch.setattr(playing, "VideoOutput", {output.path: output}.__getitem__)
-    show = Show(open_source(str(photos)), {"same": str(bundles[0])}, pace=True)
+    show = Show(
+        open_source(str(photos)),
+        {"same": str(bundles[0])},
+        playback=Playback(pace=True),
+    )
     seen: list[int] = []
     play(
         show,

@@ -2,7 +2,7 @@
 
 The disk survives a power cut.
 
-    with boot("pi4") as machine:
+    with boot(Settings("pi4")) as machine:
         flash(bundle, [machine.ssh_url])
 
 debian.py fetches packages with apt; image.py makes kernel, initial RAM disk and root

@@ -435,13 +435,7 @@ def start(
 
 @contextmanager
 def boot(
-    board: str = "pi4",
-    baud: int | None = None,
-    icount: bool = False,
-    folder: Path | None = None,
-    fresh: bool = False,
-    cameras: bool = False,
-    release: str | None = None,
+    settings: Settings, folder: Path | None = None, fresh: bool = False
 ) -> Iterator[Machine]:
     """Provide a machine that is on in a `with` block.
 
@@ -450,8 +444,7 @@ def boot(
     """
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    settings = Settings(board, baud, icount, cameras=cameras, release=release)
-    machine = Machine(folder or cache_dir("machines", board), settings)
+    machine = Machine(folder or cache_dir("machines", settings.board), settings)
     machine.start(fresh)
     try:
         yield machine

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from edgec_runtime.device_end.bundles import MAX_FILES
 from edgec_runtime.device_end.disk import Refused
@@ -91,19 +91,16 @@ def run(
     command: List[str],
     *,
     timeout: float,
-    cwd: Optional[str] = None,
-    env: Optional[Dict[str, str]] = None,
-    stdin: int = subprocess.DEVNULL,
-    capture_output: bool = True,
     listen: Optional[int] = None,
+    **settings: Any,
 ) -> "subprocess.CompletedProcess[bytes]":
     """As subprocess.run, but in a process group of its own, which ends with the
     program: by itself, by the timeout, by an exception here, or, where `listen` is a
     descriptor, when nobody is there to write to it any more.
 
-    Raises TimeoutExpired, TooMuch, OSError.
+    settings: as `RunningProgram` takes them. Raises TimeoutExpired, TooMuch, OSError.
     """
-    with RunningProgram(command, cwd, env, stdin, capture_output) as started:
+    with RunningProgram(command, **settings) as started:
         said = _read(started.process, time.monotonic() + timeout, timeout, listen)
     return subprocess.CompletedProcess(
         command, started.process.returncode, said[0], said[1]

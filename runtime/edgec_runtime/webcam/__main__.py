@@ -20,7 +20,7 @@ from ..errors import BundleError, DeviceError, EdgecError, InputError
 from . import LOOPBACK
 from .effects import OVERLAY
 from .playing import play
-from .show import Show
+from .show import ONCE, WATCHED, Show
 from .sources import open_source
 
 _KINDS = ((BundleError, "bundle"), (InputError, "input"), (DeviceError, "device"))
@@ -58,8 +58,7 @@ def _shown(options: argparse.Namespace) -> Dict[str, Any]:
         dict(words.split("=", 1) for words in options.bundle),
         options.effect,
         options.smooth,
-        loop=watched,
-        pace=watched,
+        WATCHED if watched else ONCE,
     )
     figures = play(
         show,

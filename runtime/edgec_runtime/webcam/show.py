@@ -46,13 +46,28 @@ class Choice(NamedTuple):
     uploads: Uploads = MappingProxyType({})
 
 
+class Playback(NamedTuple):
+    """How a file is shown.
+
+    loop: it begins anew at its end. pace: at its own rate, not as fast as it can be.
+    """
+
+    loop: bool = False
+    pace: bool = False
+
+
+ONCE = Playback()
+"""Each frame once, as fast as they can be."""
+WATCHED = Playback(loop=True, pace=True)
+"""As someone watches it."""
+
+
 class Show:
     """Frames of a source, changed by one of several bundles; which, and how, may change
     while it runs.
 
     bundles: by name, paths.  The first is on at the start.  effect: see effects.effect.
-    smooth: results over time. loop: a file begins anew at its end.  pace: a file is
-    shown at its own rate, not as fast as it can be.
+    smooth: results over time. playback: how a file is shown.
     """
 
     def __init__(
@@ -61,16 +76,15 @@ class Show:
         bundles: Mapping[str, str],
         effect: str = OVERLAY,
         smooth: bool = True,
-        loop: bool = False,
-        pace: bool = False,
+        playback: Playback = ONCE,
         tpu: str = "auto",
     ) -> None:
         self.source = source
         self.bundles = dict(bundles)
         self.smooth = smooth
         self._tpu = tpu
-        self._pace = pace and not source.live
-        self._loop = loop and not source.live
+        self._pace = playback.pace and not source.live
+        self._loop = playback.loop and not source.live
         self._lock, self._changed = locked()
         self._picture: Optional[ShownFrame] = None
         self._stream: Optional[Stream] = None

@@ -16,7 +16,7 @@ from ..session.meters import StreamFigures
 from ..session.session import Session
 from ..vision.camera import CameraFrame
 from .playing import play
-from .show import Show
+from .show import Playback, Show
 from .sources import Source, open_source
 
 SIZE = (640, 480)
@@ -43,7 +43,7 @@ def streamed(
         else:
             from_ = Source("made frames", False, 0.0, lambda _: _made())
         return play(
-            Show(from_, {"bundle": bundle}, loop=True, tpu=tpu),
+            Show(from_, {"bundle": bundle}, playback=Playback(loop=True), tpu=tpu),
             None,
             frames,
             lambda url: None,
