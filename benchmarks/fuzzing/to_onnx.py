@@ -1,73 +1,81 @@
-"""A graph as ONNX, written apart from edgec's reader: a second opinion on what its ops
-mean.
-"""
+"""Writes graphs as ONNX, apart from edgec's reader: a second opinion on what its ops mean."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
-from edgec.ir import Array, Graph, Op, TensorType, Value
+from edgec.ir import Array, Graph, Op, TensorType
 
 OPSET = 21
-Made = str | list[str]
-
-SAME_NAME = {
-    "abs": "Abs",
-    "acos": "Acos",
-    "acosh": "Acosh",
-    "asin": "Asin",
-    "asinh": "Asinh",
-    "atan": "Atan",
-    "atanh": "Atanh",
-    "bitwise_and": "BitwiseAnd",
-    "bitwise_not": "BitwiseNot",
-    "bitwise_or": "BitwiseOr",
-    "bitwise_xor": "BitwiseXor",
-    "ceil": "Ceil",
-    "cos": "Cos",
-    "cosh": "Cosh",
-    "equal": "Equal",
-    "erf": "Erf",
-    "exp": "Exp",
-    "floor": "Floor",
-    "greater": "Greater",
-    "greater_equal": "GreaterOrEqual",
-    "hard_swish": "HardSwish",
-    "is_nan": "IsNaN",
-    "less": "Less",
-    "less_equal": "LessOrEqual",
-    "log": "Log",
-    "logical_and": "And",
-    "logical_not": "Not",
-    "logical_or": "Or",
-    "logical_xor": "Xor",
-    "logistic": "Sigmoid",
-    "maximum": "Max",
-    "minimum": "Min",
-    "mish": "Mish",
-    "neg": "Neg",
-    "pow": "Pow",
-    "prelu": "PRelu",
-    "reciprocal": "Reciprocal",
-    "relu": "Relu",
-    "round": "Round",
-    "sign": "Sign",
-    "sin": "Sin",
-    "sinh": "Sinh",
-    "softplus": "Softplus",
-    "softsign": "Softsign",
-    "sqrt": "Sqrt",
-    "tan": "Tan",
-    "tanh": "Tanh",
-    "where": "Where",
-    "det": "Det",
-}
-_ONE = {
+MAX_RANK = 6
+"""The largest rank of tensors that onnxruntime's kernels take everywhere."""
+SIMPLE_OPS = """
+    abs Abs
+    acos Acos
+    acosh Acosh
+    asin Asin
+    asinh Asinh
+    atan Atan
+    atanh Atanh
+    bitwise_and BitwiseAnd
+    bitwise_not BitwiseNot
+    bitwise_or BitwiseOr
+    bitwise_xor BitwiseXor
+    ceil Ceil
+    concat Concat axis
+    cos Cos
+    cosh Cosh
+    det Det
+    equal Equal
+    erf Erf
+    exp Exp
+    floor Floor
+    gather Gather axis
+    gather_elements GatherElements axis
+    greater Greater
+    greater_equal GreaterOrEqual
+    hard_sigmoid HardSigmoid alpha beta
+    hard_swish HardSwish
+    is_nan IsNaN
+    leaky_relu LeakyRelu alpha
+    less Less
+    less_equal LessOrEqual
+    log Log
+    logical_and And
+    logical_not Not
+    logical_or Or
+    logical_xor Xor
+    logistic Sigmoid
+    maximum Max
+    minimum Min
+    mish Mish
+    neg Neg
+    pow Pow
+    prelu PRelu
+    reciprocal Reciprocal
+    relu Relu
+    round Round
+    scatter_elements ScatterElements axis reduction
+    scatter_nd ScatterND reduction
+    selu Selu alpha gamma
+    sign Sign
+    sin Sin
+    sinh Sinh
+    softplus Softplus
+    softsign Softsign
+    sqrt Sqrt
+    tan Tan
+    tanh Tanh
+    transpose Transpose perm
+    where Where
+"""
+"""Kinds of ops with the ONNX operator of the same inputs, and attributes of that name."""
+ACTIVATION_BOUNDS = {
     "relu": (0.0, None),
     "relu6": (0.0, 6.0),
     "relu_n1_to_1": (-1.0, 1.0),
@@ -75,11 +83,22 @@ _ONE = {
 }
 
 
-class Writer:
-    """Nodes and constants under construction.
+class InexpressibleError(Exception):
+    """ONNX has no operator for an op, or means something else at its edges."""
 
-    batch: the name of the first input, from whose shape shapes that begin with 1 are
-    computed; empty: all shapes are constant.
+
+def simple_ops() -> dict[str, tuple[str, list[str]]]:
+    """Return the ONNX operator and the attributes of each kind in SIMPLE_OPS."""
+    rows = [line.split() for line in SIMPLE_OPS.strip().splitlines()]
+    return {kind: (operator, attributes) for kind, operator, *attributes in rows}
+
+
+class Writer:
+    """Nodes and constants of an ONNX graph.
+
+    Args:
+        batch: the name of the input whose batch is open: shapes that begin with 1 are
+            computed from its shape; "" if all shapes are constant
     """
 
     def __init__(self, batch: str = "") -> None:
@@ -87,555 +106,489 @@ class Writer:
         self.constants: list[onnx.TensorProto] = []
         self.batch = batch
 
-    def __call__(
-        self, op_type: str, *inputs: str, outputs: int = 1, **attrs: Any
+    def nodes_of(
+        self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any
     ) -> list[str]:
         """Add a node, and return the names of its outputs."""
-        names = [f"n{len(self.nodes)}_{i}" for i in range(outputs)]
-        self.nodes.append(helper.make_node(op_type, inputs, names, **attrs))
-        return names
+        results = [f"n{len(self.nodes)}_{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(operator, inputs, results, **attributes))
+        return results
 
-    def one(self, op_type: str, *inputs: str, **attrs: Any) -> str:
-        """A node with one output."""
-        return self(op_type, *inputs, **attrs)[0]
+    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node with one output, and return its name."""
+        return self.nodes_of(operator, *inputs, **attributes)[0]
 
     def const(
         self, array: Array | Sequence[int] | float, dtype: str | None = None
     ) -> str:
-        """A constant; whole numbers are int64."""
+        """Add a constant, and return its name; whole numbers are int64."""
         name = f"c{len(self.constants)}"
-        self.constants.append(
-            numpy_helper.from_array(np.asarray(array, dtype or None, order="C"), name)
-        )
+        values = np.asarray(array, dtype or None, order="C")
+        self.constants.append(numpy_helper.from_array(values, name))
         return name
 
-    def shape(self, numbers: Sequence[int]) -> str:
-        """A shape, or how often each dimension is repeated."""
-        if not self.batch or not numbers or numbers[0] != 1:
-            return self.const(np.array(numbers, np.int64))
-        whole = self.one("Shape", self.batch)
-        first = self.one("Slice", whole, self.const([0]), self.const([1]))
-        return self.one("Concat", first, self.const([*numbers[1:]], "int64"), axis=0)
+    def shape(self, sizes: Sequence[int]) -> str:
+        """Return the name of a shape, or of how often each dimension is repeated."""
+        if not self.batch or not sizes or sizes[0] != 1:
+            return self.const(sizes, "int64")
+        whole = self.node("Shape", self.batch)
+        first = self.node("Slice", whole, self.const([0]), self.const([1]))
+        return self.node("Concat", first, self.const(sizes[1:], "int64"), axis=0)
 
-    def clamp(
-        self, x: str, low: float | None, high: float | None, dtype: str = "float32"
-    ) -> str:
-        """Between two bounds."""
+    def clamp(self, x: str, low: float | None, high: float | None, dtype: str) -> str:
+        """Clamp a value of an element type."""
+        if low is high is None:
+            return x
         t = np.dtype(dtype)
-        low = low if low is None or t.kind == "f" else max(low, np.iinfo(t).min)
-        bounds = ["" if v is None else self.const(v, dtype) for v in (low, high)]
-        return x if low is high is None else self.one("Clip", x, *bounds)
+        if low is not None and t.kind != "f":
+            low = max(low, np.iinfo(t).min)
+        bounds = ["" if b is None else self.const(b, dtype) for b in (low, high)]
+        return self.node("Clip", x, *bounds)
 
-    def nchw(self, x: str) -> str:
-        """Of an image NHWC."""
-        return self.one("Transpose", x, perm=[0, 3, 1, 2])
-
-    def nhwc(self, x: str) -> str:
-        """Of an image NCHW."""
-        return self.one("Transpose", x, perm=[0, 2, 3, 1])
-
-    def channels_first(self, x: str, rank: int) -> str:
-        """The last axis second."""
+    def channels_first(self, x: str, rank: int = 4) -> str:
+        """Move the last axis to the second place."""
         if rank < 3:
             return x
-        return self.one("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])
+        return self.node("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])
 
-    def channels_last(self, x: str, rank: int) -> str:
-        """The second axis last."""
-        return x if rank < 3 else self.one("Transpose", x, perm=[0, *range(2, rank), 1])
-
-
-Rule = Callable[[Writer, Any, Op, list[str]], Made | None]
-"""From a spec, its op and the names of its inputs to those of its outputs; None where
-ONNX has no such form.
-"""
-RULES: dict[str, Rule] = {}
+    def channels_last(self, x: str, rank: int = 4) -> str:
+        """Move the second axis to the last place."""
+        if rank < 3:
+            return x
+        return self.node("Transpose", x, perm=[0, *range(2, rank), 1])
 
 
-def _for(*kinds: str) -> Callable[[Rule], Rule]:
-    def keep(rule: Rule) -> Rule:
-        RULES.update(dict.fromkeys(kinds, rule))
-        return rule
+def to_onnx(graph: Graph, open_batch: bool = False) -> bytes | None:
+    """Return the ONNX file of a graph; None if an op cannot be expressed.
 
-    return keep
-
-
-def to_onnx(graph: Graph, of_any_batch: bool = False) -> bytes | None:
-    """The file of a graph all of whose ops ONNX has; None where it lacks one.
-
-    of_any_batch: the first input with a batch of 1 has one of any size in the file, and
-    shapes depend on it. An output that is an input or a constant is that in the file.
+    Args:
+        graph: the graph
+        open_batch: whether the first input with a batch of 1 has one of any size in the
+            file, on which shapes depend
     """
-    names = dict[Value, str]()
-    batch = ""
-    for i, v in enumerate(graph.inputs):
-        names[v] = f"in{i}"
-        if of_any_batch and not batch and v.type.rank > 1 and v.type.shape[0] == 1:
-            batch = names[v]
+    names = {v: f"in{i}" for i, v in enumerate(graph.inputs)}
+    batches = [v for v in graph.inputs if v.type.rank > 1 and v.type.shape[0] == 1]
+    batch = names[batches[0]] if open_batch and batches else ""
     w = Writer(batch)
     for op in graph.ops:
         for v in op.inputs:
             if v not in names and v.const is not None:
                 names[v] = w.const(v.const)
-        made = expressed(w, op, [names[v] for v in op.inputs])
-        if made is None:
+        outputs = expressed(w, op, [names[v] for v in op.inputs])
+        if outputs is None:
             return None
-        names.update(
-            zip(op.outputs, [made] if isinstance(made, str) else made, strict=True)
-        )
-    inputs = [_info(names[v], v.type, names[v] == batch) for v in graph.inputs]
-    outputs = []
+        names.update(zip(op.outputs, outputs, strict=True))
     for v in graph.outputs:
         if v.const is not None and v not in names:
             names[v] = w.const(v.const)
-            if batch and v.type.rank:  # as an SSD gives its anchors
-                names[v] = w.one("Tile", names[v], w.shape([1] * v.type.rank))
-        outputs.append(_info(names[v], v.type))
-    made_of = helper.make_graph(w.nodes, "fuzz", inputs, outputs, w.constants)
-    model = helper.make_model(
-        made_of, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10
+            if batch and v.type.rank:  # like the anchors of an SSD
+                names[v] = w.node("Tile", names[v], w.shape([1] * v.type.rank))
+    whole = helper.make_graph(
+        w.nodes,
+        "fuzz",
+        [_info(names[v], v.type, names[v] == batch) for v in graph.inputs],
+        [_info(names[v], v.type) for v in graph.outputs],
+        w.constants,
     )
+    opsets = [helper.make_opsetid("", OPSET)]
+    model = helper.make_model(whole, opset_imports=opsets, ir_version=10)
     return bytes(model.SerializeToString())
 
 
-def _info(name: str, t: TensorType, of_any_batch: bool = False) -> onnx.ValueInfoProto:
-    shape = ["batch", *t.shape[1:]] if of_any_batch else t.shape
-    return helper.make_tensor_value_info(
-        name, helper.np_dtype_to_tensor_dtype(t.np_dtype), shape
-    )
+def _info(name: str, t: TensorType, open_batch: bool = False) -> onnx.ValueInfoProto:
+    shape = ["batch", *t.shape[1:]] if open_batch else t.shape
+    return helper.make_tensor_value_info(name, _onnx_type(t.np_dtype), shape)
 
 
-def expressed(w: Writer, op: Op, x: list[str]) -> Made | None:
-    """The nodes of one op; None where ONNX has none for it, or means something else at
-    its edges.
+def _onnx_type(dtype: Any) -> int:
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+def expressed(w: Writer, op: Op, inputs: Sequence[str]) -> list[str] | None:
+    """Write the nodes of one op, and return the names of its outputs.
+
+    Returns None where ONNX has no operator for it, or means something else at its edges.
     """
-    if (
-        any(v.type.is_quantized for v in (*op.inputs, *op.outputs))
-        or not op.outputs[0].type.rank <= 6
-    ):
+    is_quantized = any(v.type.is_quantized for v in (*op.inputs, *op.outputs))
+    if is_quantized or op.outputs[0].type.rank > MAX_RANK:
         return None
-    if op.kind in SAME_NAME:
-        return w.one(SAME_NAME[op.kind], *x)
-    return RULES[op.kind](w, op.spec, op, x) if op.kind in RULES else None
-
-
-@_for("add", "sub", "mul", "div")
-def _fused(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    if op.kind == "div" and op.output.type.np_dtype.kind != "f":
-        return None  # by zero
-    y = w.one(op.kind.title(), *x)
-    return w.clamp(y, *_ONE[s.act], op.output.type.dtype)
-
-
-@_for("not_equal")
-def _not_equal(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Not", w.one("Equal", *x))
-
-
-@_for("relu6", "relu_n1_to_1")
-def _relu_n(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.clamp(x[0], *_ONE[op.kind], op.output.type.dtype)
-
-
-@_for("clamp")
-def _clamp(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    t = op.output.type.np_dtype
-    bounds = [b for b in (s.low, s.high) if b is not None]
-    if t.kind != "f" and any(
-        b != int(b) or not np.iinfo(t).min <= b <= np.iinfo(t).max for b in bounds
-    ):
+    if op.kind in _SIMPLE:
+        operator, attributes = _SIMPLE[op.kind]
+        return [
+            w.node(operator, *inputs, **{a: getattr(op.spec, a) for a in attributes})
+        ]
+    if op.kind not in vars(OpWriter):
         return None
-    return w.clamp(x[0], s.low, s.high, str(t))
-
-
-@_for("rsqrt")
-def _rsqrt(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Reciprocal", w.one("Sqrt", x[0]))
-
-
-@_for("square")
-def _square(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Mul", x[0], x[0])
-
-
-@_for("squared_difference")
-def _squared_difference(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    d = w.one("Sub", *x)
-    return w.one("Mul", d, d)
-
-
-@_for("leaky_relu", "elu")
-def _alpha(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    if op.kind == "elu" and s.rate != 1:
-        return w.one("Celu", x[0], alpha=s.alpha) if s.rate * s.alpha == 1 else None
-    return w.one(
-        {"leaky_relu": "LeakyRelu", "elu": "Elu"}[op.kind], x[0], alpha=s.alpha
-    )
-
-
-@_for("selu")
-def _selu(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Selu", x[0], alpha=s.alpha, gamma=s.gamma)
-
-
-@_for("hard_sigmoid")
-def _hard_sigmoid(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("HardSigmoid", x[0], alpha=s.alpha, beta=s.beta)
-
-
-@_for("gelu")
-def _gelu(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Gelu", x[0], approximate="tanh" if s.approximate else "none")
-
-
-@_for("is_inf")
-def _is_inf(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one(
-        "IsInf", x[0], detect_positive=int(s.positive), detect_negative=int(s.negative)
-    )
-
-
-@_for("reshape")
-def _reshape(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Reshape", x[0], w.shape(s.shape), allowzero=1)
-
-
-@_for("transpose")
-def _transpose(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Transpose", x[0], perm=list(s.perm))
-
-
-@_for("concat")
-def _concat(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Concat", *x, axis=s.axis)
-
-
-@_for("tile")
-def _tile(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Tile", x[0], w.shape(s.repeats))
-
-
-@_for("slice")
-def _slice(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    ends = [b + n * step for b, n, step in zip(s.begin, s.shape, s.step, strict=True)]
-    ends = [e if e >= 0 else -(1 << 40) for e in ends]
-    if not s.begin:
+    try:
+        outputs = getattr(OpWriter(w, op, inputs), op.kind)()
+    except InexpressibleError:
         return None
-    axes = range(len(s.begin))
-    return w.one(
-        "Slice",
-        x[0],
-        *(w.const(np.array(v, np.int64)) for v in (s.begin, ends, axes, s.step)),
-    )
+    return [outputs] if isinstance(outputs, str) else list(outputs)
 
 
-@_for("pad")
-def _pad(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    t = op.inputs[0].type
-    if (
-        s.mode not in ("constant", "reflect", "edge", "wrap")
-        or 0 in t.shape
-        or t.rank == 0
-    ):
-        return None
-    if s.mode != "constant" and any(
-        max(p) >= d for p, d in zip(s.pads, t.shape, strict=True)
-    ):
-        return None  # onnxruntime does not bounce twice
-    if s.mode == "constant" and t.np_dtype.kind != "f" and s.value != int(s.value):
-        return None
-    pads = [b for b, _ in s.pads] + [a for _, a in s.pads]
-    return w.one(
-        "Pad",
-        x[0],
-        w.const(np.array(pads, np.int64)),
-        w.const(s.value, t.dtype),
-        mode=s.mode,
-    )
+_SIMPLE = simple_ops()
 
 
-@_for("cast")
-def _cast(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    t = op.inputs[0].type.np_dtype
-    if t.kind == "f" and np.dtype(s.dtype).kind in "iu":
-        return None  # beyond the range it is not said
-    return w.one("Cast", x[0], to=helper.np_dtype_to_tensor_dtype(np.dtype(s.dtype)))
+class OpWriter:
+    """Writes one op; each public method writes the kind of its name.
 
+    A method returns the names of the outputs, and raises InexpressibleError.
 
-@_for("conv2d", "depthwise_conv2d")
-def _conv(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    image = op.inputs[0].type
-    weights = op.inputs[1].type
-    t, b, left, r = s.pads
-    if min(s.pads) < 0 or image.size == 0:
-        return None
-    perm = [0, 3, 1, 2] if op.kind == "conv2d" else [3, 0, 1, 2]
-    if op.kind == "conv2d":
-        group = image.shape[3] // weights.shape[3]
-    else:
-        group = image.shape[3]
-    attrs = {
-        "strides": s.stride,
-        "dilations": s.dilation,
-        "pads": [t, left, b, r],
-        "group": group,
-    }
-    y = w.one(
-        "Conv", w.nchw(x[0]), w.one("Transpose", x[1], perm=perm), *x[2:], **attrs
-    )
-    return w.clamp(w.nhwc(y), *_ONE[s.act])
+    Args:
+        w: takes the nodes
+        op: the op
+        x: the names of its inputs
+    """
 
+    def __init__(self, w: Writer, op: Op, x: Sequence[str]) -> None:
+        self._w = w
+        self._op = op
+        self._s: Any = op.spec
+        self._x = x
+        self._type = op.inputs[0].type if op.inputs else op.outputs[0].type
+        self._is_float = self._type.np_dtype.kind == "f"
 
-@_for("transpose_conv2d")
-def _transpose_conv(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    if min(s.pads) < 0 or op.inputs[0].type.size == 0:
-        return None
-    t, b, left, r = s.pads
-    weights = w.one("Transpose", x[1], perm=[3, 0, 1, 2])
-    y = w.one(
-        "ConvTranspose",
-        w.nchw(x[0]),
-        weights,
-        *x[2:],
-        strides=s.stride,
-        pads=[t, left, b, r],
-    )
-    return w.clamp(w.nhwc(y), *_ONE[s.act])
+    def _require(self, condition: object) -> None:
+        if not condition:
+            raise InexpressibleError
 
-
-@_for("max_pool2d", "average_pool2d")
-def _pool(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    t, b, left, r = s.pads
-    if (
-        min(s.pads) < 0
-        or max(b, r) >= min(s.kernel)
-        or op.inputs[0].type.dtype != "float32"
-        or not op.output.type.size
-    ):
-        return None
-    attrs: dict[str, Any] = {
-        "kernel_shape": s.kernel,
-        "strides": s.stride,
-        "pads": [t, left, b, r],
-    }
-    if op.kind == "max_pool2d":
-        y = w.one("MaxPool", w.nchw(x[0]), **attrs)
-    else:
-        y = w.one(
-            "AveragePool", w.nchw(x[0]), count_include_pad=int(s.count_pads), **attrs
+    def _activated(self, y: str) -> str:
+        """Clamp a result by the activation of the op."""
+        return self._w.clamp(
+            y, *ACTIVATION_BOUNDS[self._s.act], self._op.output.type.dtype
         )
-    return w.clamp(w.nhwc(y), *_ONE[s.act])
 
+    def _on_image(self, operator: str, *others: str, **attributes: Any) -> str:
+        """Write an operator whose first input and output are images [N, H, W, C]."""
+        image = self._w.channels_first(self._x[0])
+        result = self._w.node(operator, image, *others, **attributes)
+        return self._w.channels_last(result)
 
-@_for("fully_connected")
-def _fully_connected(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    k = op.inputs[1].type.shape[1]
-    rows = w.one(
-        "Reshape", x[0], w.const([-1 if op.inputs[0].type.size else 0, k]), allowzero=1
-    )
-    y = w.one("MatMul", rows, w.one("Transpose", x[1], perm=[1, 0]))
-    y = w.one("Add", y, w.one("Reshape", x[2], w.const([-1]))) if len(x) > 2 else y
-    return w.clamp(
-        w.one("Reshape", y, w.const(list(op.output.type.shape)), allowzero=1),
-        *_ONE[s.act],
-    )
+    def add(self) -> str:
+        """Write arithmetic with an activation."""
+        # Integers may be divided by zero.
+        self._require(self._op.kind != "div" or self._is_float)
+        return self._activated(self._w.node(self._op.kind.title(), *self._x))
 
+    sub = mul = div = add
 
-@_for("batch_matmul")
-def _batch_matmul(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    sides = []
-    for name, v, swapped in zip(x, op.inputs, (s.adj_x, s.adj_y), strict=True):
-        n = v.type.rank
-        sides.append(
-            w.one("Transpose", name, perm=[*range(n - 2), n - 1, n - 2])
-            if swapped
-            else name
+    def not_equal(self) -> str:
+        """Write a comparison that ONNX lacks."""
+        return self._w.node("Not", self._w.node("Equal", *self._x))
+
+    def relu6(self) -> str:
+        """Write a clamp with fixed bounds."""
+        bounds = ACTIVATION_BOUNDS[self._op.kind]
+        return self._w.clamp(self._x[0], *bounds, self._op.output.type.dtype)
+
+    relu_n1_to_1 = relu6
+
+    def clamp(self) -> str:
+        """Write a clamp whose bounds the element type has."""
+        t = self._op.output.type.np_dtype
+        if t.kind != "f":
+            info = np.iinfo(t)
+            bounds = [b for b in (self._s.low, self._s.high) if b is not None]
+            self._require(
+                all(b == int(b) and info.min <= b <= info.max for b in bounds)
+            )
+        return self._w.clamp(self._x[0], self._s.low, self._s.high, str(t))
+
+    def rsqrt(self) -> str:
+        """Write the reciprocal of a root."""
+        return self._w.node("Reciprocal", self._w.node("Sqrt", *self._x))
+
+    def square(self) -> str:
+        """Write a product of a value by itself."""
+        return self._w.node("Mul", self._x[0], self._x[0])
+
+    def squared_difference(self) -> str:
+        """Write the square of a difference."""
+        difference = self._w.node("Sub", *self._x)
+        return self._w.node("Mul", difference, difference)
+
+    def elu(self) -> str:
+        """Write Elu, or Celu if the exponent has a rate."""
+        s = self._s
+        if s.rate == 1:
+            return self._w.node("Elu", *self._x, alpha=s.alpha)
+        self._require(s.rate * s.alpha == 1)
+        return self._w.node("Celu", *self._x, alpha=s.alpha)
+
+    def gelu(self) -> str:
+        """Write Gelu by the error function or by tanh."""
+        kind = "tanh" if self._s.approximate else "none"
+        return self._w.node("Gelu", *self._x, approximate=kind)
+
+    def is_inf(self) -> str:
+        """Write a test for infinities of either sign."""
+        return self._w.node(
+            "IsInf",
+            *self._x,
+            detect_positive=int(self._s.positive),
+            detect_negative=int(self._s.negative),
         )
-    return w.one("MatMul", *sides)
 
+    def reshape(self) -> str:
+        """Write a shape that may have zeros."""
+        shape = self._w.shape(self._s.shape)
+        return self._w.node("Reshape", *self._x, shape, allowzero=1)
 
-@_for("softmax", "log_softmax")
-def _softmax(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    if not op.inputs[0].type.size or op.inputs[0].type.rank == 0:
-        return None
-    if op.kind == "log_softmax":
-        return w.one("LogSoftmax", x[0], axis=-1)
-    return w.one("Softmax", w.one("Mul", x[0], w.const(s.beta, "float32")), axis=-1)
+    def tile(self) -> str:
+        """Write repetitions."""
+        return self._w.node("Tile", *self._x, self._w.shape(self._s.repeats))
 
+    def slice(self) -> str:
+        """Write begins, ends and steps of all axes."""
+        s = self._s
+        self._require(s.begin)
+        ends = [
+            b + n * step for b, n, step in zip(s.begin, s.shape, s.step, strict=True)
+        ]
+        # -1 would be the last element; an end before the first one is far below.
+        ends = [end if end >= 0 else -(1 << 40) for end in ends]
+        columns = (s.begin, ends, range(len(s.begin)), s.step)
+        numbers = [self._w.const(np.array(c, np.int64)) for c in columns]
+        return self._w.node("Slice", *self._x, *numbers)
 
-@_for("batch_norm")
-def _batch_norm(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    rank = op.inputs[0].type.rank
-    if rank < 2 or not op.inputs[0].type.size:
-        return None
-    y = w.one("BatchNormalization", w.channels_first(x[0], rank), *x[1:], epsilon=s.eps)
-    return w.channels_last(y, rank)
+    def pad(self) -> str:
+        """Write pads; onnxruntime reflects an axis only once."""
+        s = self._s
+        t = self._type
+        self._require(s.mode in ("constant", "reflect", "edge", "wrap"))
+        self._require(t.rank and t.size)
+        if s.mode == "constant":
+            self._require(self._is_float or s.value == int(s.value))
+        else:
+            self._require(all(max(p) < n for p, n in zip(s.pads, t.shape, strict=True)))
+        pads = [before for before, _ in s.pads] + [after for _, after in s.pads]
+        values = (self._w.const(pads, "int64"), self._w.const(s.value, t.dtype))
+        return self._w.node("Pad", *self._x, *values, mode=s.mode)
 
+    def cast(self) -> str:
+        """Write a cast; ONNX does not define one of floats beyond the range of integers."""
+        to_integer = np.dtype(self._s.dtype).kind in "iu"
+        self._require(not (self._is_float and to_integer))
+        return self._w.node("Cast", *self._x, to=_onnx_type(self._s.dtype))
 
-@_for("instance_norm")
-def _instance_norm(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    rank = op.inputs[0].type.rank
-    t = op.inputs[0].type
-    if rank < 3 or t.size <= t.shape[0] * (s.groups or t.shape[-1]):
-        # onnxruntime subtracts the mean of one element with a rounding error
-        return None
-    image = w.channels_first(x[0], rank)
-    if s.groups:
-        y = w.one(
-            "GroupNormalization", image, *x[1:], epsilon=s.eps, num_groups=s.groups
-        )
-    else:
-        y = w.one("InstanceNormalization", image, *x[1:], epsilon=s.eps)
-    return w.channels_last(y, rank)
+    def conv2d(self) -> str:
+        """Write a convolution with a stride, dilation and groups."""
+        is_depthwise = self._op.kind == "depthwise_conv2d"
+        channels = self._type.shape[3]
+        weights = self._op.inputs[1].type.shape
+        perm = [3, 0, 1, 2] if is_depthwise else [0, 3, 1, 2]
+        group = channels if is_depthwise else channels // weights[3]
+        return self._convolution("Conv", perm, dilations=self._s.dilation, group=group)
 
+    depthwise_conv2d = conv2d
 
-@_for("layer_norm")
-def _layer_norm(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    if op.inputs[0].type.size:
-        return w.one("LayerNormalization", *x, axis=-s.axes, epsilon=s.eps)
-    return None
+    def transpose_conv2d(self) -> str:
+        """Write a transposed convolution."""
+        return self._convolution("ConvTranspose", [3, 0, 1, 2])
 
+    def _convolution(
+        self, operator: str, perm: Sequence[int], **attributes: Any
+    ) -> str:
+        self._require(min(self._s.pads) >= 0 and self._type.size)
+        weights = self._w.node("Transpose", self._x[1], perm=perm)
+        attributes |= {"strides": self._s.stride, "pads": self._pads()}
+        y = self._on_image(operator, weights, *self._x[2:], **attributes)
+        return self._activated(y)
 
-@_for("local_response_norm")
-def _lrn(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    size = s.before + s.after + 1
-    rank = op.inputs[0].type.rank
-    if s.before != (size - 1) // 2 or rank != 4 or not op.inputs[0].type.size:
-        return None
-    y = w.one(
-        "LRN",
-        w.channels_first(x[0], rank),
-        size=size,
-        alpha=s.alpha * size,
-        beta=s.beta,
-        bias=s.bias,
-    )
-    return w.channels_last(y, rank)
+    def _pads(self) -> list[int]:
+        """Return the pads in the order of ONNX: top, left, bottom, right."""
+        top, bottom, left, right = self._s.pads
+        return [top, left, bottom, right]
 
-
-@_for("mean", "sum", "reduce_max", "reduce_min", "reduce_prod")
-def _reduce(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    t = op.inputs[0].type
-    if (
-        not s.axes
-        or not t.size
-        or (op.kind in ("mean", "reduce_prod", "sum") and t.np_dtype.kind != "f")
-    ):
-        return None
-    name = {"mean": "ReduceMean", "sum": "ReduceSum"}.get(
-        op.kind, op.kind.title().replace("_", "")
-    )
-    return w.one(
-        name, x[0], w.const(np.array(s.axes, np.int64)), keepdims=int(s.keep_dims)
-    )
-
-
-@_for("arg_max", "arg_min")
-def _arg(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    name = {"arg_max": "ArgMax", "arg_min": "ArgMin"}[op.kind]
-    y = w.one(name, x[0], axis=s.axis, keepdims=0, select_last_index=int(s.last))
-    return w.one("Cast", y, to=helper.np_dtype_to_tensor_dtype(np.dtype(s.dtype)))
-
-
-@_for("cum_sum")
-def _cum_sum(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    if not op.inputs[0].type.size:
-        return None
-    return w.one(
-        "CumSum",
-        x[0],
-        w.const(s.axis, "int64"),
-        exclusive=int(s.exclusive),
-        reverse=int(s.reverse),
-    )
-
-
-@_for("topk")
-def _topk(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w(
-        "TopK", x[0], w.const([s.k]), outputs=2, axis=s.axis, largest=int(s.largest)
-    )
-
-
-@_for("gather")
-def _gather(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("Gather", *x, axis=s.axis)
-
-
-@_for("gather_elements")
-def _gather_elements(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("GatherElements", *x, axis=s.axis)
-
-
-@_for("gather_nd")
-def _gather_nd(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("GatherND", x[0], w.one("Cast", x[1], to=onnx.TensorProto.INT64))
-
-
-@_for("scatter_elements")
-def _scatter_elements(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("ScatterElements", *x, axis=s.axis, reduction=s.reduction)
-
-
-@_for("scatter_nd")
-def _scatter_nd(w: Writer, s: Any, op: Op, x: list[str]) -> Made:
-    return w.one("ScatterND", *x, reduction=s.reduction)
-
-
-@_for("depth_to_space")
-def _depth_to_space(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    if not op.inputs[0].type.size:
-        return None
-    return w.nhwc(w.one("DepthToSpace", w.nchw(x[0]), blocksize=s.block, mode=s.mode))
-
-
-@_for("space_to_depth")
-def _space_to_depth(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    if (
-        s.mode != "DCR"
-        or op.output.type.dtype != "float32"
-        or not op.inputs[0].type.size
-    ):
-        return None
-    return w.nhwc(w.one("SpaceToDepth", w.nchw(x[0]), blocksize=s.block))
-
-
-@_for("resize_nearest", "resize_bilinear", "resize_cubic")
-def _resize(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    if (
-        not s.mode.startswith("onnx_")
-        or any(s.scale)
-        or op.output.type.dtype != "float32"
-    ):
-        return None
-    n, h, wd, c = op.output.type.shape
-    sizes = w.const([n, c, h, wd])
-    attrs: dict[str, Any] = {
-        "coordinate_transformation_mode": s.mode.removeprefix("onnx_")
-    }
-    if op.kind == "resize_nearest":
-        attrs |= {"mode": "nearest", "nearest_mode": s.nearest_mode}
-    elif op.kind == "resize_bilinear":
-        attrs |= {"mode": "linear"}
-    else:
-        attrs |= {
-            "mode": "cubic",
-            "cubic_coeff_a": s.coefficient,
-            "exclude_outside": int(s.exclude_outside),
+    def max_pool2d(self) -> str:
+        """Write a pool; no window may lie in pads alone."""
+        s = self._s
+        _, bottom, _, right = s.pads
+        self._require(min(s.pads) >= 0 and max(bottom, right) < min(s.kernel))
+        self._require(self._type.dtype == "float32" and self._op.output.type.size)
+        attributes = {
+            "kernel_shape": s.kernel,
+            "strides": s.stride,
+            "pads": self._pads(),
         }
-    if op.output.type.size:
-        return w.nhwc(w.one("Resize", w.nchw(x[0]), "", "", sizes, **attrs))
-    return None
+        if self._op.kind == "max_pool2d":
+            return self._activated(self._on_image("MaxPool", **attributes))
+        attributes["count_include_pad"] = int(s.count_pads)
+        return self._activated(self._on_image("AveragePool", **attributes))
 
+    average_pool2d = max_pool2d
 
-@_for("grid_sample")
-def _grid_sample(w: Writer, s: Any, op: Op, x: list[str]) -> Made | None:
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(s.mode, s.mode)
-    if not op.output.type.size:
-        return None
-    attrs = {
-        "mode": mode,
-        "padding_mode": s.padding,
-        "align_corners": int(s.align_corners),
-    }
-    return w.nhwc(w.one("GridSample", w.nchw(x[0]), x[1], **attrs))
+    def fully_connected(self) -> str:
+        """Write a product with transposed weights, and a sum."""
+        w = self._w
+        columns = self._op.inputs[1].type.shape[1]
+        shape = w.const([-1 if self._type.size else 0, columns])
+        rows = w.node("Reshape", self._x[0], shape, allowzero=1)
+        y = w.node("MatMul", rows, w.node("Transpose", self._x[1], perm=[1, 0]))
+        if len(self._x) > 2:
+            y = w.node("Add", y, w.node("Reshape", self._x[2], w.const([-1])))
+        shape = w.const(self._op.output.type.shape, "int64")
+        return self._activated(w.node("Reshape", y, shape, allowzero=1))
+
+    def batch_matmul(self) -> str:
+        """Write a product whose factors may be transposed."""
+        factors = []
+        transposed = (self._s.adj_x, self._s.adj_y)
+        for name, v, is_transposed in zip(
+            self._x, self._op.inputs, transposed, strict=True
+        ):
+            n = v.type.rank
+            if is_transposed:
+                name = self._w.node(
+                    "Transpose", name, perm=[*range(n - 2), n - 1, n - 2]
+                )
+            factors.append(name)
+        return self._w.node("MatMul", *factors)
+
+    def softmax(self) -> str:
+        """Write a softmax with a factor before it."""
+        self._require(self._type.size and self._type.rank)
+        beta = self._w.const(self._s.beta, "float32")
+        return self._w.node("Softmax", self._w.node("Mul", *self._x, beta), axis=-1)
+
+    def log_softmax(self) -> str:
+        """Write the logarithm of a softmax."""
+        self._require(self._type.size and self._type.rank)
+        return self._w.node("LogSoftmax", *self._x, axis=-1)
+
+    def _on_channels(self, operator: str, **attributes: Any) -> str:
+        """Write an operator whose channels are the second axis."""
+        rank = self._type.rank
+        x = self._w.channels_first(self._x[0], rank)
+        y = self._w.node(operator, x, *self._x[1:], **attributes)
+        return self._w.channels_last(y, rank)
+
+    def batch_norm(self) -> str:
+        """Write a normalization by constants."""
+        self._require(self._type.rank >= 2 and self._type.size)
+        return self._on_channels("BatchNormalization", epsilon=self._s.eps)
+
+    def instance_norm(self) -> str:
+        """Write a normalization of channels or of groups of them."""
+        t = self._type
+        groups = self._s.groups
+        # onnxruntime subtracts the mean of one element with a rounding error.
+        self._require(t.rank >= 3 and t.size > t.shape[0] * (groups or t.shape[-1]))
+        attributes = {"epsilon": self._s.eps}
+        if groups:
+            return self._on_channels(
+                "GroupNormalization", num_groups=groups, **attributes
+            )
+        return self._on_channels("InstanceNormalization", **attributes)
+
+    def layer_norm(self) -> str:
+        """Write a normalization of the last axes."""
+        self._require(self._type.size)
+        return self._w.node(
+            "LayerNormalization", *self._x, axis=-self._s.axes, epsilon=self._s.eps
+        )
+
+    def local_response_norm(self) -> str:
+        """Write a normalization by neighbouring channels."""
+        s = self._s
+        size = s.before + s.after + 1
+        self._require(s.before == (size - 1) // 2)
+        self._require(self._type.rank == 4 and self._type.size)
+        alpha = s.alpha * size
+        return self._on_channels(
+            "LRN", size=size, alpha=alpha, beta=s.beta, bias=s.bias
+        )
+
+    def mean(self) -> str:
+        """Write a reduction; sums of integers may overflow."""
+        kind = self._op.kind
+        self._require(self._s.axes and self._type.size)
+        self._require(self._is_float or kind in ("reduce_max", "reduce_min"))
+        operator = f"Reduce{kind.removeprefix('reduce_').title()}"
+        axes = self._w.const(self._s.axes, "int64")
+        return self._w.node(operator, *self._x, axes, keepdims=int(self._s.keep_dims))
+
+    sum = reduce_max = reduce_min = reduce_prod = mean
+
+    def arg_max(self) -> str:
+        """Write the place of the largest or smallest element."""
+        operator = {"arg_max": "ArgMax", "arg_min": "ArgMin"}[self._op.kind]
+        last = int(self._s.last)
+        y = self._w.node(
+            operator, *self._x, axis=self._s.axis, keepdims=0, select_last_index=last
+        )
+        return self._w.node("Cast", y, to=_onnx_type(self._s.dtype))
+
+    arg_min = arg_max
+
+    def cum_sum(self) -> str:
+        """Write running sums."""
+        self._require(self._type.size)
+        return self._w.node(
+            "CumSum",
+            *self._x,
+            self._w.const(self._s.axis, "int64"),
+            exclusive=int(self._s.exclusive),
+            reverse=int(self._s.reverse),
+        )
+
+    def topk(self) -> list[str]:
+        """Write the largest or smallest elements and their places."""
+        k = self._w.const([self._s.k])
+        largest = int(self._s.largest)
+        return self._w.nodes_of(
+            "TopK", *self._x, k, outputs=2, axis=self._s.axis, largest=largest
+        )
+
+    def gather_nd(self) -> str:
+        """Write a gather by places of any integer type."""
+        places = self._w.node("Cast", self._x[1], to=onnx.TensorProto.INT64)
+        return self._w.node("GatherND", self._x[0], places)
+
+    def depth_to_space(self) -> str:
+        """Write blocks of channels as pixels."""
+        self._require(self._type.size)
+        s = self._s
+        return self._on_image("DepthToSpace", blocksize=s.block, mode=s.mode)
+
+    def space_to_depth(self) -> str:
+        """Write blocks of pixels as channels."""
+        self._require(self._s.mode == "DCR" and self._type.size)
+        self._require(self._op.output.type.dtype == "float32")
+        return self._on_image("SpaceToDepth", blocksize=self._s.block)
+
+    def resize_nearest(self) -> str:
+        """Write a resize by one of ONNX's rules for coordinates."""
+        s = self._s
+        y = self._op.output.type
+        self._require(s.mode.startswith("onnx_") and not any(s.scale))
+        self._require(y.dtype == "float32" and y.size)
+        attributes: dict[str, Any] = {"mode": "linear"}
+        if self._op.kind == "resize_nearest":
+            attributes = {"mode": "nearest", "nearest_mode": s.nearest_mode}
+        elif self._op.kind == "resize_cubic":
+            attributes = {
+                "mode": "cubic",
+                "cubic_coeff_a": s.coefficient,
+                "exclude_outside": int(s.exclude_outside),
+            }
+        n, height, width, channels = y.shape
+        sizes = self._w.const([n, channels, height, width])
+        rule = s.mode.removeprefix("onnx_")
+        return self._on_image(
+            "Resize", "", "", sizes, coordinate_transformation_mode=rule, **attributes
+        )
+
+    resize_bilinear = resize_cubic = resize_nearest
+
+    def grid_sample(self) -> str:
+        """Write samples at given places."""
+        s = self._s
+        self._require(self._op.output.type.size)
+        return self._on_image(
+            "GridSample",
+            self._x[1],
+            mode={"bilinear": "linear", "bicubic": "cubic"}.get(s.mode, s.mode),
+            padding_mode=s.padding,
+            align_corners=int(s.align_corners),
+        )

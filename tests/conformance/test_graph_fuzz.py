@@ -114,7 +114,7 @@ def test_shapes_in_onnx_files_depend_on_the_batch() -> None:
     y = build.add(Reshape((1, 6)), [x], "y")
     anchors = build.const(np.ones((1, 6, 4), np.float32), "anchors")
     build.graph.outputs = [y, anchors, x]
-    data = to_onnx(build.graph, of_any_batch=True)
+    data = to_onnx(build.graph, open_batch=True)
     assert data is not None
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     got = session.run(None, {"in0": np.zeros((5, 2, 3), np.float32)})
