@@ -210,10 +210,6 @@ accuracy-table: setup
 conformance: setup
 	$(BIN)/python -m benchmarks.conformance $(ARGS)
 
-# Files of onnxruntime's static quantizer beside onnxruntime: make quantized-onnx ARGS='--models yunet_n_320 --compile'
-quantized-onnx: setup
-	$(BIN)/python -m benchmarks.quantized_onnx $(ARGS)
-
 # Random graphs of every op, each by interp, the passes, C, onnxruntime and LiteRT; a failure is shrunk, printed as text and
 # kept in build/graph-fuzz (1,000 graphs take some minutes): make fuzz CASES=10000 SEED=7
 fuzz: setup
