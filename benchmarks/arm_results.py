@@ -1,5 +1,6 @@
-"""What benchmarks of the boards' cores have found out, kept in the user's cache until
-what it depends on changes.
+"""Results of the benchmarks of the boards' cores, kept in the user's cache.
+
+A key says all that a result depends on.
 """
 
 from __future__ import annotations
@@ -15,44 +16,42 @@ from edgec_runtime.bundle.cache import cache_dir
 from benchmarks.picycles import LAB, Picycles, missing
 from edgec.toolchain.build import Store
 
-REMEMBERED_BYTES = 64 << 20
+LIMIT_BYTES = 64 << 20
 
 
 @cache
-def memory() -> Store:
-    """The part of the cache that they have."""
-    return Store(cache_dir("bench-arm", "results"), REMEMBERED_BYTES)
+def results() -> Store:
+    """Return the store of all results."""
+    return Store(cache_dir("bench-arm", "results"), LIMIT_BYTES)
 
 
 def recall(key: str) -> Any:
-    """What was remembered under a key that says all that it depends on; None if nothing
-    was.
-    """
-    data = memory().get(hashlib.sha256(key.encode()).hexdigest())
+    """Return the result of a key; None if there is none."""
+    data = results().get(hashlib.sha256(key.encode()).hexdigest())
     return None if data is None else json.loads(data)
 
 
 def remember(key: str, value: Any) -> None:
-    """Keeps a value for later runs."""
-    memory().put(hashlib.sha256(key.encode()).hexdigest(), json.dumps(value).encode())
+    """Keep a result for later runs."""
+    data = json.dumps(value).encode()
+    results().put(hashlib.sha256(key.encode()).hexdigest(), data)
 
 
 @cache
 def file_digest(path: Path) -> str:
-    """The sha256 of a file."""
+    """Return the sha256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @cache
-def tool() -> Picycles | None:
-    """None where there is none: then edgec's own model takes its place."""
+def picycles() -> Picycles | None:
+    """Return picycles; None if it cannot run here."""
     return None if missing() else Picycles(cache_dir("bench-arm", "armlab"))
 
 
-def how() -> str:
-    """What estimates the cycles, for the keys of what is remembered."""
+def estimator() -> str:
+    """Return what estimates the cycles, as a part of a key."""
     if missing():
         return "pipeline"
-    return "picycles " + " ".join(
-        file_digest(LAB / n) for n in ("picycles", "armlab.py", "picycles_plugin.c")
-    )
+    names = ("picycles", "armlab.py", "picycles_plugin.c")
+    return " ".join(["picycles", *(file_digest(LAB / name) for name in names)])

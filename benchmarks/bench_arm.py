@@ -1,21 +1,19 @@
-"""edgec on the boards' cores beside LiteRT, ncnn, MNN and onnxruntime: estimated cycles,
-arena and code of the networks of the data folder, and of twelve of 2025 and 2026.
+"""Estimated cycles, arena and code of edgec's networks on the boards' cores, beside
+LiteRT, ncnn, MNN and onnxruntime.
 
-Cycles are those that armlab's `picycles` estimates of one inference of the bundle's
-program, one thread.  LiteRT's for .tflite files are of bench/arm-litert.json; all
-others are counted once and kept in the user's cache, or read from a file
-(peer_figures.py).  Where a network takes longer
-than the best peer's, its slowest functions are listed with their multiply-accumulates a cycle
-and their share of what the core can do at most; with --beside also LiteRT's cycles for
-the same ops as a model of their own (of uint8 models with a conversion of its input and
-output, so rather too many).  Where there is no data folder, or no llvm-mca: edgec's own
-model of the pipelines, without LiteRT.
+The networks are those of the data folder, and twelve of 2025 and 2026. Cycles are of one
+inference by one thread, as armlab's `picycles` estimates them. Peers are counted once and
+kept in the user's cache, or read from a file (peer_figures.py). Where a network takes
+longer than with the best peer, its slowest functions are listed, with their share of the
+core's peak; with --beside also LiteRT's cycles for the same ops as a model of their own
+(a uint8 model is converted at both ends there, which costs some more). Without a data
+folder or llvm-mca, cycles are those of edgec's own model of the cores, without peers.
 
-Markdown on the screen, build/bench-arm.json, the programs in build/bench-arm/.  What
-was found out is kept in the user's cache until the sources change.
+Markdown on the screen, build/bench-arm.json, and the programs in build/bench-arm/.
+Results are kept in the user's cache until the sources change.
 
-    python -m benchmarks.bench_arm [--models a,b,FILE] [--boards pi3,pi4,pi5] [--jobs 2] [--ops
-        all] [--beside] [--peers-from FILE] [--peers-only FILE]
+    python -m benchmarks.bench_arm [--models a,b,FILE] [--boards pi3,pi4] [--ops all]
+        [--beside] [--peers-from FILE] [--peers-only FILE]
 """
 
 from __future__ import annotations
@@ -26,10 +24,11 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from edgec_devices.boards import Board
@@ -38,10 +37,20 @@ from edgec_devices.plugin import block_count_plugin
 
 from benchmarks import peer_figures
 from benchmarks.arm_programs import Call, Program, alone, compile_for, sources_digest
-from benchmarks.arm_results import file_digest, how, memory, recall, remember, tool
-from benchmarks.networks import NETWORKS, ONNX_NETWORKS
+from benchmarks.arm_results import (
+    estimator,
+    file_digest,
+    picycles,
+    recall,
+    remember,
+    results,
+)
+from benchmarks.data_folder import BUILD
+from benchmarks.networks import NETWORKS, ONNX_NETWORKS, available, files_by_format
 from benchmarks.peer_figures import Figure, Key
-from benchmarks.picycles import ROOT, SHARED, missing
+from benchmarks.picycles import missing
+from benchmarks.tables import markdown as table
+from benchmarks.tables import names
 from edgec.errors import EdgecError
 from edgec.schedule.cores import core
 from tests.networks.recent import RECENT
@@ -49,13 +58,17 @@ from tests.networks.recent import RECENT
 BOARDS = ("pi3", "pi4", "pi5")
 
 LISTED = 10
-"""Functions of a network that are listed."""
+"""The number of functions that are listed of a network."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one function takes. litert: what LiteRT takes for the same ops as a model of
-    their own, if it was asked.
+    """What one function takes.
+
+    Attributes:
+        call: the function
+        cycles: of one inference
+        litert: LiteRT's cycles for the same ops as a model of their own
     """
 
     call: Call
@@ -64,23 +77,31 @@ class Share:
 
     @property
     def rate(self) -> float:
-        """Multiply-accumulates a cycle."""
+        """The multiply-accumulates of a cycle."""
         return self.call.macs / self.cycles if self.cycles else 0.0
 
     def of_peak(self, board: str) -> float:
-        """Share of what the core can do at most."""
+        """Return the rate as a share of the core's highest."""
         facts = core(Board.load(board).targets[0].mcpu)
-        return self.rate / (
-            facts.macs_f32 if self.call.dtype.startswith("float") else facts.macs_s8
-        )
+        is_float = self.call.dtype.startswith("float")
+        return self.rate / (facts.macs_f32 if is_float else facts.macs_s8)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One network on one board. cycles: of one inference. peers: those of others, by
-    name. differs: those whose outputs are not onnxruntime's. Bytes.
+    """One network on one board.
 
-    shares: of its functions; empty where nobody asked.
+    Attributes:
+        model: the network
+        board: the board
+        macs: the multiply-accumulates of an inference
+        cycles: of an inference
+        peers: the cycles of each peer with onnxruntime's outputs
+        arena: the size of the arena, bytes
+        bound: the least size of an arena, bytes
+        text: the size of the code, bytes
+        shares: the functions, if they are listed
+        differs: the cycles of each peer with other outputs
     """
 
     model: str
@@ -96,355 +117,283 @@ class Row:
 
     @property
     def best(self) -> str:
-        """The fastest peer that computes the model; "" where none does."""
+        """The fastest peer; "" if there is none."""
         return min(self.peers, key=self.peers.__getitem__, default="")
 
     @property
     def ratio(self) -> float | None:
-        """The best peer's cycles by ours: above 1, edgec is the faster."""
+        """The best peer's cycles by edgec's: above 1, edgec is faster."""
         return self.peers[self.best] / self.cycles if self.peers else None
 
 
 @dataclass(frozen=True)
 class Job:
-    """A network to measure. ops: "all" networks' functions are wanted, or those that
-    "lose", or "none".
+    """A network to measure on a board.
 
-    twins: files of the same network for peers that do not read the first.
-    beside: LiteRT is asked for the listed ones, each as a model of its own.
-    known: the peers' figures, of a file; None to count them.
+    Attributes:
+        model: the network
+        files: its files, one for each format; edgec reads the first
+        board: the board
+        ops: whose functions are listed: "all", "none", or "lose" for networks that a peer
+            computes faster
+        beside: whether LiteRT computes each listed function too
+        fresh: whether the cache is not used
+        peers: the figures of peers by key; None if they are counted
     """
 
     model: str
-    file: Path
-    twins: tuple[Path, ...]
+    files: Sequence[Path]
     board: str
     ops: str
     beside: bool
     fresh: bool
-    known: Mapping[Key, Figure] | None
+    peers: Mapping[Key, Figure] | None
 
     def figures(self) -> list[Figure]:
-        """Those of the peers."""
-        files = (self.file, *self.twins)
-        found = peer_figures.figures(self.model, files, self.board, self.known)
-        return list(found)
+        """Return the figures of the peers."""
+        return list(
+            peer_figures.figures(self.model, self.files, self.board, self.peers)
+        )
+
+    def recall(self, key: str) -> Any:
+        """Return an earlier result, if there is one that may be used."""
+        return None if self.fresh else recall(key)
 
 
-# ---- one network
-# --------------------------------------------------------------------------------------
 def measure(job: Job) -> Row:
-    """A row, from what is remembered if nothing has changed."""
+    """Return the row of a network on a board."""
     figures = [f for f in job.figures() if f.cycles is not None]
     peers = {f.peer: float(f.cycles or 0) for f in figures if f.agrees}
     differs = {f.peer: float(f.cycles or 0) for f in figures if not f.agrees}
+    file = job.files[0]
     key = (
-        f"row beside peers {how()} {sources_digest()} {file_digest(job.file)} "
+        f"row beside peers {estimator()} {sources_digest()} {file_digest(file)} "
         f"{job.board} {job.ops} {job.beside} {sorted(peers.items())}"
     )
-    known = None if job.fresh else recall(key)
-    if known:
-        shares = tuple(
-            Share(_call(s["call"]), s["cycles"], s["litert"])
-            for s in known.pop("shares")
-        )
-        facts = {**known, "model": job.model, "differs": differs}
-        return Row(**facts, shares=shares)
-    program = compile_for(job.file, job.board)
-    main = program.write(ROOT / "build" / "bench-arm" / f"{job.file.stem}-{job.board}")
-    cycles = cycles_of(program, main, job.board, fresh=job.fresh)
-    slower = min(peers.values(), default=math.inf) < cycles
-    wanted = job.ops == "all" or (job.ops == "lose" and slower)
-    shares = tuple(_shares(program, job, main)) if wanted else ()
-    shares = tuple(_beside(shares, job)) if job.beside and shares else shares
-    row = Row(
-        job.model,
-        job.board,
-        program.macs,
-        cycles,
-        peers,
-        program.arena,
-        program.bound,
-        program.text,
-        shares,
-        differs,
+    facts = job.recall(key)
+    if facts is None:
+        facts = asdict(_measured(job, peers))
+        remember(key, facts)
+    shares = tuple(
+        Share(_call(s["call"]), s["cycles"], s["litert"]) for s in facts["shares"]
     )
-    remember(key, asdict(row))
-    return row
+    facts |= {"model": job.model, "differs": differs, "shares": shares}
+    return Row(**facts)
 
 
-def _call(fields: dict[str, Any]) -> Call:
-    return Call(
-        **{**fields, "place": tuple(fields["place"]), "also": tuple(fields["also"])}
-    )
+def _measured(job: Job, peers: Mapping[str, float]) -> Row:
+    """Compile a network and count its cycles."""
+    file = job.files[0]
+    program = compile_for(file, job.board)
+    main = program.write(BUILD / "bench-arm" / f"{file.stem}-{job.board}")
+    cycles = _cycles(program, main, job)
+    is_slower = min(peers.values(), default=math.inf) < cycles
+    shares: Sequence[Share] = ()
+    if job.ops == "all" or (job.ops == "lose" and is_slower):
+        shares = _shares(program, job, main)
+        if job.beside:
+            shares = _beside(shares, job)
+    sizes = (program.arena, program.bound, program.text)
+    return Row(job.model, job.board, program.macs, cycles, peers, *sizes, tuple(shares))
 
 
-def cycles_of(
-    program: Program, main: Path, board: str, *, fresh: bool = False
-) -> float:
-    """Of one inference, by picycles' own command.
+def _call(fields: Mapping[str, Any]) -> Call:
+    """Return a call that was written as JSON, which has no tuples."""
+    lists = {name: tuple(fields[name]) for name in ("place", "also")}
+    return Call(**{**fields, **lists})
 
-    Programs that came out the same were counted already.
 
-    main: the program as a file. fresh: count it once more.
-    """
-    key = f"cycles {how()} {program.digest} {board}"
-    known = None if fresh else recall(key)
-    if known is None:
-        lab = tool()
-        if lab:
-            known = lab.program(board, [main, "--runs", "1"])
+def _cycles(program: Program, main: Path, job: Job) -> float:
+    """Return the cycles of one inference of a program."""
+    key = f"cycles {estimator()} {program.digest} {job.board}"
+    cycles = job.recall(key)
+    if cycles is None:
+        lab = picycles()
+        if lab is not None:
+            cycles = lab.program(job.board, [main, "--runs", "1"])
         else:
-            known = sum(places(main, board).values())
-        remember(key, known)
-    return float(known)
+            cycles = sum(places(main, job.board).values())
+        remember(key, cycles)
+    return float(cycles)
 
 
-def _shares(program: Program, job: Job, main: Path) -> Iterator[Share]:
-    """The cycles of each function of a program, counted or remembered."""
-    key = f"places {how()} {program.digest} {job.board}"
-    known = None if job.fresh else recall(key)
-    if known is None:
-        counted = places(main, job.board)
+def _shares(program: Program, job: Job, main: Path) -> list[Share]:
+    """Return the share of each function of a program."""
+    key = f"places {estimator()} {program.digest} {job.board}"
+    rows = job.recall(key)
+    if rows is None:
         # JSON has no keys of two numbers.
-        known = [[*place, cycles] for place, cycles in counted.items()]
-        remember(key, known)
-
-    found: dict[tuple[int, int], float] = {}
-    for segment, op, cycles in known:
-        found[segment, op] = cycles
-    for call in program.calls:
-        yield Share(call, found.get(call.place, 0.0))
+        counts = places(main, job.board)
+        rows = [[*place, cycles] for place, cycles in counts.items()]
+        remember(key, rows)
+    cycles = {(segment, op): count for segment, op, count in rows}
+    return [Share(call, cycles.get(call.place, 0.0)) for call in program.calls]
 
 
-def _beside(shares: Sequence[Share], job: Job) -> Iterator[Share]:
-    """The listed ones with LiteRT's cycles for the same ops."""
-    listed = {s.call.place for s in sorted(shares, key=lambda s: -s.cycles)[:LISTED]}
-    models = alone(job.file, job.board, listed) if tool() else {}
-    for s in shares:
-        model = models.get(s.call.place)
-        yield (
-            s
-            if model is None
-            else replace(s, litert=peer_figures.litert_of(model, job.board))
-        )
+def _beside(shares: Sequence[Share], job: Job) -> list[Share]:
+    """Return the shares, those that are listed with LiteRT's cycles."""
+    listed = {s.call.place for s in _slowest(shares)[:LISTED]}
+    models = alone(job.files[0], job.board, listed) if picycles() else {}
+    return [
+        replace(s, litert=peer_figures.litert_of(models[s.call.place], job.board))
+        if s.call.place in models
+        else s
+        for s in shares
+    ]
+
+
+def _slowest(shares: Sequence[Share]) -> list[Share]:
+    return sorted(shares, key=lambda s: -s.cycles)
 
 
 def places(main: Path, board_name: str) -> dict[tuple[int, int], float]:
-    """Of each function of a program: counted by edgec's plugin for QEMU, in picycles'
-    cycles or in those of edgec's model.
+    """Return the cycles of each function of a program by its place.
+
+    edgec's plugin for QEMU counts blocks, of which picycles knows the cycles, or else
+    edgec's model of the core.
     """
     board = Board.load(board_name)
+    target = board.targets[0]
     out = main.with_name("counts")
     out.unlink(missing_ok=True)
     option = plugin_option(block_count_plugin(), out, board.caches)
-    qemu = [board.targets[0].qemu, "-cpu", board.targets[0].qemu_cpu, "-plugin", option]
+    qemu = [target.qemu, "-cpu", target.qemu_cpu, "-plugin", option]
     profiled = ["--runs", "1", "--warmup", "0", "--profile", "1"]
     subprocess.run([*qemu, str(main), *profiled], check=True, stdout=subprocess.DEVNULL)
     counts = Counts.read(out)
     out.unlink()
-    lab = tool()
-    if lab:
+    lab = picycles()
+    if lab is not None:
         return lab.places(counts, board_name)
-    return {
-        place: e.cycles
-        for place, e in estimate(counts, board.core, board.caches).items()
-    }
-
-
-# ---- the table
-# --------------------------------------------------------------------------------------
-def geo_mean(values: Sequence[float]) -> float:
-    """Their product's root."""
-    return math.exp(sum(map(math.log, values)) / len(values))
+    estimates = estimate(counts, board.core, board.caches)
+    return {place: e.cycles for place, e in estimates.items()}
 
 
 def markdown(rows: Sequence[Row]) -> Iterator[str]:
-    """The networks, the geometric means, and the functions that are known."""
-    yield (
-        "| network | MMAC | board | M cycles | best peer | its | × best | arena | above "
-        "bound | .text |"
-    )
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-    for r in rows:
-        beside = "– | – | –"
-        if r.ratio:
-            beside = f"{r.best} | {r.peers[r.best] / 1e6:.2f} | {r.ratio:.2f}"
-        sizes = f"{r.arena:,} | {r.arena - r.bound:,} | {r.text / 1024:.1f} K"
-        yield (
-            f"| {r.model} | {r.macs / 1e6:.1f} | {r.board} | {r.cycles / 1e6:.2f} | "
-            f"{beside} | {sizes} |"
-        )
+    """Yield the table of networks, of peers and of means, and the listed functions."""
+    heads = "network|board|MMAC|M cycles|best peer|its|× best|arena|above bound|.text"
+    yield from table(heads.split("|"), map(_cells, rows), texts=2)
     yield ""
-    yield from _of_peers(rows)
-    yield from _means(rows)
-    for r in rows:
-        if r.shares:
-            yield from ("", *_functions(r))
+    yield from _peer_table(rows)
+    heads = "board|slower than the best|networks that a peer runs|geometric mean"
+    yield from table(heads.split("|"), _means(rows), texts=2)
+    for row in rows:
+        if row.shares:
+            yield from ("", *_functions(row))
 
 
-def _of_peers(rows: Sequence[Row]) -> Iterator[str]:
-    """Every peer's cycles by ours, where there are several; ≠ where it computes
-    something else.
-    """
-    names = [*dict.fromkeys(name for r in rows for name in (*r.peers, *r.differs))]
-    if len(names) < 2:
+def _cells(r: Row) -> list[str]:
+    beside = ["–"] * 3
+    if r.ratio:
+        beside = [r.best, f"{r.peers[r.best] / 1e6:.2f}", f"{r.ratio:.2f}"]
+    work = [f"{r.macs / 1e6:.1f}", f"{r.cycles / 1e6:.2f}"]
+    sizes = [f"{r.arena:,}", f"{r.arena - r.bound:,}", f"{r.text / 1024:.1f} K"]
+    return [r.model, r.board, *work, *beside, *sizes]
+
+
+def _peer_table(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield every peer's cycles by edgec's; ≠ if its outputs differ."""
+    peers = [*dict.fromkeys(name for r in rows for name in (*r.peers, *r.differs))]
+    if len(peers) < 2:
         return
-    yield f"| network | board | {' | '.join(f'× {name}' for name in names)} |"
-    yield f"| --- | --- |{' --- |' * len(names)}"
+    lines = []
     for r in rows:
-        cells = []
-        for name in names:
-            cycles = r.peers.get(name) or r.differs.get(name)
-            mark = " ≠" if name in r.differs else ""
-            cells.append(f"{cycles / r.cycles:.2f}{mark}" if cycles else "–")
-        yield f"| {r.model} | {r.board} | {' | '.join(cells)} |"
+        ratios = {name: f"{c / r.cycles:.2f}" for name, c in r.peers.items()}
+        ratios |= {name: f"{c / r.cycles:.2f} ≠" for name, c in r.differs.items()}
+        lines.append([r.model, r.board, *(ratios.get(name, "–") for name in peers)])
+    yield from table(["network", "board", *(f"× {p}" for p in peers)], lines, texts=2)
     yield ""
 
 
-def _means(rows: Sequence[Row]) -> Iterator[str]:
-    """Of each board's networks that a peer runs."""
-    yield (
-        "| board | networks that a peer runs | geometric mean of × best "
-        "| slower than the best |"
-    )
-    yield "| --- | --- | --- | --- |"
+def _means(rows: Sequence[Row]) -> Iterator[list[str]]:
+    """Yield a row for each board with networks that a peer runs."""
     for board in dict.fromkeys(r.board for r in rows):
         ratios = {r.model: r.ratio for r in rows if r.board == board and r.ratio}
         if ratios:
-            slower = ", ".join(m for m, ratio in ratios.items() if ratio < 1) or "none"
-            mean = geo_mean([*ratios.values()])
-            yield f"| {board} | {len(ratios)} | {mean:.3f} | {slower} |"
+            slower = [model for model, ratio in ratios.items() if ratio < 1]
+            mean = geometric_mean(ratios.values())
+            yield [board, ", ".join(slower) or "none", str(len(ratios)), f"{mean:.3f}"]
 
 
 def _functions(row: Row) -> Iterator[str]:
-    """The slowest of a network, and what the others take together."""
+    """Yield the slowest functions of a network, and the sum of the others."""
     against = f", {row.ratio:.2f} × {row.best}" if row.ratio else ""
-    yield (
-        f"{row.model} on {row.board}{against}: where its {row.cycles / 1e6:.2f} M "
-        "cycles go"
-    )
+    yield f"{row.model} on {row.board}{against}: where {row.cycles / 1e6:.2f} M cycles go"
     yield ""
-    yield (
-        "| function | shapes | MMAC | M cycles | of all | MAC a cycle | of the peak "
-        "| LiteRT alone | × LiteRT |"
+    heads = (
+        "function|shapes|MMAC|M cycles|of all|MAC a cycle|of the peak|LiteRT|× LiteRT"
     )
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-    ordered = sorted(row.shares, key=lambda s: -s.cycles)
-    for s in ordered[:LISTED]:
-        rate = f"{s.rate:.2f} | {s.of_peak(row.board):.0%}" if s.call.macs else "– | –"
-        kinds = "+".join((s.call.kind, *s.call.also))
-        figures = (
-            f"{s.call.macs / 1e6:.2f} | {s.cycles / 1e6:.3f} | "
-            f"{s.cycles / row.cycles:.1%} | {rate}"
-        )
-        if s.litert:
-            beside = f"{s.litert / 1e6:.3f} | {s.litert / s.cycles:.2f}"
-        else:
-            beside = "– | –"
-        yield (
-            f"| op {s.call.place[1]} {kinds} {s.call.dtype} | {s.call.shapes} | "
-            f"{figures} | {beside} |"
-        )
-    rest = ordered[LISTED:]
-    if rest:
-        cycles = sum(s.cycles for s in rest)
-        share = f"{cycles / 1e6:.3f} | {cycles / row.cycles:.1%}"
-        yield (
-            f"| {len(rest)} more | | {sum(s.call.macs for s in rest) / 1e6:.2f} | "
-            f"{share} | | | | |"
-        )
+    shares = _slowest(row.shares)
+    lines = [_function_cells(s, row) for s in shares[:LISTED]]
+    others = shares[LISTED:]
+    if others:
+        cycles = sum(s.cycles for s in others)
+        macs = sum(s.call.macs for s in others)
+        work = [
+            f"{macs / 1e6:.2f}",
+            f"{cycles / 1e6:.3f}",
+            f"{cycles / row.cycles:.1%}",
+        ]
+        lines.append([f"{len(others)} more", "", *work, *[""] * 4])
+    yield from table(heads.split("|"), lines, texts=2)
+
+
+def _function_cells(s: Share, row: Row) -> list[str]:
+    kinds = "+".join((s.call.kind, *s.call.also))
+    rate = ["–", "–"]
+    if s.call.macs:
+        rate = [f"{s.rate:.2f}", f"{s.of_peak(row.board):.0%}"]
+    beside = ["–", "–"]
+    if s.litert:
+        beside = [f"{s.litert / 1e6:.3f}", f"{s.litert / s.cycles:.2f}"]
+    name = [f"op {s.call.place[1]} {kinds} {s.call.dtype}", s.call.shapes]
+    work = [f"{s.call.macs / 1e6:.2f}", f"{s.cycles / 1e6:.3f}"]
+    return [*name, *work, f"{s.cycles / row.cycles:.1%}", *rate, *beside]
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """A row of build/bench-arm.json."""
-    functions = [
-        {
-            **asdict(s.call),
-            "cycles": s.cycles,
-            "macs_per_cycle": s.rate,
-            "of_peak": s.of_peak(row.board),
-        }
-        for s in row.shares
-    ]
+    """Return a row of build/bench-arm.json."""
+    functions = []
+    for s in row.shares:
+        rates = {"macs_per_cycle": s.rate, "of_peak": s.of_peak(row.board)}
+        functions.append({**asdict(s.call), "cycles": s.cycles, **rates})
     fields = asdict(row)
     del fields["shares"]
     return {**fields, "ratio": row.ratio, "functions": functions}
-
-
-def _made(name: str) -> Path:
-    """The file of a network that is made here."""
-    folder = ROOT / "build" / "bench-arm" / "networks"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{name}.onnx"
-
-
-# ---- the command
-# --------------------------------------------------------------------------------------
-def files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """The files of networks by name, of the data folder; any other file by its path."""
-    for name, found in all_files(names):
-        yield name, found[0]
-
-
-def all_files(names: Iterable[str]) -> Iterator[tuple[str, Sequence[Path]]]:
-    """Yield what `files` does, with all files of a network: first the one edgec reads."""
-    for name in names:
-        if Path(name).is_file():
-            found = [Path(name)]
-        elif name in RECENT:
-            found = [RECENT[name](_made(name))]
-        else:
-            folders = {**NETWORKS, **ONNX_NETWORKS}.get(name, (name,))
-            found = [path for folder in folders for path in _there(folder)]
-        if not found:
-            sys.exit(
-                f"there is no model {name}: give a file, or a name of {SHARED / 'models'}"
-            )
-        yield Path(name).stem, found
-
-
-def _there(name: str) -> list[Path]:
-    """The model files of a folder of the data folder."""
-    found = sorted((SHARED / "models" / name).glob(f"{name}.*"))
-    return [p for p in found if p.suffix in (".tflite", ".onnx")]
 
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    if (SHARED / "models").is_dir():
-        here = [*NETWORKS, *ONNX_NETWORKS, *RECENT]
-    else:
-        here = [str(p) for p in (ROOT / "fixtures").glob("*/*.onnx")]
     parser.add_argument(
-        "--models", default=",".join(here), help="names, or files, with commas"
+        "--models",
+        type=names,
+        default=available(*NETWORKS, *ONNX_NETWORKS, *RECENT),
+        help="networks or files, with commas",
     )
-    parser.add_argument("--boards", default=",".join(BOARDS))
+    parser.add_argument("--boards", type=names, default=BOARDS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument(
         "--ops",
         choices=("lose", "all", "none"),
         default="lose",
-        help="whose functions are listed",
+        help="the networks whose functions are listed",
     )
     parser.add_argument(
         "--beside",
         action="store_true",
-        help="ask LiteRT for each listed function as its own model",
+        help="let LiteRT compute each listed function as its own model",
     )
     parser.add_argument(
-        "--json", type=Path, default=ROOT / "build" / "bench-arm.json", metavar="FILE"
+        "--json", type=Path, default=BUILD / "bench-arm.json", metavar="FILE"
     )
-    parser.add_argument(
-        "--fresh", action="store_true", help="use nothing that is remembered"
-    )
+    parser.add_argument("--fresh", action="store_true", help="do not use the cache")
     parser.add_argument(
         "--peers-from",
         type=Path,
         metavar="FILE",
-        help="the peers' figures, which --peers-only wrote; none is counted",
+        help="read the peers' figures from a file of --peers-only",
     )
     parser.add_argument(
         "--peers-only",
@@ -456,62 +405,42 @@ def _parse() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Prints the tables as they become known and writes build/bench-arm.json; 1 if a
-    model failed.
-    """
-    given = _parse()
+    """Print the tables and write build/bench-arm.json; return 1 if a network failed."""
+    args = _parse()
     if reason := missing():
         print(f"{reason}: cycles are those of edgec's own model of the pipelines\n")
-    known = peer_figures.read(given.peers_from) if given.peers_from else None
-    jobs = []
-    for name, (file, *twins) in all_files(given.models.split(",")):
-        for board in given.boards.split(","):
-            job = Job(
-                name,
-                file,
-                tuple(twins),
-                board,
-                given.ops,
-                given.beside,
-                given.fresh,
-                known,
-            )
-            jobs.append(job)
-    if given.peers_only:
-        peer_figures.write(given.peers_only, _all_figures(jobs, given.jobs))
-        memory().trim()
-        return 0
-    rows, failed = _rows(jobs, given.jobs)
-    memory().trim()
+    peers = peer_figures.read(args.peers_from) if args.peers_from else None
+    options = (args.ops, args.beside, args.fresh, peers)
+    jobs = [
+        Job(name, files, board, *options)
+        for name, files in files_by_format(args.models)
+        for board in args.boards
+    ]
+    with ProcessPoolExecutor(max(1, args.jobs)) as pool:
+        if args.peers_only:
+            figures = [f for part in pool.map(Job.figures, jobs) for f in part]
+            peer_figures.write(args.peers_only, figures)
+            results().trim()
+            return 0
+        rows = list(_rows(jobs, pool))
+    results().trim()
     print("\n".join(markdown(rows)))
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    given.json.write_text(json.dumps([as_json(r) for r in rows], indent=1) + "\n")
-    return int(failed)
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps([as_json(r) for r in rows], indent=1) + "\n")
+    return int(len(rows) < len(jobs))
 
 
-def _all_figures(jobs: Sequence[Job], processes: int) -> list[Figure]:
-    """The peers' figures for all jobs, in order."""
-    with ProcessPoolExecutor(max(1, processes)) as pool:
-        found = pool.map(Job.figures, jobs)
-        return [figure for figures in found for figure in figures]
-
-
-def _rows(jobs: Sequence[Job], processes: int) -> tuple[list[Row], bool]:
-    """The rows of all jobs that did not fail, and whether one did."""
-    rows = []
-    failed = False
-    with ProcessPoolExecutor(max(1, processes)) as pool:
-        for job, future in [(job, pool.submit(measure, job)) for job in jobs]:
-            try:
-                rows.append(future.result())
-                print(
-                    f"{job.model} on {job.board}: {rows[-1].cycles / 1e6:.2f} M cycles",
-                    file=sys.stderr,
-                )
-            except (EdgecError, subprocess.CalledProcessError) as e:
-                failed = True
-                print(f"{job.model} on {job.board}: {e}", file=sys.stderr)
-    return rows, failed
+def _rows(jobs: Sequence[Job], pool: ProcessPoolExecutor) -> Iterator[Row]:
+    """Yield the rows of the jobs that do not fail."""
+    for job, future in [(job, pool.submit(measure, job)) for job in jobs]:
+        try:
+            row = future.result()
+        except (EdgecError, subprocess.CalledProcessError) as e:
+            print(f"{job.model} on {job.board}: {e}", file=sys.stderr)
+            continue
+        cycles = f"{row.cycles / 1e6:.2f} M cycles"
+        print(f"{job.model} on {job.board}: {cycles}", file=sys.stderr)
+        yield row
 
 
 if __name__ == "__main__":

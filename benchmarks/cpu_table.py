@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,10 @@ from edgec_devices.boards import Board
 from edgec_devices.cores import cycles_file
 from edgec_partitioner.cpu_cost import in_graph
 
-from benchmarks.bench_arm import BOARDS, files, geo_mean, places
+from benchmarks.bench_arm import BOARDS, places
 from benchmarks.cost_fit import Matrix, nonnegative, relative
-from benchmarks.networks import NETWORKS
-from benchmarks.picycles import ROOT, SHARED
+from benchmarks.data_folder import ROOT
+from benchmarks.networks import NETWORKS, available, files
 from benchmarks.single_ops import chosen, core_of, graphs_of, program
 from edgec.compiler.lower import lower
 from edgec.ir import Graph
@@ -224,7 +225,7 @@ def check(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         within = sum(abs(r - 1) <= WANTED for r in ratios)
         yield (
             f"| {within} of {len(ratios)} within {WANTED:.0%} | {board} | | | "
-            f"{geo_mean(ratios) - 1:+.0%} |"
+            f"{geometric_mean(ratios) - 1:+.0%} |"
         )
 
 
@@ -233,11 +234,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    here = list(MEASURED)
-    if not (SHARED / "models").is_dir():
-        here = [str(p) for p in (ROOT / "fixtures").glob("*/*.onnx")]
     parser.add_argument(
-        "--models", default=",".join(here), help="names, or files, with commas"
+        "--models",
+        default=",".join(available(*MEASURED)),
+        help="names, or files, with commas",
     )
     parser.add_argument("--boards", default=",".join(BOARDS))
     parser.add_argument("--dry", action="store_true", help="write nothing")

@@ -36,9 +36,9 @@ from edgec_runtime.webcam.effects.faces import SteadyFace
 from numpy.typing import NDArray
 from PIL import Image
 
+from benchmarks.data_folder import SHARED
 from benchmarks.face_meshes import FaceMeshes, cropped, square_of
 from benchmarks.face_motions import POSES, FacePose, motion_of
-from benchmarks.picycles import SHARED
 from edgec.compiler.compile import compile_model
 from edgec.options.compile import CompileOptions
 

@@ -16,8 +16,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks import arm_peers
-from benchmarks.arm_results import file_digest, how, recall, remember, tool
-from benchmarks.picycles import SHARED, Picycles
+from benchmarks.arm_results import (
+    estimator,
+    file_digest,
+    picycles,
+    recall,
+    remember,
+)
+from benchmarks.data_folder import SHARED
+from benchmarks.picycles import Picycles
 
 LITERT = "LiteRT"
 
@@ -93,14 +100,14 @@ def _counted(model: str, file: Path, board: str, peer: str) -> Figure | None:
     """The figure that armlab counts, or has counted; None where the peer is not there."""
     if published := _published(model, file, board, peer):
         return published
-    lab = tool()
+    lab = picycles()
     facts = arm_peers.PEERS[peer]
     # Wheels may be installed later: nothing is remembered without them.
     if lab is None or not lab.has(facts.site):
         return None
     version = lab.version(facts.site, facts.package)
     key = (
-        f"figure of {peer} {version} {how()} {arm_peers.digest(peer)} "
+        f"figure of {peer} {version} {estimator()} {arm_peers.digest(peer)} "
         f"{file_digest(file)} {board}"
     )
     found = recall(key)
@@ -142,7 +149,7 @@ def litert_of(model: bytes, board: str) -> float | None:
     """LiteRT's cycles for the bytes of a .tflite file; None where it is not there, or
     cannot run it.
     """
-    lab = tool()
+    lab = picycles()
     if lab is None:
         return None
     with tempfile.TemporaryDirectory(prefix="edgec-") as folder:

@@ -23,8 +23,8 @@ from typing import Any
 
 from edgec_devices.pipeline import Counts
 
-ROOT = Path(__file__).parents[1]
-SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
+from benchmarks.data_folder import SHARED
+
 LAB = SHARED / "armlab"
 
 

@@ -30,7 +30,8 @@ from edgec_devices.pipeline import Counts, Estimate, estimate, plugin_option
 from edgec_devices.plugin import block_count_plugin
 
 from benchmarks.arm_programs import compile_for
-from benchmarks.picycles import ROOT, SHARED, Picycles, missing
+from benchmarks.data_folder import ROOT, SHARED
+from benchmarks.picycles import Picycles, missing
 
 WORK = ROOT / "build" / "pipeline-table"
 BOARDS = "pi3,pi4,pi5"

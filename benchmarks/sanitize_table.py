@@ -33,9 +33,8 @@ import numpy as np
 from edgec_devices.boards import Board
 
 from benchmarks.arm_programs import lowered_for
-from benchmarks.bench_arm import files
-from benchmarks.networks import NETWORKS
-from benchmarks.picycles import ROOT
+from benchmarks.data_folder import ROOT
+from benchmarks.networks import NETWORKS, files
 from edgec.emit.c import CSRC
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.errors import EdgecError

@@ -14,10 +14,11 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
-from benchmarks.bench_arm import BOARDS, geo_mean
-from benchmarks.picycles import ROOT
+from benchmarks.bench_arm import BOARDS
+from benchmarks.data_folder import ROOT
 
 PAGE = ROOT / "docs" / "speed.md"
 HEADING = "## Speed on the CPU\n"
@@ -71,7 +72,7 @@ def _mean(rows: Rows, board: str) -> str:
 
     if not ratios:
         return "–"
-    return f"{geo_mean(ratios):.2f} of {len(ratios)}"
+    return f"{geometric_mean(ratios):.2f} of {len(ratios)}"
 
 
 def replaced(text: str, lines: Sequence[str]) -> str:

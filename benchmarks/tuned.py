@@ -22,8 +22,8 @@ from edgec_devices.boards import Board
 from edgec_runtime import Bundle
 
 import edgec
-from benchmarks.bench_arm import BOARDS, files
-from benchmarks.networks import NETWORKS
+from benchmarks.bench_arm import BOARDS
+from benchmarks.networks import NETWORKS, files
 from edgec.emit.calls_file import CALLS_FILE
 from edgec.report.files import write_whole
 from edgec.report.terminal import progress
