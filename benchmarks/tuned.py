@@ -105,7 +105,7 @@ def _arena(path: Path) -> int:
 
 
 def _estimate(path: Path, url: str) -> float:
-    found = edgec.bench(path, url).latency.summary()
+    found = edgec.bench(path, url).report.latency.summary()
     assert found is not None, f"no estimate of {path}"
     return found.p50
 

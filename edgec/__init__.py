@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from edgec_devices.signing import Signed
     from edgec_partitioner.explain import ExplainReport
 
-    from edgec.benching.result import BenchReport
+    from edgec.benching.bundle import BundleBench
     from edgec.benching.tuning import Tuning
     from edgec.catalogue.listing import ListedModel
     from edgec.comparing.result import Diff
@@ -144,13 +144,15 @@ def run(options: _run.RunOptions) -> RunResult:
 
 
 @_takes(_bench.Bench)
-def bench(options: _bench.Bench) -> BenchReport | Any:
+def bench(options: _bench.Bench) -> BundleBench:
     """Latencies of a bundle on a device, and whether its budgets hold; estimates are
     marked as such.
-    """
-    from edgec.verbs.bench_cascade import bench_networks
 
-    return bench_networks(options, options.say)
+    The result has a report on each network; `report` is the one on the only network.
+    """
+    from edgec.verbs.bench import run_bench
+
+    return run_bench(options, options.say)
 
 
 @_takes(_tune.TuneOptions)

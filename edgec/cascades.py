@@ -12,16 +12,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgec.options.bench import Bench
 from edgec.options.compile import CompileCall, CompileOptions, ExplainCall, Options
 from edgec.options.declared import part, takes
 
 if TYPE_CHECKING:
-    from edgec.benching.cascade_report import CascadeBench
     from edgec.compiler.cascade import CompiledCascade
     from edgec.verbs.explain_cascade import ExplainedCascade
 
-__all__ = ["bench", "compile", "explain"]
+__all__ = ["compile", "explain"]
 
 
 @takes(CompileCall)
@@ -41,13 +39,3 @@ def explain(options: ExplainCall) -> ExplainedCascade:
     from edgec.verbs.explain_cascade import explain_cascade
 
     return explain_cascade(local_file(Path(options.model)), part(options, Options))
-
-
-@takes(Bench)
-def bench(options: Bench) -> CascadeBench:
-    """Latencies of each network of a cascade on a device, and frames per second by the
-    number of objects.
-    """
-    from edgec.verbs.bench_cascade import run_cascade_bench
-
-    return run_cascade_bench(options)

@@ -48,21 +48,14 @@ def bench(quiet: bool, **values: Any) -> int:
 
 def _bench(arguments: Mapping[str, Any], quiet: bool) -> int:
     """Bench a bundle, and print its verdicts or all of its report; the exit code."""
-    from edgec.benching.cascade_report import CascadeBench
-    from edgec.benching.verdicts import passed, verdicts
-    from edgec.report.bench.cascade import cascade_markdown
+    from edgec.benching.verdicts import passed
     from edgec.report.bench.text import to_markdown
 
     report = edgec.bench(**arguments)
-    if isinstance(report, CascadeBench):
-        judged = report.verdicts()
-        text = cascade_markdown(report, verdicts_last=True)
-    else:
-        judged = verdicts(report)
-        text = to_markdown(report, verdicts_last=True)
-    lines = "".join(f"{verdict.line()}\n" for verdict in judged)
-    echo(lines if quiet else text, nl=False)
-    return 0 if passed(judged) else 1
+    verdicts = report.verdicts()
+    lines = "".join(f"{verdict.line()}\n" for verdict in verdicts)
+    echo(lines if quiet else to_markdown(report, verdicts_last=True), nl=False)
+    return 0 if passed(verdicts) else 1
 
 
 def _benches(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:

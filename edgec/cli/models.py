@@ -110,7 +110,7 @@ def explain(
         report, outcomes = explain_networks(model, Options(**arguments), say, require)
     if isinstance(report, ExplainedCascade):
         if html is not None:
-            report.page().write(html)
+            report.write_pages(html)
         return _explained(report.to_json() if as_json else report.text(ops), outcomes)
 
     if html is not None:

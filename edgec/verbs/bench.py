@@ -6,7 +6,7 @@ It measures or estimates, compares with a baseline, judges budgets, and writes f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,12 @@ from edgec_devices.boards import Board
 from edgec_devices.device import Progress, device_for
 from edgec_devices.measurement import Measurement, MeasuringPlan
 from edgec_devices.options import path_of
+from edgec_devices.requirement import Requirement
 from edgec_runtime import Bundle
+from edgec_runtime.webcam.streamed import streamed
 
 from edgec.benching.build import build_report, read_graph
+from edgec.benching.bundle import BundleBench, earlier_reports, split_budgets
 from edgec.benching.comparison import Comparison, compare, compare_estimates
 from edgec.benching.figures import check_budgets, parse_budgets
 from edgec.benching.result import BenchReport, Compared
@@ -25,10 +28,12 @@ from edgec.emit.graph_file import GraphFile
 from edgec.errors import EdgecError, InputError
 from edgec.options.bench import FILES, Bench
 from edgec.report.bench.junit import to_junit
-from edgec.report.bench.page import page
+from edgec.report.bench.page import page, whole_page
 from edgec.report.bench.text import to_markdown
-from edgec.report.bench.trace import to_trace
+from edgec.report.bench.trace import Trace, joined, to_trace
 from edgec.report.files import check_places, write_whole
+from edgec.report.summary_page import write_pages
+from edgec.verbs.networks import networks_as_files
 from edgec.verbs.sharing import shared_bench
 
 SETTINGS = (
@@ -60,7 +65,20 @@ class MeasuredBench:
     shared: str = ""
 
 
-def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
+@dataclass(frozen=True)
+class _Wanted:
+    """What a network has to hold.
+
+    Attributes:
+        budgets: its budgets.
+        earlier: the report to compare with; None without a comparison.
+    """
+
+    budgets: Sequence[Requirement]
+    earlier: BenchReport | None
+
+
+def run_bench(request: Bench, say: Progress = lambda text: None) -> BundleBench:
     """Measure a bundle, and write the files of the request, each as a whole.
 
     Raises EdgecError.
@@ -68,65 +86,140 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     places = files_of(request)
     # Everything that can be wrong with the request is an error before the measuring.
     check_places(places)
-    baseline = None
-    if request.compare:
-        baseline = BenchReport.load_file(Path(request.compare))
-    done = measured_bench(request, baseline, say)
-    report = done.report
-
-    # Functions, since a page takes time and is not always asked for.
-    writers: dict[str, Callable[[], str]] = {
-        "json": lambda: json.dumps(report.to_json(), indent=1) + "\n",
-        "junit": lambda: to_junit(report),
-        "markdown": lambda: to_markdown(report),
-        "trace": lambda: json.dumps(to_trace(done.measurement, report)),
-        "html": lambda: page(report, done.graph, done.measurement),
-        "share": lambda: done.shared,
-    }
-    for name, path in places.items():
-        write_whole(path, writers[name]())
-
-    return report
-
-
-def measured_bench(
-    request: Bench, baseline: BenchReport | None, say: Progress
-) -> MeasuredBench:
-    """Measure a bundle, compare it with an earlier report, and judge its budgets.
-
-    Raises EdgecError.
-    """
     with Bundle.open(request.bundle) as bundle:
-        bundle.manifest.check_alone(
-            str(bundle.path), hint="a cascade within a cascade is not measured"
-        )
-        budgets = parse_budgets(request.budgets, bundle, streams=request.streams > 0)
-        bundle.manifest.check_threads(request.threads, str(request.bundle))
-        plan = MeasuringPlan.of(request.runs, request.seconds, request.threads)
-        source = _absolute(request.source)
-        plan = replace(plan, frames=request.streams, source=source)
-        device = device_for(request.url, request.timeout)
-        measurement = device.measure(bundle, plan, say)
-        report = build_report(bundle, measurement, _settings(request, plan))
-        # An emulated machine's own times say nothing about the board.
-        estimate, why = None, ""
-        measured_there = not report.estimated and _is_of_board(report)
-        if report.emulated or (request.share and measured_there):
-            estimate, why = _board_estimate(report, bundle, plan, say)
-        if report.emulated and report.board is not None:
-            note = _estimate_note(report.board, bundle, estimate, why)
-            report = replace(report, notes=(*report.notes, note))
-        graph = read_graph(bundle)
-        shared = ""
-        if request.share:
-            shared = shared_bench(bundle.manifest, graph, report, estimate)
+        done, measured = _bench(request, bundle, say)
 
-    if baseline is not None and request.compare:
+    if request.html is not None:
+        pages = {}
+        for name, m in measured.items():
+            pages[name] = page(m.report, m.graph, m.measurement)
+        write_pages(Path(request.html), pages, whole_page(done))
+    # Functions, since not every file is asked for.
+    writers: dict[str, Callable[[], str]] = {
+        "json": lambda: json.dumps(done.to_json(), indent=1) + "\n",
+        "junit": lambda: to_junit(done),
+        "markdown": lambda: to_markdown(done),
+        "trace": lambda: json.dumps(_trace(done, measured)),
+        "share": lambda: next(iter(measured.values())).shared,
+    }
+    for name, writer in writers.items():
+        if name in places:
+            write_whole(places[name], writer())
+    return done
+
+
+def _bench(
+    request: Bench, bundle: Bundle, say: Progress
+) -> tuple[BundleBench, Mapping[str, MeasuredBench]]:
+    """Return the bench of an opened bundle, and that of each network."""
+    manifest = bundle.manifest
+    earlier: Mapping[str, BenchReport] = {}
+    if request.compare is not None:
+        earlier = earlier_reports(Path(request.compare), manifest)
+    streams = request.streams > 0
+    own, of_networks = split_budgets(tuple(request.budgets), manifest, streams)
+    alone = request
+    if manifest.cascade is not None:
+        _check_cascade(request)
+        # Frames are for all networks together.
+        alone = replace(request, frames=None, source=None)
+
+    measured: dict[str, MeasuredBench] = {}
+    with networks_as_files(bundle) as files:
+        # What is wrong for the last network is said before the first one is measured.
+        wanted = {}
+        for name, inner in files.items():
+            budgets = parse_budgets(of_networks[name], inner, streams=alone.streams > 0)
+            wanted[name] = _Wanted(budgets, _earlier(request, name, earlier))
+        for name, inner in files.items():
+            measured[name] = _measured(alone, inner, wanted[name], say)
+
+    # Crops, results and what passes between the networks are in the stream alone.
+    stream = None
+    if streams and manifest.cascade is not None:
+        say(f"{manifest.name}: a stream of {request.streams} frames")
+        stream = streamed(str(bundle.path), request.streams, request.source)
+    reports = {name: network.report for name, network in measured.items()}
+    done = BundleBench(manifest.name, reports, manifest.cascade, stream)
+    return done.checked(own, request.accept_estimates), measured
+
+
+def _trace(bench: BundleBench, measured: Mapping[str, MeasuredBench]) -> Trace:
+    """Return the trace of all networks."""
+    traces = {n: to_trace(m.measurement, m.report) for n, m in measured.items()}
+    if bench.cascade is None:
+        (trace,) = traces.values()
+        return trace
+    return joined(traces)
+
+
+def _earlier(
+    request: Bench, name: str, earlier: Mapping[str, BenchReport]
+) -> BenchReport | None:
+    """Return the earlier report on a network; None without a comparison.
+
+    Raises InputError where the earlier run has no such network.
+    """
+    if request.compare is None:
+        return None
+    if name not in earlier:
+        raise InputError(
+            f"the earlier run has no network {name}, but {', '.join(earlier)}",
+            at=str(request.compare),
+            hint="compare runs of one cascade",
+        )
+    return earlier[name]
+
+
+def _check_cascade(request: Bench) -> None:
+    """Raise InputError for a request that is not for a cascade, before the measuring."""
+    if request.share is not None:
+        raise InputError(
+            "a measurement that is shared is of one network",
+            at="--share",
+            hint="bench a network of the cascade by itself",
+        )
+    if request.streams and request.url != "local:":
+        raise InputError(
+            "frames of a cascade are run on this machine alone",
+            at=request.url,
+            hint="edgec webcam BUNDLE --on DEVICE --no-display --json has a device's",
+        )
+
+
+def _measured(
+    request: Bench, bundle: Bundle, wanted: _Wanted, say: Progress
+) -> MeasuredBench:
+    """Measure a network, compare it with an earlier report, and judge its budgets.
+
+    bundle: of this one network. Raises EdgecError.
+    """
+    bundle.manifest.check_threads(request.threads, str(bundle.path))
+    plan = MeasuringPlan.of(request.runs, request.seconds, request.threads)
+    source = _absolute(request.source)
+    plan = replace(plan, frames=request.streams, source=source)
+    device = device_for(request.url, request.timeout)
+    measurement = device.measure(bundle, plan, say)
+    report = build_report(bundle, measurement, _settings(request, plan))
+    # An emulated machine's own times say nothing about the board.
+    estimate, why = None, ""
+    measured_there = not report.estimated and _is_of_board(report)
+    if report.emulated or (request.share and measured_there):
+        estimate, why = _board_estimate(report, bundle, plan, say)
+    if report.emulated and report.board is not None:
+        note = _estimate_note(report.board, bundle, estimate, why)
+        report = replace(report, notes=(*report.notes, note))
+    graph = read_graph(bundle)
+    shared = ""
+    if request.share:
+        shared = shared_bench(bundle.manifest, graph, report, estimate)
+
+    if wanted.earlier is not None and request.compare:
         comparison = compare_with(
-            Path(request.compare), baseline, report, request.max_regress
+            Path(request.compare), wanted.earlier, report, request.max_regress
         )
         report = replace(report, comparison=comparison)
-    checked = check_budgets(budgets, report, request.accept_estimates)
+    checked = check_budgets(wanted.budgets, report, request.accept_estimates)
     report = replace(report, budgets=checked)
     return MeasuredBench(report, measurement, graph, shared)
 

@@ -15,9 +15,9 @@ from edgec.catalogue.fetching import local_file
 from edgec.compiler.cascade import check_options, is_cascade, network_job
 from edgec.frontends.cascade_file import read_cascade
 from edgec.options.compile import CompileOptions, Options
-from edgec.report.cascade_page import CascadePage, PageTable
 from edgec.report.explain.page import page
 from edgec.report.explain.text import body, report_terms
+from edgec.report.summary_page import PageTable, SummaryPage, write_pages
 from edgec.report.terms import legend
 from edgec.report.wording import percent
 from edgec.report.wording import size as as_size
@@ -102,8 +102,8 @@ class ExplainedCascade:
             "requirements": [asdict(outcome) for outcome in self.outcomes],
         }
 
-    def page(self) -> CascadePage:
-        """Return the page of all networks together, and each network's own."""
+    def write_pages(self, path: Path) -> None:
+        """Write the page of all networks together, and each network's own."""
         rows = []
         for name, report in self.networks.items():
             c = report.comparison.edgec
@@ -117,7 +117,7 @@ class ExplainedCascade:
         pages = {name: page(report) for name, report in self.networks.items()}
         targets = {report.target for report in self.networks.values()}
         title = f"{self.model} for {', '.join(targets)}"
-        return CascadePage(title, _SUMMARY, [table], notes, pages)
+        write_pages(path, pages, SummaryPage(title, _SUMMARY, [table], notes))
 
     def text(self, ops: bool) -> str:
         """Return the reports for a terminal; ops: with a line for each operation."""

@@ -37,7 +37,7 @@ from edgec.ir import Array
 from edgec.ir.tensors import tensor_type
 from edgec.ir.types import dequantize
 from edgec.options.run import RunOptions
-from edgec.verbs.cascades import result_on
+from edgec.verbs.networks import result_on
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
 OUTPUT_SUFFIXES = (".npz", ".json", *IMAGE_SUFFIXES)

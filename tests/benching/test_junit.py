@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgec.benching.bundle import BundleBench
 from edgec.benching.result import BenchReport
 from edgec.benching.verdicts import passed, verdicts
 from edgec.report.bench.junit import to_junit
@@ -27,7 +28,7 @@ MEASURED = measured()
 
 
 def suite_of(report: BenchReport) -> ElementTree.Element:
-    root = ElementTree.fromstring(to_junit(report).encode("utf-8"))
+    root = ElementTree.fromstring(to_junit(BundleBench("m", {"m": report})).encode())
     assert root.tag == "testsuites"
     (suite,) = root
     return suite

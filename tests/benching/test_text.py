@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from edgec.benching.bundle import BundleBench
 from edgec.benching.result import EMULATOR, BenchReport, Series
 from edgec.report.bench.histogram import histogram
 from edgec.report.bench.text import to_markdown
@@ -42,10 +43,14 @@ def tables(text: str) -> list[list[list[str]]]:
     return found
 
 
+def markdown(report: BenchReport, verdicts_last: bool = False) -> str:
+    return to_markdown(BundleBench("m", {"m": report}), verdicts_last)
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("last", [False, True])
 def test_tables_are_tables(name: str, last: bool) -> None:
-    text = to_markdown(EXAMPLES[name](), last)
+    text = markdown(EXAMPLES[name](), last)
     text.encode("utf-8")
     assert text.isascii() or all(c.isprintable() or c == "\n" for c in text)
     found = tables(text)
@@ -56,7 +61,7 @@ def test_tables_are_tables(name: str, last: bool) -> None:
 
 
 def test_what_a_name_is_made_of_means_nothing() -> None:
-    text = to_markdown(EXAMPLES["hostile"]())
+    text = markdown(EXAMPLES["hostile"]())
     outside = re.sub(r"`[^`]*`", "", text.replace("\\`", ""))
     assert not re.search(r"(?<!\\)<[a-z/!]|(?<!\\)\[a\]\(b\)", outside)
 
@@ -64,20 +69,20 @@ def test_what_a_name_is_made_of_means_nothing() -> None:
 def test_commands_in_notes_can_be_copied() -> None:
     assert (
         "| sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-        in to_markdown(measured())
+        in markdown(measured())
     )
 
 
 def test_verdicts_come_first_and_on_a_terminal_last() -> None:
-    first = to_markdown(missed())
-    last = to_markdown(missed(), verdicts_last=True)
+    first = markdown(missed())
+    last = markdown(missed(), verdicts_last=True)
     assert first.splitlines()[2] == last.splitlines()[-1] == "FAIL: 4 of 6 do not hold"
     assert first.splitlines()[0] == last.splitlines()[0]
     assert sorted(first.splitlines()) == sorted(last.splitlines())
 
 
 def rows_of(report: BenchReport) -> dict[str, list[str]]:
-    (table,) = (t for t in tables(to_markdown(report)) if t[0][1] == "must hold")
+    (table,) = (t for t in tables(markdown(report)) if t[0][1] == "must hold")
     return {row[1]: row for row in table[2:]}
 
 
@@ -103,13 +108,13 @@ def test_a_row_for_each_verdict() -> None:
 
 def test_throttling_fails_unless_it_was_accepted() -> None:
     assert rows_of(throttled())["`no throttling`"][0] == "FAIL"
-    assert "FAIL: 1 of 3 does not hold" in to_markdown(throttled())
+    assert "FAIL: 1 of 3 does not hold" in markdown(throttled())
     settings = {**throttled().settings, "accept_throttling": True}
     accepted = replace(throttled(), settings=settings)
     row = rows_of(accepted)["`no throttling`"]
     assert row[0] == "UNKNOWN"
     assert "82.5 °C" in row[4]
-    assert "PASS: 2 hold, 1 unknown" in to_markdown(accepted)
+    assert "PASS: 2 hold, 1 unknown" in markdown(accepted)
 
 
 def test_without_a_budget_nothing_is_claimed() -> None:
@@ -119,19 +124,19 @@ def test_without_a_budget_nothing_is_claimed() -> None:
         r, budgets=(), comparison=None, vitals=replace(r.vitals, known=False)
     )
     assert (
-        to_markdown(silent, verdicts_last=True).splitlines()[-1]
+        markdown(silent, verdicts_last=True).splitlines()[-1]
         == "PASS: nothing failed, 1 unknown"
     )
-    assert "PASS" not in to_markdown(replace(silent, vitals=None))
+    assert "PASS" not in markdown(replace(silent, vitals=None))
 
 
 def test_what_cannot_be_told_passes_but_says_so() -> None:
     assert rows_of(unsure())["`p50 against bench/attic.json`"][0] == "UNKNOWN"
-    assert "9,000 runs" in to_markdown(unsure())
+    assert "9,000 runs" in markdown(unsure())
 
 
 def test_every_estimate_is_marked() -> None:
-    text = to_markdown(estimated())
+    text = markdown(estimated())
     for line in text.splitlines():
         for figure in re.finditer(r"(est\. )?-?\d+\.\d+ (ms|fps)", line):
             assert figure[1], line
@@ -144,13 +149,13 @@ def test_every_estimate_is_marked() -> None:
 
 
 def test_no_rate_of_a_board_that_was_not_run() -> None:
-    assert "fps" not in to_markdown(estimated())
-    assert "fps" not in to_markdown(emulated())
-    assert "fps" in to_markdown(measured()).splitlines()[0]
+    assert "fps" not in markdown(estimated())
+    assert "fps" not in markdown(emulated())
+    assert "fps" in markdown(measured()).splitlines()[0]
 
 
 def test_an_emulators_time_is_called_one_and_satisfies_no_budget() -> None:
-    text = to_markdown(emulated())
+    text = markdown(emulated())
     assert "nothing follows from them for a board" in text.splitlines()[0]
     assert "| emulator's ms |" in text
     marked = [line for line in text.splitlines() if "est." in line]
@@ -169,7 +174,7 @@ def test_an_emulators_time_is_called_one_and_satisfies_no_budget() -> None:
 
 @pytest.mark.parametrize("last", [False, True])
 def test_terms_are_explained_once_at_the_end(last: bool) -> None:
-    text = to_markdown(estimated(), last)
+    text = markdown(estimated(), last)
     assert len(re.findall(r"^\(", text, re.M)) == 1
     legend = " ".join(text[text.index("\n(") :].split())
     for term in ("est.", "cost model", "invoke", "planned", "arena"):
@@ -180,7 +185,7 @@ def test_terms_are_explained_once_at_the_end(last: bool) -> None:
 
 
 def test_all_that_takes_time_is_ranked_the_edge_tpu_too() -> None:
-    (table,) = (t for t in tables(to_markdown(estimated())) if t[0][0] == "op")
+    (table,) = (t for t in tables(markdown(estimated())) if t[0][0] == "op")
     assert table[2][:3] == ["`seg1`", "Edge TPU", "whole segment"]
     assert sum(
         float(row[5].removeprefix("est. ")) for row in table[2:]
@@ -188,7 +193,7 @@ def test_all_that_takes_time_is_ranked_the_edge_tpu_too() -> None:
 
 
 def test_nothing_measured_is_marked() -> None:
-    marked = [line for line in to_markdown(measured()).splitlines() if "est." in line]
+    marked = [line for line in markdown(measured()).splitlines() if "est." in line]
     assert len(marked) == 1
     assert "by the cost model" in marked[0]
 
@@ -202,18 +207,18 @@ def test_a_run_without_latency_says_why() -> None:
     )
     assert (
         "no latency: seg0 has no latency: no estimate of the Edge TPU"
-        in to_markdown(r).splitlines()[0]
+        in markdown(r).splitlines()[0]
     )
 
 
 def test_it_says_when_it_was_not_steady() -> None:
-    assert "NOT STEADY" in to_markdown(throttled())
-    assert "then steady" in to_markdown(measured())
+    assert "NOT STEADY" in markdown(throttled())
+    assert "then steady" in markdown(measured())
 
 
 def test_lines_fit_a_terminal() -> None:
     """But for those that end in words, which may go on in the next line."""
-    for line in to_markdown(missed()).splitlines():
+    for line in markdown(missed()).splitlines():
         assert len(line) <= 120 or not line.startswith("|") or line.count("|") == 6, (
             line
         )

@@ -119,7 +119,7 @@ def test_the_image_network_crosses_between_edge_tpu_and_cpu(tmp_path: Path) -> N
         for tpu in ("c", "interpreter"):
             with Session(bundle, tpu=tpu) as session:
                 results.append(session.run(sample)["output"])
-    result = edgec.bench(path, "emulated:pi4")
+    result = edgec.bench(path, "emulated:pi4").report
     assert result.estimated
     assert [s.place for s in result.segments] == places
     assert result.latency.samples[0] > max(

@@ -60,7 +60,7 @@ def test_a_bench_streams(bundles: list[Path], photos: Path, tmp_path: Path) -> N
         frames=4,
         budgets=["stage.picture<=1ns"],
     )
-    assert earlier.stream is not None
+    assert earlier.report.stream is not None
     (missed,) = earlier.budgets
     assert (missed.holds, missed.unit) == (False, "ns")
 

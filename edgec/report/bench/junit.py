@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from edgec_devices.requirement import amount
 
+from edgec.benching.bundle import BundleBench
 from edgec.benching.figures import figures
 from edgec.benching.quantities import Absent
 from edgec.benching.result import BenchReport
@@ -16,17 +17,31 @@ from edgec.report.junit import VerdictSuite, to_xml
 SUITE = "edgec bench"
 
 
-def to_junit(r: BenchReport) -> str:
-    """Return an XML document with the verdicts on a network."""
-    return to_xml([suite_of(r, r.model)])
+def to_junit(bench: BundleBench) -> str:
+    """Return an XML document with the verdicts.
+
+    It has a suite for each network, and one for a whole cascade before them.
+    """
+    # A suite each, so that a CI system shows which network missed its budget.
+    suites = []
+    if bench.cascade is not None:
+        suites.append(_whole(bench))
+    for name, report in bench.networks.items():
+        model = report.model if bench.cascade is None else f"{bench.model} {name}"
+        suite = _suite(report, model, _properties(report), verdicts(report))
+        suites.append(suite)
+    return to_xml(suites)
 
 
-def suite_of(r: BenchReport, model: str) -> VerdictSuite:
-    """Return the suite of a report; `model` is its name in the document."""
-    return bench_suite(r, model, _properties(r), verdicts(r))
+def _whole(bench: BundleBench) -> VerdictSuite:
+    """Return the suite of the verdicts on a whole cascade."""
+    properties = {"cascade": bench.model, "device": wording.device(bench.report)}
+    for objects, rate in bench.frames_per_second().items():
+        properties[f"fps.{objects}"] = f"{rate:.2f} fps"
+    return _suite(bench.report, bench.model, properties, bench.own_verdicts())
 
 
-def bench_suite(
+def _suite(
     r: BenchReport,
     model: str,
     properties: Mapping[str, str],

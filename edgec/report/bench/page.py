@@ -14,6 +14,7 @@ from edgec_devices.measurement import Measurement
 from edgec_devices.requirement import Figure, amount
 from markupsafe import Markup
 
+from edgec.benching.bundle import BundleBench
 from edgec.benching.figures import figures
 from edgec.benching.quantities import ON_TPU, Absent, spread
 from edgec.benching.result import EMULATOR, BenchReport, OpReport, SegmentReport
@@ -28,15 +29,27 @@ from edgec.report.bench.charts import (
     over_time_svg,
 )
 from edgec.report.bench.histogram import histogram
+from edgec.report.bench.text import stage_rows
 from edgec.report.bench.timeline import Moment, moments
+from edgec.report.bench.whole import (
+    ALONE,
+    NETWORKS,
+    OBJECTS,
+    network_rows,
+    object_rows,
+)
 from edgec.report.bench.wording import mark, ms
 from edgec.report.graph_svg import NodeBox, picture, short
 from edgec.report.markup import html, rendered
+from edgec.report.summary_page import PageTable, SummaryPage
 from edgec.report.terms import explained
 from edgec.report.wording import count, plain, shortened
 
 TILES = ("p50", "p95", "p99", "fps", "first", "load", "rss", "celsius")
 """Figures that are shown large, at the top."""
+STAGES = ("stage", "by", "p50 ms", "p95 ms")
+VERDICTS = ("", "must hold", "value", "margin", "why")
+"""Headers of tables."""
 UNIT_TEXTS = {"fps": "", "C": "°C"}
 MIN_BINS = 6
 MAX_BINS = 32
@@ -48,6 +61,30 @@ MAX_NAME = 34
 _CallKey = tuple[str, int | None]
 """A segment's name and the position of a call in it; None for an op without a call."""
 _TimedOp = tuple[SegmentReport, OpReport]
+
+
+def whole_page(bench: BundleBench) -> SummaryPage | None:
+    """Return the page of all networks of a cascade together; None of one network."""
+    if bench.cascade is None:
+        return None
+    judged = []
+    for v in bench.verdicts():
+        judged.append((WORDS[v.state], v.name, v.value, v.margin, v.why))
+    # A verdict is what a person opens the page for, so its table is the first.
+    tables = [
+        PageTable("Must hold", VERDICTS, judged, left=5),
+        PageTable("Each network", NETWORKS, network_rows(bench)),
+        PageTable("By the number of objects", OBJECTS, object_rows(bench), left=0),
+    ]
+    if bench.stream is not None:
+        stages = stage_rows(bench.stream, mark(bench.report, False))
+        tables.append(PageTable("A stream of frames", STAGES, stages, left=2))
+    return SummaryPage(
+        title=f"{bench.model} on {wording.device(bench.report)}",
+        summary="passed" if passed(bench.verdicts()) else "failed: see what must hold",
+        tables=tables,
+        notes=(ALONE,),
+    )
 
 
 def page(r: BenchReport, graph: GraphFile, m: Measurement) -> str:

@@ -8,12 +8,20 @@ from collections.abc import Iterator, Sequence
 from edgec_devices.requirement import amount
 from edgec_runtime.session.meters import StreamFigures
 
+from edgec.benching.bundle import BundleBench
 from edgec.benching.figures import figures
 from edgec.benching.quantities import Absent, spread
 from edgec.benching.result import BenchReport
 from edgec.benching.verdicts import WORDS, BudgetVerdict, verdicts
 from edgec.report.bench import wording
 from edgec.report.bench.histogram import histogram
+from edgec.report.bench.whole import (
+    ALONE,
+    NETWORKS,
+    OBJECTS,
+    network_rows,
+    object_rows,
+)
 from edgec.report.bench.wording import mark, ms
 from edgec.report.terms import legend
 from edgec.report.wording import count, plain, shortened
@@ -27,18 +35,44 @@ MAX_NAME = 36
 """Characters of a name in a table."""
 
 
-def to_markdown(r: BenchReport, verdicts_last: bool = False) -> str:
-    """Return the report in GitHub's Markdown; the terms that it uses stand at its end.
+def to_markdown(bench: BundleBench, verdicts_last: bool = False) -> str:
+    """Return the bench in GitHub's Markdown; the terms that it uses stand at its end.
 
-    `verdicts_last` is for a terminal, where the end stays on the screen.
+    `verdicts_last` is for a terminal, where the end stays on the screen; the report on
+    each network of a cascade is left out there.
     """
-    verdict_block = verdict_section(verdicts(r), verdicts_last)
-    terms = legend(report_terms(r))
-    if verdicts_last:
-        blocks = [report_head(r), report_body(r), terms, verdict_block]
+    report = bench.report
+    networks: list[str] = []
+    if bench.cascade is None:
+        head, tables = report_head(report), [report_body(report)]
+        terms = report_terms(report)
     else:
-        blocks = [report_head(r), verdict_block, report_body(r), terms]
+        head = f"## {plain(bench.model)} on {wording.device(report)}"
+        tables = _whole(bench)
+        terms = wording.latency_terms(report)
+    judged = verdict_section(bench.verdicts(), verdicts_last)
+    if verdicts_last:
+        return paragraphs(head, *tables, legend(terms), judged) + "\n"
+    if bench.cascade is not None:
+        # A terminal would scroll the tables away, which are what a person looks at.
+        terms = []
+        for one in bench.networks.values():
+            own = verdict_section(verdicts(one), last=False)
+            networks += [report_head(one), own, report_body(one)]
+            terms += report_terms(one)
+    blocks = [head, judged, *tables, *networks, legend(dict.fromkeys(terms))]
     return paragraphs(*blocks) + "\n"
+
+
+def _whole(bench: BundleBench) -> list[str]:
+    """Return the tables of all networks of a cascade together."""
+    tables = [markdown_table(NETWORKS, network_rows(bench), "lrrl")]
+    objects = object_rows(bench)
+    if objects:
+        tables += [markdown_table(OBJECTS, objects, "rrr"), f"({ALONE})"]
+    if bench.stream is not None:
+        tables.append(stream_section(bench.stream, mark(bench.report, False)))
+    return tables
 
 
 def report_head(r: BenchReport) -> str:

@@ -13,7 +13,7 @@ is one inference from 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -38,6 +38,10 @@ Trace = dict[str, Any]
 
 DEVICE_PID = 1
 """Process of the counters; the launches follow."""
+PIDS_APART = 1000
+"""Processes of the traces of two networks have numbers so far apart: more than the
+launches of a bench.
+"""
 INFERENCE_TRACK = 1
 CPU_TRACK = 2
 TPU_TRACK = 3
@@ -80,6 +84,23 @@ class _Process:
             "dur": round(duration) / 1000,
             "args": args or {},
         }
+
+
+def joined(traces: Mapping[str, Trace]) -> Trace:
+    """Return the traces of all networks as one, each network's processes named by it."""
+    events = []
+    about: dict[str, Any] = {}
+    pids = 0
+    for name, trace in traces.items():
+        for event in trace["traceEvents"]:
+            # Viewers tell processes apart by their number alone.
+            moved = {**event, "pid": event["pid"] + pids}
+            if event["name"] == "process_name":
+                moved["args"] = {"name": f"{name}: {event['args']['name']}"}
+            events.append(moved)
+        about[name] = trace["otherData"]
+        pids += PIDS_APART
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
 
 
 def to_trace(m: Measurement, r: BenchReport) -> Trace:

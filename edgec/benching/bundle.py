@@ -1,6 +1,6 @@
-"""Holds the bench of a cascade: the reports of its networks, and what they give together.
+"""Holds the bench of a bundle: the reports on its networks, and what they give together.
 
-Budgets name a figure of a network, `mesh.p95<=9ms`, or one of the whole:
+Budgets of a cascade name a figure of a network, `mesh.p95<=9ms`, or one of the whole:
 
     fps.1 frame.1                  frames per second, and ms for a frame, with so many
                                    objects, from 0 to the most that the cascade follows:
@@ -11,7 +11,7 @@ Budgets name a figure of a network, `mesh.p95<=9ms`, or one of the whole:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from edgec_devices.requirement import (
     Vocabulary,
     by_network,
 )
+from edgec_runtime import Manifest
 from edgec_runtime.cascade.parameters import Cascade
 from edgec_runtime.device_end.disk import given
 from edgec_runtime.session.meters import StreamFigures
@@ -39,48 +40,32 @@ EXAMPLE = "fps.1>=25, mesh.p95<=9ms"
 
 
 @dataclass(frozen=True)
-class CascadeBench:
-    """The bench of a cascade.
+class NetworkShare:
+    """What a network has of a frame of its cascade.
 
     Attributes:
-        model: the name of the cascade.
-        cascade: how its networks work together.
-        networks: the report on each network with a model of its own, by name.
-        stream: frames through all of it; None if none were run.
-        budgets: outcomes of the budgets on the whole; a network's are in its report.
+        name: the name of the network.
+        report: the report on its model.
+        cascade: the cascade.
     """
 
-    model: str
+    name: str
+    report: BenchReport
     cascade: Cascade
-    networks: Mapping[str, BenchReport]
-    stream: StreamFigures | None = None
-    budgets: tuple[Check, ...] = ()
 
     @property
-    def first(self) -> BenchReport:
-        """Return the report of the detector, which says what all reports say."""
-        return self.networks[self.cascade.detector.name]
-
-    def report(self, network: str) -> BenchReport:
-        """Return the report of a network.
-
-        Networks that share a model share its report.
-        """
-        row = self.cascade.network(network)
-        return self.networks[row.like or row.name]
-
-    def latency(self, network: str) -> float | None:
-        """Return the median latency of a network, ms; None without one."""
-        summary = self.report(network).latency.summary()
+    def latency(self) -> float | None:
+        """Return the median latency of a run, ms; None without one."""
+        summary = self.report.latency.summary()
         return None if summary is None else summary.p50
 
-    def runs(self, network: str, objects: int) -> float:
-        """Return how often a network runs for a frame, in the mean over many frames.
+    def runs(self, objects: int) -> float:
+        """Return how often it runs for a frame, in the mean over many frames.
 
         Objects are followed, and none is lost: the detector then runs in one frame of
         `every`, or in none.
         """
-        if network != self.cascade.detector.name:
+        if self.name != self.cascade.detector.name:
             return float(objects)
         # Where nobody follows objects, or there is none, the detector looks all the time.
         if self.cascade.followed is None or objects == 0:
@@ -89,26 +74,77 @@ class CascadeBench:
         return 1 / every if every else 0.0
 
     def ms(self, objects: int) -> float | None:
-        """Return the time of all networks for a frame; None if one has no latency."""
-        total = 0.0
+        """Return its time for a frame; None without a latency."""
+        return None if self.latency is None else self.runs(objects) * self.latency
+
+
+@dataclass(frozen=True)
+class BundleBench:
+    """The bench of a bundle.
+
+    Attributes:
+        model: the name of the bundle.
+        networks: the report on each network with a model of its own, by name.
+        cascade: how they work together; None of one network.
+        stream: frames through all of a cascade; None if none were run.
+        whole_budgets: outcomes of the budgets on a whole cascade; a network's are in
+            its report.
+    """
+
+    model: str
+    networks: Mapping[str, BenchReport]
+    cascade: Cascade | None = None
+    stream: StreamFigures | None = None
+    whole_budgets: tuple[Check, ...] = ()
+
+    @property
+    def budgets(self) -> tuple[Check, ...]:
+        """Return the outcomes of all budgets: the whole's first, then each network's."""
+        of_networks = [check for r in self.networks.values() for check in r.budgets]
+        return (*self.whole_budgets, *of_networks)
+
+    @property
+    def report(self) -> BenchReport:
+        """Return the report on the first network: the only one, or the detector.
+
+        It says what all reports say, such as the device.
+        """
+        return next(iter(self.networks.values()))
+
+    @property
+    def shares(self) -> tuple[NetworkShare, ...]:
+        """Return the networks of a cascade, each with its part of a frame."""
+        if self.cascade is None:
+            return ()
+        shares = []
         for row in self.cascade.networks:
-            latency = self.latency(row.name)
-            if latency is None:
-                return None
-            total += self.runs(row.name, objects) * latency
-        return total
+            # Networks that share a model share its report.
+            report = self.networks[row.like or row.name]
+            shares.append(NetworkShare(row.name, report, self.cascade))
+        return tuple(shares)
+
+    def ms(self, objects: int) -> float | None:
+        """Return the time of all networks for a frame; None if one has no latency."""
+        times = [share.ms(objects) for share in self.shares]
+        known = [ms for ms in times if ms is not None]
+        return sum(known) if len(known) == len(times) else None
 
     def frames_per_second(self) -> dict[int, float]:
-        """Return the frames per second by the number of objects, from none on."""
+        """Return the frames per second of a cascade by the number of objects, from none
+        on.
+        """
         rates: dict[int, float] = {}
-        for objects in range(self.cascade.objects + 1):
+        most = -1 if self.cascade is None else self.cascade.objects
+        for objects in range(most + 1):
             ms = self.ms(objects)
             if ms:
                 rates[objects] = MS_PER_S / ms
         return rates
 
     def verdicts(self) -> tuple[BudgetVerdict, ...]:
-        """Return all verdicts, the whole's first, then each network's by its name."""
+        """Return all verdicts: the whole's first, then each network's by its name."""
+        if self.cascade is None:
+            return verdicts(self.report)
         everything = list(self.own_verdicts())
         for name, report in self.networks.items():
             for verdict in verdicts(report):
@@ -116,26 +152,27 @@ class CascadeBench:
         return tuple(everything)
 
     def own_verdicts(self) -> tuple[BudgetVerdict, ...]:
-        """Return the verdicts on the whole."""
-        mark = self.first.mark
-        return tuple(budget_verdict(check, mark) for check in self.budgets)
+        """Return the verdicts on a whole cascade."""
+        mark = self.report.mark
+        return tuple(budget_verdict(check, mark) for check in self.whole_budgets)
 
     def checked(
         self, budgets: list[Requirement], accept_estimates: bool
-    ) -> CascadeBench:
-        """Return the bench with the outcomes of budgets on the whole."""
+    ) -> BundleBench:
+        """Return the bench with the outcomes of budgets on a whole cascade."""
         checks = []
         for budget in budgets:
             figure = self._figure(budget.figure)
-            checks.append(check_budget(budget, figure, self.first, accept_estimates))
-        return replace(self, budgets=tuple(checks))
+            checks.append(check_budget(budget, figure, self.report, accept_estimates))
+        return replace(self, whole_budgets=tuple(checks))
 
     def _figure(self, name: str) -> Figure | Absent:
-        """Return a figure of the whole."""
+        """Return a figure of a whole cascade."""
+        assert self.cascade is not None, "one network has no figures of the whole"
         quantity = _stream_figures(self.cascade).get(name)
         if quantity is not None:
             # The stream is all networks', whatever else a network's report has.
-            return quantity.figure(replace(self.first, stream=self.stream))
+            return quantity.figure(replace(self.report, stream=self.stream))
         kind, objects = name.split(".")
         ms = self.ms(int(objects))
         if not ms:
@@ -148,17 +185,16 @@ class CascadeBench:
 
     def _slowest(self, objects: int) -> str:
         """Return the network with the most time in a frame, in words."""
-        times = {}
-        for row in self.cascade.networks:
-            latency = self.latency(row.name) or 0.0
-            times[row.name] = self.runs(row.name, objects) * latency
+        times = {share.name: share.ms(objects) or 0.0 for share in self.shares}
         name = max(times, key=times.__getitem__)
         return f"{name}, {times[name]:.2f} ms a frame"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the bench in JSON's types."""
+        """Return the bench in JSON's types: of one network its report."""
+        if self.cascade is None:
+            return self.report.to_json()
         rates = {str(n): round(fps, 2) for n, fps in self.frames_per_second().items()}
-        own = [vars(check) for check in self.budgets]
+        own = [vars(check) for check in self.whole_budgets]
         return {
             "cascade": self.model,
             "networks": {n: report.to_json() for n, report in self.networks.items()},
@@ -176,11 +212,13 @@ class _EarlierBench:
     networks: dict[str, BenchReport]
 
 
-def earlier_reports(path: Path, model: str) -> Mapping[str, BenchReport]:
-    """Return the reports of an earlier bench of a cascade, by network.
+def earlier_reports(path: Path, manifest: Manifest) -> Mapping[str, BenchReport]:
+    """Return the reports of an earlier bench of a bundle, by network.
 
     Raises InputError for other files, and for another cascade's.
     """
+    if manifest.cascade is None:
+        return {manifest.name: BenchReport.load_file(path)}
     what = "the earlier run"
     hint = "give what edgec bench --json wrote of this cascade"
     try:
@@ -190,9 +228,9 @@ def earlier_reports(path: Path, model: str) -> Mapping[str, BenchReport]:
             f"cannot read {what}: {e.strerror}", at=str(path), hint=hint
         ) from e
     earlier = from_json(data, _EarlierBench, what, str(path), hint)
-    if earlier.cascade != model:
+    if earlier.cascade != manifest.name:
         raise InputError(
-            f"{what} is of the cascade {earlier.cascade}, this one of {model}",
+            f"{what} is of the cascade {earlier.cascade}, this one of {manifest.name}",
             at=str(path),
             hint=hint,
         )
@@ -200,18 +238,20 @@ def earlier_reports(path: Path, model: str) -> Mapping[str, BenchReport]:
 
 
 def split_budgets(
-    texts: tuple[str, ...], cascade: Cascade, streams: bool
-) -> tuple[list[Requirement], dict[str, tuple[str, ...]]]:
-    """Return the budgets on the whole, and the texts of those on each network.
+    texts: tuple[str, ...], manifest: Manifest, streams: bool
+) -> tuple[list[Requirement], Mapping[str, Sequence[str]]]:
+    """Return the budgets on a whole cascade, and the texts of those on each network.
 
     A network's budgets are parsed where it is measured. Raises InputError for a figure
     that the whole does not have.
     """
+    cascade = manifest.cascade
+    if cascade is None:
+        return [], {manifest.name: texts}
     names = [row.name for row in cascade.networks if row.like is None]
     own, of_networks = by_network(texts, names)
     vocabulary = _vocabulary(cascade, names, streams)
-    budgets = [vocabulary.parse(text) for text in own]
-    return budgets, {name: tuple(mine) for name, mine in of_networks.items()}
+    return [vocabulary.parse(text) for text in own], of_networks
 
 
 def _vocabulary(cascade: Cascade, names: list[str], streams: bool) -> Vocabulary:

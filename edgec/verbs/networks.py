@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from edgec_devices.device import Device
 from edgec_devices.temporary import temporary_folder
@@ -16,12 +15,6 @@ from edgec_runtime.vision.camera import CameraFrame
 from edgec_runtime.vision.tasks.base import Result
 
 from edgec.ir import Array
-
-
-def is_cascade_bundle(path: Path) -> bool:
-    """Return whether a bundle is a cascade's; raises BundleError for a damaged one."""
-    with Bundle.open(path) as bundle:
-        return bundle.manifest.cascade is not None
 
 
 @contextmanager

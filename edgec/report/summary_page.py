@@ -1,4 +1,4 @@
-"""Writes the page of a cascade, and beside it the page of each of its networks."""
+"""Writes the page of each network of a bundle, and a page of all of them together."""
 
 from __future__ import annotations
 
@@ -29,44 +29,28 @@ class PageTable:
 
 
 @dataclass(frozen=True)
-class CascadePage:
-    """The page of a cascade.
+class SummaryPage:
+    """The page of all networks of a cascade together.
 
     Attributes:
         title: its heading.
         summary: a sentence below that.
-        tables: tables of all networks together.
+        tables: its tables.
         notes: sentences at its end.
-        networks: the page of each network, as HTML.
     """
 
     title: str
     summary: str
     tables: Sequence[PageTable]
     notes: Sequence[str]
-    networks: Mapping[str, str]
 
-    def write(self, path: Path) -> None:
-        """Write the pages; raises InputError if the operating system refuses.
-
-        The networks' pages are named by the cascade's: page.html, page.mesh.html.
-        """
-        files = {}
-        for name in self.networks:
-            files[name] = path.with_name(f"{path.stem}.{name}{path.suffix}")
-        # First the pages of the networks, so that no link is to a page that is not there.
-        for name, file in files.items():
-            write_whole(file, self.networks[name])
-        links = [(name, file.name) for name, file in files.items()]
-        write_whole(path, self._own(links))
-
-    def _own(self, links: Sequence[tuple[str, str]]) -> str:
-        """Return the page of the whole; `links` has the networks' names and files."""
+    def text(self, links: Sequence[tuple[str, str]]) -> str:
+        """Return its HTML; `links` has the networks' names and files."""
         tables = []
         for table in self.tables:
             tables.append((table.title, table.head, table.rows, table.left))
         return rendered(
-            "cascade.html",
+            "summary_page.html",
             title=plain(self.title),
             summary=plain(self.summary),
             warning="",
@@ -75,3 +59,29 @@ class CascadePage:
             notes=[plain(note) for note in self.notes],
             data={},
         )
+
+
+def write_pages(
+    path: Path, pages: Mapping[str, str], whole: SummaryPage | None
+) -> None:
+    """Write the pages of a bundle; raises InputError if the operating system refuses.
+
+    The pages of a cascade's networks are named by the whole's: page.html,
+    page.mesh.html.
+
+    Args:
+        path: the file to write.
+        pages: the page of each network, as HTML.
+        whole: the page of a cascade; None: there is one network.
+    """
+    if whole is None:
+        (page,) = pages.values()
+        write_whole(path, page)
+        return
+    files = {}
+    for name in pages:
+        files[name] = path.with_name(f"{path.stem}.{name}{path.suffix}")
+    # First the pages of the networks, so that no link is to a page that is not there.
+    for name, file in files.items():
+        write_whole(file, pages[name])
+    write_whole(path, whole.text([(name, file.name) for name, file in files.items()]))
