@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from edgec_devices.flash import FlashOutcome
     from edgec_devices.listing import ListedDevice
     from edgec_devices.signing import Signed
-    from edgec_partitioner.explain import ExplainReport
 
     from edgec.benching.bundle import BundleBench
     from edgec.benching.tuning import Tuning
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from edgec.compiler.compilation import Compiled
     from edgec.evaluation.report import EvaluationReport
     from edgec.inspecting.facts import Inspection
+    from edgec.verbs.explanation import Explanation
     from edgec.verbs.run import RunResult
     from edgec.verbs.webcam import WebcamResult
 
@@ -102,14 +102,16 @@ def finish(options: _files.FinishOptions) -> Compiled:
 
 
 @_takes(_compile.ExplainCall)
-def explain(options: _compile.ExplainCall) -> ExplainReport | Any:
+def explain(options: _compile.ExplainCall) -> Explanation:
     """Explain for each operation of a model, or of the networks of a cascade, where it
     runs, and why.
+
+    The result has a report on each network; `report` is the one on the only network.
     """
-    from edgec.verbs.explain_cascade import explain_networks
+    from edgec.verbs.explanation import explain
 
     explained = _part(options, _compile.Options)
-    return explain_networks(Path(options.model), explained, options.say)[0]
+    return explain(Path(options.model), explained, options.say, options.require)
 
 
 @_takes(_files.InspectOptions)

@@ -12,14 +12,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgec.options.compile import CompileCall, CompileOptions, ExplainCall, Options
+from edgec.options.compile import CompileCall, CompileOptions
 from edgec.options.declared import part, takes
 
 if TYPE_CHECKING:
     from edgec.compiler.cascade import CompiledCascade
-    from edgec.verbs.explain_cascade import ExplainedCascade
 
-__all__ = ["compile", "explain"]
+__all__ = ["compile"]
 
 
 @takes(CompileCall)
@@ -30,12 +29,3 @@ def compile(options: CompileCall) -> CompiledCascade:
 
     file = local_file(Path(str(options.model)), options.say)
     return compile_cascade(file, part(options, CompileOptions), options.say)
-
-
-@takes(ExplainCall)
-def explain(options: ExplainCall) -> ExplainedCascade:
-    """Explain for each operation of each network where it runs, and why."""
-    from edgec.catalogue.fetching import local_file
-    from edgec.verbs.explain_cascade import explain_cascade
-
-    return explain_cascade(local_file(Path(options.model)), part(options, Options))

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 from edgec_devices.options import Section
-from edgec_devices.requirement import RequirementOutcome
 
 import edgec
 from edgec.cli.declared import JSON, QUIET, given, options_of
 from edgec.cli.echo import echo
 from edgec.cli.sections import SectionedCommand, option
 from edgec.exporting import PARAGRAPH, README, ExportOptions
-from edgec.options.compile import CompileCall, ExplainCall, Options
+from edgec.options.compile import CompileCall, ExplainCall
 from edgec.options.devices import DoctorOptions
 from edgec.options.files import FinishOptions, InspectOptions
 from edgec.options.run import RunOptions
@@ -81,60 +78,28 @@ def finish(quiet: bool, **values: Any) -> None:
     metavar="FILE",
     help="a page with the graph to look at",
 )
-@option(
-    "--require",
-    section=Section.REPORT,
-    multiple=True,
-    metavar="EXPR",
-    help="exit code 1 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …",
-)
 def explain(
     ops: bool,
     as_json: bool,
     html: Path | None,
-    require: tuple[str, ...],
     **values: Any,
 ) -> int:
     """Show what runs where, and why, next to what the stock compiler would do."""
-    from edgec.report.explain.page import page
-    from edgec.report.explain.text import to_text
-    from edgec.report.files import write_whole
-    from edgec.verbs.explain_cascade import ExplainedCascade, explain_networks
-
     # A typing error in the path ends before the work, not after it.
     if html is not None:
         check_place(html, "--html")
     with progress() as say:
-        arguments = given(ExplainCall, values)
-        model = arguments.pop("model")
-        report, outcomes = explain_networks(model, Options(**arguments), say, require)
-    if isinstance(report, ExplainedCascade):
-        if html is not None:
-            report.write_pages(html)
-        return _explained(report.to_json() if as_json else report.text(ops), outcomes)
-
+        done = edgec.explain(**given(ExplainCall, values), progress=say)
     if html is not None:
-        write_whole(html, page(report))
-    if not as_json:
-        return _explained(to_text(report, ops), outcomes)
-    data = report.to_json()
-    data["requirements"] = [asdict(outcome) for outcome in outcomes]
-    return _explained(data, outcomes)
-
-
-def _explained(
-    report: str | dict[str, Any], outcomes: Sequence[RequirementOutcome]
-) -> int:
-    """Print a report and the outcomes of requirements; return the exit code."""
-    as_json = not isinstance(report, str)
-    if isinstance(report, str):
-        echo(report, nl=bool(outcomes))
+        done.write_pages(html)
+    if as_json:
+        echo(json.dumps(done.to_json(), indent=1))
     else:
-        echo(json.dumps(report, indent=1))
+        echo(done.text(ops), nl=bool(done.outcomes))
     # To standard error beside JSON, so that the output is JSON and no more.
-    for outcome in outcomes:
+    for outcome in done.outcomes:
         echo(outcome.line(), err=as_json)
-    return 0 if all(outcome.holds for outcome in outcomes) else 1
+    return 0 if all(outcome.holds for outcome in done.outcomes) else 1
 
 
 @click.command()

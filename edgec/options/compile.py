@@ -450,3 +450,14 @@ class ExplainCall(ProgressOption, Options, _Model):
             "a .onnx, .tflite or .pt2 file; a cascade.toml; or models:NAME (edgec models)"
         ),
     )
+    require: Sequence[str] = field(
+        default=(),
+        metadata=option(
+            "exit code 1 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …",
+            python='requirements, such as "ms<=20ms": whether each holds is among the '
+            "`outcomes` of the result",
+            section=Section.REPORT,
+            metavar="EXPR",
+            multiple=True,
+        ),
+    )

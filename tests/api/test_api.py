@@ -19,7 +19,7 @@ from edgec.cli.main import cli
 SHOWN = {"as_json", "quiet"}
 """Options about what is printed: Python gets the values."""
 ONLY_CLI = {
-    "explain": {"html", "require", "ops"},  # the report comes back
+    "explain": {"html", "ops"},  # the report comes back
     "diff": {
         "html",
         "json_file",

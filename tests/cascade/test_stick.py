@@ -18,6 +18,7 @@ from edgec_runtime.model.interpreters import TfliteInterpreter, interpreter_fact
 from numpy.typing import NDArray
 from PIL import Image
 
+import edgec
 from edgec import cascades
 from tests import builds
 from tests.cascade import objects
@@ -221,7 +222,7 @@ def test_without_a_compiler_they_run_as_c(tmp_path: Path) -> None:
 def test_the_plan_says_what_a_swap_costs(tmp_path: Path) -> None:
     file = objects.write(tmp_path)
     options = {k: v for k, v in OPTIONS.items() if k not in ("threads", "also")}
-    report = cascades.explain(
+    report = edgec.explain(
         file, target="pi4+coral", calibrate=photos(tmp_path / "photos"), **options
     )
     text = report.text(False)

@@ -209,7 +209,7 @@ def test_passes_can_be_switched_off_and_dumped(tmp_path: Path) -> None:
 def test_explain_agrees_with_what_is_compiled(tmp_path: Path, edgetpu: str) -> None:
     report = edgec.explain(
         DIGITS, "pi4+coral", calibrate=CALIBRATION, quantize="fast", edgetpu=edgetpu
-    )
+    ).report
     edgec.compile(
         DIGITS,
         "pi4+coral",

@@ -221,7 +221,7 @@ def test_explain_says_first_that_scales_are_assumed_and_agrees_with_what_compile
         cwd=tmp_path,
     ).out
     assert "made-up" not in told.splitlines()[0]
-    left = edgec.explain(model, "pi4+coral", allow_float=True)
+    left = edgec.explain(model, "pi4+coral", allow_float=True).report
     assert not left.assumed_quantization
     assert {s.place for s in left.segments} == {"cpu"}
 

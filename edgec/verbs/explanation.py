@@ -1,4 +1,4 @@
-"""`explain` of a cascade: each network alone, then what all of them share."""
+"""`explain` of a model or a cascade: each network alone, then what all of them share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgec.compiler.cascade import check_options, is_cascade, network_job
 from edgec.frontends.cascade_file import read_cascade
 from edgec.options.compile import CompileOptions, Options
 from edgec.report.explain.page import page
-from edgec.report.explain.text import body, report_terms
+from edgec.report.explain.text import body, report_terms, to_text
 from edgec.report.summary_page import PageTable, SummaryPage, write_pages
 from edgec.report.terms import legend
 from edgec.report.wording import percent
@@ -37,18 +37,25 @@ _SUMMARY = "Nothing was run: all times are estimates of one inference."
 
 
 @dataclass(frozen=True)
-class ExplainedCascade:
-    """The reports on the networks of a cascade.
+class Explanation:
+    """The reports on the networks of a model file or a cascade.
 
     Attributes:
-        model: the name of the cascade.
+        model: the name of the model or the cascade.
         networks: the report on each network with a model of its own, by name.
-        outcomes: whether requirements hold, each named by its network.
+        outcomes: whether requirements hold; of a cascade each is named by its network.
+        is_cascade: whether the networks are those of a cascade.
     """
 
     model: str
     networks: Mapping[str, ExplainReport]
     outcomes: tuple[RequirementOutcome, ...] = ()
+    is_cascade: bool = False
+
+    @property
+    def report(self) -> ExplainReport:
+        """Return the report on the first network: the only one, or the detector."""
+        return next(iter(self.networks.values()))
 
     def parameter_bytes(self) -> dict[str, int]:
         """Return the bytes of parameters on the Edge TPU, by network."""
@@ -93,17 +100,28 @@ class ExplainedCascade:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the reports in JSON's types."""
+        """Return the reports in JSON's types, with the outcomes of requirements."""
+        outcomes = [asdict(outcome) for outcome in self.outcomes]
+        if not self.is_cascade:
+            return {**self.report.to_json(), "requirements": outcomes}
         networks = {name: report.to_json() for name, report in self.networks.items()}
         return {
             "cascade": self.model,
             "swap_ms": self.swap_ms(),
             "networks": networks,
-            "requirements": [asdict(outcome) for outcome in self.outcomes],
+            "requirements": outcomes,
         }
 
     def write_pages(self, path: Path) -> None:
-        """Write the page of all networks together, and each network's own."""
+        """Write the page of each network, and of a cascade one of all together.
+
+        Raises InputError if the operating system refuses.
+        """
+        pages = {name: page(report) for name, report in self.networks.items()}
+        write_pages(path, pages, self._whole() if self.is_cascade else None)
+
+    def _whole(self) -> SummaryPage:
+        """Return the page of all networks together."""
         rows = []
         for name, report in self.networks.items():
             c = report.comparison.edgec
@@ -114,13 +132,14 @@ class ExplainedCascade:
             )
         table = PageTable("Each network", _HEAD, rows)
         notes = [note for note in (self.sharing(),) if note]
-        pages = {name: page(report) for name, report in self.networks.items()}
         targets = {report.target for report in self.networks.values()}
         title = f"{self.model} for {', '.join(targets)}"
-        write_pages(path, pages, SummaryPage(title, _SUMMARY, [table], notes))
+        return SummaryPage(title, _SUMMARY, [table], notes)
 
     def text(self, ops: bool) -> str:
         """Return the reports for a terminal; ops: with a line for each operation."""
+        if not self.is_cascade:
+            return to_text(self.report, ops)
         parts: list[str] = []
         terms: dict[str, None] = {}
         for name, report in self.networks.items():
@@ -129,41 +148,35 @@ class ExplainedCascade:
         shared = self.sharing()
         if shared:
             parts.append(shared)
-        return "\n\n".join([*parts, legend(terms)])
+        return "\n\n".join([*parts, legend(terms)]) + "\n"
 
 
-def explain_networks(
+def explain(
     model: Path,
     options: Options,
     progress: Progress = lambda text: None,
     require: Sequence[str] = (),
-) -> tuple[ExplainReport | ExplainedCascade, Sequence[RequirementOutcome]]:
-    """Return the report on a model or a cascade, and whether requirements hold.
+) -> Explanation:
+    """Return the reports on the networks of a model file or a cascade.toml.
 
-    Raises EdgecError.
+    A requirement on a cascade holds for each network, or for one where its name comes
+    first, as in `mesh.ms<=5ms`. Raises EdgecError.
     """
     # A name of the catalogue may be a cascade's.
     file = local_file(model, progress)
     if is_cascade(file):
-        cascade = explain_cascade(file, options, progress, require)
-        return cascade, cascade.outcomes
+        return _explain_cascade(file, options, progress, require)
     # Typing errors in requirements end before the work, not after it.
     wanted = requirements(require)
     report = explain_model(file, options, progress)
-    return report, check(wanted, report)
+    outcomes = tuple(check(wanted, report))
+    return Explanation(report.model, {report.model: report}, outcomes)
 
 
-def explain_cascade(
-    file: Path,
-    options: Options,
-    progress: Progress = lambda text: None,
-    require: Sequence[str] = (),
-) -> ExplainedCascade:
-    """Return the reports on the networks of a cascade.toml. Raises EdgecError.
-
-    A requirement holds for each network, or for one where its name comes first, as in
-    `mesh.ms<=5ms`.
-    """
+def _explain_cascade(
+    file: Path, options: Options, progress: Progress, require: Sequence[str]
+) -> Explanation:
+    """Return the reports on the networks of a cascade.toml."""
     source = read_cascade(file)
     names = [network.name for network in source.models()]
     general, of_networks = by_network(require, names)
@@ -182,4 +195,4 @@ def explain_cascade(
     for name, report in reports.items():
         for outcome in check(wanted[name], report):
             outcomes.append(replace(outcome, text=f"{name}: {outcome.text}"))
-    return ExplainedCascade(file.stem, reports, tuple(outcomes))
+    return Explanation(file.stem, reports, tuple(outcomes), is_cascade=True)
