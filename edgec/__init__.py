@@ -111,7 +111,9 @@ def explain(options: _compile.ExplainCall) -> Explanation:
     from edgec.verbs.explanation import explain
 
     explained = _part(options, _compile.Options)
-    return explain(Path(options.model), explained, options.say, options.require)
+    return explain(
+        Path(options.model), explained, options.say, options.require, options.schedule
+    )
 
 
 @_takes(_files.InspectOptions)

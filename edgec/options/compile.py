@@ -450,6 +450,15 @@ class ExplainCall(ProgressOption, Options, _Model):
             "a .onnx, .tflite or .pt2 file; a cascade.toml; or models:NAME (edgec models)"
         ),
     )
+    schedule: str | None = field(
+        default=None,
+        metadata=option(
+            "also the kernels that may compute these operations on the board's CPU, and "
+            "which one does; * and ? for any characters",
+            section=Section.REPORT,
+            metavar="NAME",
+        ),
+    )
     require: Sequence[str] = field(
         default=(),
         metadata=option(

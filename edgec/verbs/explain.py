@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
 from edgec.compiler.place import cpu_cost
-from edgec.errors import UnsupportedError
+from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends.operators import read_operators
 from edgec.frontends.stated_task import stated_task
 from edgec.frontends.task_file import task_file
@@ -41,6 +42,9 @@ from edgec.options.compile import (
 from edgec.passes._int16 import without_bounds
 from edgec.passes.pipeline import available, optimize
 from edgec.quantize.change.convert import assumed, evenly
+from edgec.schedule.alternatives import ScheduledCall, scheduled_calls
+from edgec.schedule.cores import cores_of
+from edgec.schedule.rates import NOT_IN_C
 from edgec.steps import Progress
 
 _QUANTIZER = "the file as TFLite's int8 quantizer writes it"
@@ -51,13 +55,18 @@ _ONNX2TF = "the file as onnx2tf and TFLite's int8 quantizer write it"
 # As in `lower`: constants are folded whose elements may overflow.
 @np.errstate(over="ignore", invalid="ignore")
 def explain_model(
-    model: Path, options: Options, progress: Progress = lambda text: None
+    model: Path,
+    options: Options,
+    progress: Progress = lambda text: None,
+    schedule: str | None = None,
 ) -> ExplainReport:
     """Return the report on a model file, beside what the stock compiler would do.
 
     A float model without calibration data is judged with assumed scales. A .tflite file
     is explained even if it holds what edgec cannot compile; `ExplainReport.obstacle`
     names it.
+
+    schedule: the names of operations, a pattern, whose kernels are reported.
     """
     # Only then there may be a task file beside it.
     model = local_file(model, progress)
@@ -95,7 +104,35 @@ def explain_model(
         remarks=(*_remarks(lowered), *_recipe_remark(lowered, options)),
     )
 
-    return explain(lowered.partition, cpu, origin)
+    explained = explain(lowered.partition, cpu, origin)
+    if schedule is None:
+        return explained
+    return replace(explained, schedule=_schedule(lowered, schedule))
+
+
+def _schedule(lowered: Lowered, pattern: str) -> tuple[ScheduledCall, ...]:
+    """Return the kernels of the operations that match. Raises InputError without any."""
+    board = lowered.target.board
+    # A Pi's bundle may have code for several cores; the last one runs on any.
+    core = cores_of(board, board.targets[0])[0]
+    graph = lowered.partition.graph
+    try:
+        calls = tuple(scheduled_calls(graph, core, pattern))
+    except NOT_IN_C as e:
+        raise UnsupportedError(
+            f"not all of the model can be written as C: {e}",
+            at="--schedule",
+            hint="edgec compile says which operation that is",
+        ) from e
+    if not calls:
+        names = [op.outputs[0].name for op in graph.ops]
+        raise InputError(
+            f"no operation that computes something is called "
+            f"{pattern}{did_you_mean(pattern, names)}",
+            at="--schedule",
+            hint="edgec explain --ops shows the names; * and ? stand for any characters",
+        )
+    return calls
 
 
 def report(lowered: Lowered) -> ExplainReport:

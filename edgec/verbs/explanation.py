@@ -13,6 +13,7 @@ from edgec_partitioner.explain import ExplainReport
 
 from edgec.catalogue.fetching import local_file
 from edgec.compiler.cascade import check_options, is_cascade, network_job
+from edgec.errors import InputError
 from edgec.frontends.cascade_file import read_cascade
 from edgec.options.compile import CompileOptions, Options
 from edgec.report.explain.page import page
@@ -156,19 +157,28 @@ def explain(
     options: Options,
     progress: Progress = lambda text: None,
     require: Sequence[str] = (),
+    schedule: str | None = None,
 ) -> Explanation:
     """Return the reports on the networks of a model file or a cascade.toml.
 
     A requirement on a cascade holds for each network, or for one where its name comes
     first, as in `mesh.ms<=5ms`. Raises EdgecError.
+
+    schedule: the names of operations of a model, a pattern, whose kernels are reported.
     """
     # A name of the catalogue may be a cascade's.
     file = local_file(model, progress)
     if is_cascade(file):
+        if schedule is not None:
+            raise InputError(
+                "the kernels of a cascade's networks are shown for each alone",
+                at="--schedule",
+                hint="explain the file of the network",
+            )
         return _explain_cascade(file, options, progress, require)
     # Typing errors in requirements end before the work, not after it.
     wanted = requirements(require)
-    report = explain_model(file, options, progress)
+    report = explain_model(file, options, progress, schedule)
     outcomes = tuple(check(wanted, report))
     return Explanation(report.model, {report.model: report}, outcomes)
 

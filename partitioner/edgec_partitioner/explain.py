@@ -11,6 +11,7 @@ from typing import Any
 
 from edgec.ir import Op, Refusal, Value
 from edgec.ops.quantize import Dequantize, Quantize
+from edgec.schedule.alternatives import ScheduledCall
 from edgec_partitioner.comparison import (
     Column,
     Stock,
@@ -148,6 +149,7 @@ class ExplainReport:
         segments, applied, ops: the segments, the rewrites made, and the ops.
         source_ops: the operators of a TFLite file.
         remarks: sentences on how the model was read and calibrated.
+        schedule: the kernels of the calls that a person asked about.
     """
 
     model: str
@@ -162,6 +164,7 @@ class ExplainReport:
     ops: tuple[OpRow, ...]
     source_ops: tuple[SourceRow, ...]
     remarks: tuple[str, ...] = ()
+    schedule: tuple[ScheduledCall, ...] = ()
 
     def totals(self) -> dict[str, Any]:
         """Return the counts of the whole model, and their shares on the Edge TPU."""
@@ -193,6 +196,7 @@ class ExplainReport:
             "applied": [asdict(a) for a in self.applied],
             "ops": [asdict(r) for r in self.ops],
             "source_ops": [s.to_json() for s in self.source_ops],
+            "schedule": [asdict(call) for call in self.schedule],
         }
 
 

@@ -131,6 +131,7 @@ TABLE = {
         "edgec_devices",
         "edgec.emit",
         "edgec.quantize",
+        "edgec.schedule",
         "edgec_runtime.device_end",
         *MODEL,
     },

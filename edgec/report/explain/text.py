@@ -14,6 +14,7 @@ from edgec_partitioner.explain import ON_CHIP, ExplainReport, OpRow, SegmentRow
 from edgec_partitioner.partition import WORTHWHILE
 
 from edgec.report.explain.reasons import SMALL, Reason, pays, reasons
+from edgec.report.explain.schedule import schedule_text
 from edgec.report.tables import WIDTH, table
 from edgec.report.terms import legend
 from edgec.report.wording import count, percent, plain, size
@@ -70,6 +71,7 @@ def body(r: ExplainReport, each_op: bool) -> str:
         _segment_tables(r.segments),
         _rewrites(r),
         _op_table(r.ops) if each_op else _more(r.ops),
+        schedule_text(r.schedule),
     ]
     return _paragraphs(blocks)
 
