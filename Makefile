@@ -31,10 +31,12 @@ $(STAMP): pyproject.toml requirements.lock
 demo: setup
 	$(BIN)/edgec demo --out build/demo
 
-# The whole emulated machines run beside the others in a process of their own, so that each of them boots once
+# The whole emulated machines run beside the others in a process of their own, so that each of them boots once; it reads
+# the files that have tests of them alone
+PI = $(shell grep -rl --include='*.py' 'mark\.pi\b' tests)
 test: setup
 	@mkdir -p build
-	$(BIN)/python -m pytest -rs --durations=10 -m pi >build/pi-tests.txt 2>&1 & pi=$$!; \
+	$(BIN)/python -m pytest -rs --durations=10 -m pi $(PI) >build/pi-tests.txt 2>&1 & pi=$$!; \
 	    $(BIN)/python -m pytest -n 3 --dist worksteal -rs --durations=40 -m "not pi"; others=$$?; \
 	    wait $$pi; pi=$$?; cat build/pi-tests.txt; exit $$((others || pi))
 
@@ -44,7 +46,7 @@ sweep: setup
 
 # All tests of whole emulated machines on the other release of Debian: make pi RELEASE=bookworm
 pi: setup
-	$(BIN)/python -m pytest -rs --durations=20 -m pi --sweep --release $(or $(RELEASE),trixie)
+	$(BIN)/python -m pytest -rs --durations=20 -m pi $(PI) --sweep --release $(or $(RELEASE),trixie)
 
 check: setup lint types fast
 
@@ -56,9 +58,12 @@ test-newest: setup
 	    onnxruntime opencv-python-headless
 	$(NEWEST)/bin/python -m pytest -rs tests/cli/test_every_verb.py tests/partition/test_cuts.py
 
-# The wheels in clean environments of the Pythons that are here, 3.9 to 3.13; what they need is downloaded into build/wheels
-test-wheels: setup
+# What edgec needs on the Pythons that are here, 3.9 to 3.13, downloaded into build/wheels
+wheels: setup
 	$(BIN)/python -m tests.distribution.pythons build/wheels
+
+# The wheels in clean environments of these Pythons
+test-wheels: wheels
 	EDGEC_WHEELS=build/wheels $(BIN)/python -m pytest -rs tests/distribution
 
 KERNELS = $(shell find runtime/edgec_runtime/csrc -name '*.[ch]')
@@ -86,6 +91,11 @@ replay: setup
 # How readable each room is: make house ARGS=--functions names the worst functions
 house: setup
 	$(BIN)/python -m benchmarks.house $(ARGS)
+
+# Whether the tests notice small faults in ops, passes, kernels, flash and runtime (half an hour for all):
+# make planted-faults ARGS='--only fold_pad,tracker'
+planted-faults: setup
+	$(BIN)/python -m benchmarks.planted_faults $(ARGS)
 
 models-table: setup
 	$(BIN)/python -m benchmarks.models_table $(ARGS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from edgec_devices.machine import Machine, Settings, boot
@@ -29,6 +31,13 @@ settings.load_profile("edgec")
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
+
+_INDEX = SHARED / "models" / "index.json"
+MODELS: dict[str, dict[str, Any]] = {
+    entry["name"]: entry
+    for entry in (json.loads(_INDEX.read_text()) if _INDEX.is_file() else ())
+}
+"""The entries of the data folder's models by name; none where it is absent."""
 
 # zig builds a C library at its first start: tests that have a cache folder of their own
 # share that one
@@ -62,14 +71,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def cheapness(item: pytest.Item) -> int:
-    """What takes longest comes first, so that the workers end together; tests of a file
-    stay together.
-    """
+    """The rank of a test by what its markers say of its time; the longest come first."""
     dear = ("pi", "slow", "arm", "browser", "cc")
     return next(
         (i for i, marker in enumerate(dear) if item.get_closest_marker(marker)),
         len(dear),
     )
+
+
+def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Tests in an order in which the workers end together.
+
+    pytest-xdist cuts it into a piece for each worker: each begins with long tests and
+    ends with short ones, which others can take over. Tests of a file stay together.
+    """
+    files: dict[tuple[int, Path], list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault((cheapness(item), item.path), []).append(item)
+    groups = [files[key] for key in sorted(files)]
+    pieces = (groups[i::workers] for i in range(workers))
+    return [item for piece in pieces for group in piece for item in group]
 
 
 def leave_a_sample(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -105,7 +126,8 @@ def pytest_collection_modifyitems(
     """
     if not config.getoption("--sweep"):
         leave_a_sample(config, items)
-    items.sort(key=cheapness)
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    items[:] = dealt(items, workers)
     for item in items:
         for marker, (program, reason) in _NEEDS.items():
             if item.get_closest_marker(marker) and shutil.which(program) is None:

@@ -17,20 +17,15 @@ from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, interp
 from edgec.passes.pipeline import optimize
-from tests.conftest import SHARED
+from tests.conftest import MODELS
 from tests.harness import run_tflite
 
 pytestmark = pytest.mark.shared
 
 
-def _rows(path: str) -> list[dict[str, Any]]:
-    file = SHARED / path
-    return json.loads(file.read_text()) if file.is_file() else []
-
-
 INT8 = [
     m
-    for m in _rows("models/index.json")
+    for m in MODELS.values()
     if "kref" in m.get("ref", {})
     and m["tensor_types"].get("float32", 0) < m["nops"]  # not: float with int8 weights
 ]

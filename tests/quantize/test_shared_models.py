@@ -4,7 +4,6 @@ photos.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from edgec.frontends import read_model
 from edgec.ir import interp
 from edgec.passes.pipeline import optimize
 from edgec.quantize import choose, compare, load_calibration, quantize
+from tests.conftest import MODELS
 
 ROOT = Path(__file__).parents[2]
 CALIBRATION = 8  # photos; the next ones judge
@@ -29,12 +29,9 @@ CASES = {
 @pytest.mark.shared
 @pytest.mark.parametrize("name", CASES)
 def test_int8_is_near_float(name: str, shared: Path) -> None:
-    index = {
-        m["name"]: m for m in json.loads((shared / "models" / "index.json").read_text())
-    }
     preprocess, least = CASES[name]
     _near(
-        shared / "models" / index[name]["file"],
+        shared / "models" / MODELS[name]["file"],
         shared / "data" / "photos",
         preprocess,
         least,

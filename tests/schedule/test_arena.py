@@ -4,8 +4,6 @@ stack.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from edgec.ops.conv import Conv2D
 from edgec.options.compile import CompileOptions
 from edgec.schedule.cores import PLAIN, core
 from edgec.schedule.liveness import STACK_BYTES
+from tests.conftest import MODELS
 from tests.harness import assert_agree, random_inputs
 from tests.schedule.runner import run_on
 
@@ -26,7 +25,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 CORES = ("cortex_a53", "cortex_a72", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni")
 
 
-def _larger(model: Path, cores: Sequence[str] = CORES) -> list[str]:
+def _larger(model: Path) -> list[str]:
     """Where a core's arena is larger than that of plain kernels; nothing of what edgec
     cannot read.
     """
@@ -39,7 +38,7 @@ def _larger(model: Path, cores: Sequence[str] = CORES) -> list[str]:
     found = []
     for s in segments:
         plain = segment_source(s.graph, "s", PLAIN).plan
-        for name in cores:
+        for name in CORES:
             plan = segment_source(s.graph, "s", core(name)).plan
             if plan.size > plain.size:
                 found.append(
@@ -60,19 +59,12 @@ def test_fixtures(name: str) -> None:
     assert [line for m in models for line in _larger(m)] == []
 
 
-@pytest.mark.sweep(1, among="sizes of real networks")
+@pytest.mark.sweep(5)
 @pytest.mark.shared
 @pytest.mark.slow
-def test_real_models(shared: Path) -> None:
-    """Each on one of the cores, in turn: `make bench-arm` shows the arenas of all on
-    all boards.
-    """
-    index = json.loads((shared / "models" / "index.json").read_text())
-    cores = [[CORES[i % len(CORES)]] for i in range(len(index))]
-    files = [shared / "models" / m["file"] for m in index]
-    assert [
-        line for f, some in zip(files, cores, strict=True) for line in _larger(f, some)
-    ] == []
+@pytest.mark.parametrize("name", MODELS)
+def test_real_models(name: str, shared: Path) -> None:
+    assert _larger(shared / "models" / MODELS[name]["file"]) == []
 
 
 def _padded(channels: int) -> Graph:

@@ -4,7 +4,6 @@ of the reference outputs.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +16,14 @@ from edgec_runtime.vision.tasks.segmentation import Segments
 
 import edgec
 from tests import builds
+from tests.conftest import MODELS
 from tests.tasks import published
 
 pytestmark = [pytest.mark.shared, pytest.mark.slow]
 
 
 def _bundle(shared: Path, name: str, family: str) -> Path:
-    row = next(
-        r
-        for r in json.loads((shared / "models" / "index.json").read_text())
-        if r["name"] == name
-    )
-    model = shared / "models" / row["file"]
+    model = shared / "models" / MODELS[name]["file"]
 
     def make(folder: Path) -> None:
         edgec.compile(model, output=folder / "net.edgec", task=family)

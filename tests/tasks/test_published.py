@@ -4,7 +4,6 @@ post-processing of the same.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from edgec_runtime.vision.tasks.segmentation import Segments
 
 from edgec.frontends.task_file import task_file
 from edgec.ir import Array
+from tests.conftest import MODELS
 from tests.tasks import published
 from tests.tasks.published import Found, Size
 from tests.tasks.vision import found_boxes
@@ -37,8 +37,7 @@ class Network:
     def __init__(
         self, shared: Path, name: str, family: str, labels: str | None = None
     ) -> None:
-        index = json.loads((shared / "models" / "index.json").read_text())
-        row = next(r for r in index if r["name"] == name)
+        row = MODELS[name]
         self.file = shared / "models" / row["file"]
         with np.load(shared / "models" / row["ref"]["file"]) as file:
             self.arrays = dict(file)
