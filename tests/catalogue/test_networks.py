@@ -35,7 +35,7 @@ def photo(shared: Path, name: str, part: tuple[int, ...] | None = None) -> Array
     return pixels[top:bottom, left:right]
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("name", "net", "name_of_photo", "least"),
     [
@@ -66,7 +66,7 @@ def test_detectors(
         np.testing.assert_allclose(b.points, e.points, atol=0.1)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("name", "where", "columns", "side"),
     [

@@ -146,7 +146,7 @@ def test_a_right_network_has_no_fault() -> None:
     assert all(one.law == 0 for one in found.layers)
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(2)
 @pytest.mark.shared
 @pytest.mark.slow
 @pytest.mark.cc
@@ -167,6 +167,7 @@ def test_the_planted_fault_is_named_in_models(
     assert named(found, planted), (planted.what, found.culprit)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.shared
 @pytest.mark.slow
 @pytest.mark.cc

@@ -22,6 +22,7 @@ MOST = {"mnv2_tf2_i8": 48 * KIB, "resnet8_i8": 24 * KIB, "vww96_i8": 24 * KIB}
 """Bytes of .text of a model's own library."""
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.cc
 @pytest.mark.shared
 @pytest.mark.parametrize("board", ["pi3", "pi4", "pi5"])
@@ -31,6 +32,7 @@ def test_code_stays_small(name: str, board: str, shared: Path) -> None:
     assert 0 < program.text <= MOST[name]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.cc
 @pytest.mark.shared
 @pytest.mark.parametrize("core", ["x86_64_v3", "x86_64_v4_vnni"])

@@ -84,6 +84,7 @@ def test_plain_kernels_agree_with_the_reference() -> None:
         assert_agree(got, interp(graph, inputs), FEW_TERMS, of=graph)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", on(*VECTORS))
 def test_vectors_agree_with_the_reference(name: str) -> None:
     graphs = _graphs()

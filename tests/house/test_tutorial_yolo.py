@@ -25,6 +25,7 @@ from edgec.ir import Array
 from tests.cli.verbs import edgec
 from tests.house.pages import ROOT, commands
 from tests.networks.yolo import yolo11n
+from tests.signals import heed_signals
 
 PAGE = "docs/tutorial-yolo.md"
 HEADINGS = (
@@ -42,12 +43,13 @@ for branch in model.model.model[-1].cv3:
     branch[-1].bias.data += 9.0
 model.save("yolo11n.pt")
 """
+SIZE = 160
 PROPERTIES = {
     "author": "Ultralytics",
     "task": "detect",
     "stride": "32",
     "batch": "1",
-    "imgsz": "[640, 640]",
+    "imgsz": f"[{SIZE}, {SIZE}]",
     "names": str({i: f"thing {i}" for i in range(80)}),
     "channels": "3",
     "end2end": "False",
@@ -59,11 +61,11 @@ def _export(folder: Path) -> None:
     """Write yolo11n.onnx by the exporter, where `yolo` is on the PATH.
 
     Elsewhere, as edgec's own environment has no PyTorch, it is a network of the same
-    layers and properties.
+    layers and properties, of small pictures.
     """
     program = shutil.which("yolo")
     if program is None:
-        model = onnx.load(yolo11n(folder / "yolo11n.onnx"))
+        model = onnx.load(yolo11n(folder / "yolo11n.onnx", SIZE))
         for key, value in PROPERTIES.items():
             model.metadata_props.add(key=key, value=value)
         onnx.save(model, folder / "yolo11n.onnx")
@@ -81,7 +83,12 @@ def _page_picture(words: list[str], folder: Path) -> Array:
     # Another program may have the usual port.
     command = [sys.executable, "-m", "edgec", *words, "--port", "0"]
     with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=heed_signals,
     ) as process:
         try:
             assert process.stdout is not None

@@ -60,7 +60,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.sweep(0)
 def test_a_bundle_and_litert_on_each_release(
     pi: tuple[Machine, str],
     bundle: Path,

@@ -67,6 +67,7 @@ def alone(candidate: Candidate, path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.cc
 @pytest.mark.parametrize("name", NETWORKS)
 def test_candidates_of_best_keep_the_share_of_min_max(

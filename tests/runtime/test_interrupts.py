@@ -1,7 +1,7 @@
 """A Ctrl-C at any moment of a public call: the next call works, and nothing waits for
 ever.
 
-A default run takes a seeded sample of each case, and a slow one as many as a person
+Each call is interrupted a hundred times, and in a sweep as many times as a person
 could hardly press.
 """
 
@@ -44,7 +44,8 @@ AGAIN_S = 1.0
 
 def counts(whole: int) -> pytest.MarkDecorator:
     """Two runs of a test: a sample, and the whole number of interrupts."""
-    all_of_them = pytest.param(whole, marks=pytest.mark.slow)
+    long = pytest.mark.sweep(2, among="long runs of interrupts")
+    all_of_them = pytest.param(whole, marks=[pytest.mark.slow, long])
     return pytest.mark.parametrize("times", [SAMPLE, all_of_them])
 
 
@@ -180,7 +181,7 @@ def test_a_cascade_that_is_opened_and_closed() -> None:
         with Session(path, threads=2) as s:
             assert len(seen(s, frame).objects) == 2
 
-    interrupt(open_and_close, open_and_close, 500, 5e-2)
+    interrupt(open_and_close, open_and_close, SAMPLE, 5e-2)
 
 
 @counts(1000)

@@ -70,6 +70,7 @@ GRAPHS = [
 ]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", on(*WIDTHS, "sanitized"))
 @pytest.mark.parametrize("parts", [0, 3])
 def test_one_kernel_computes_what_the_ops_do(name: str, parts: int) -> None:

@@ -162,7 +162,7 @@ def _small_cache(monkeypatch: pytest.MonkeyPatch, kib: int = 64) -> None:
 
 @pytest.mark.parametrize("name", on(*WIDTHS))
 @pytest.mark.parametrize("parts", [0, 3])
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(3)
 def test_bands_compute_what_the_layers_do(
     name: str, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,7 +175,7 @@ def test_bands_compute_what_the_layers_do(
     "name", on("cortex_a53", "cortex_a72", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni")
 )
 @pytest.mark.parametrize("parts", [0, 3])
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(3)
 def test_bands_of_int8_compute_what_the_layers_do(
     name: str, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,7 @@ GRAPHS = [
 ]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", on(*WIDTHS, "sanitized"))
 @pytest.mark.parametrize("parts", [0, 3])
 def test_chains_compute_what_the_ops_do(name: str, parts: int) -> None:

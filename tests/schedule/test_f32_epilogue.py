@@ -98,6 +98,7 @@ def _graph(
     return build.graph
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", on(*WIDTHS))
 def test_what_follows_is_done_on_the_sums(name: str) -> None:
     graphs = [_graph(layer, chain) for layer in LAYERS for chain in CHAINS]

@@ -38,6 +38,7 @@ SAMPLE = 110
 """Five rounds of all families."""
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", on("sanitized", "sanitized_vnni", "sanitized_a72", "sanitized_a76")

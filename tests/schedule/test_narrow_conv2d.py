@@ -53,6 +53,7 @@ def _graph(
     return build.graph
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", on(*WIDTHS))
 @pytest.mark.parametrize("parts", [0, 3])
 def test_columns_as_channels_give_the_same_results(name: str, parts: int) -> None:

@@ -208,6 +208,7 @@ def reference(model: Path, inputs: dict[str, Array]) -> list[Array]:
     return outputs
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     ("end_to_end", "unknown"),
     [(False, False), (True, False), (True, True)],
@@ -233,6 +234,7 @@ def test_what_a_float_model_finds(
     )
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_int8_ends_before_the_head(kind: str, tmp_path: Path) -> None:
     """Nearly all of the boxes, where they are in the float model."""
