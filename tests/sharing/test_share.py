@@ -87,10 +87,11 @@ def poisoned(value: Any, poison: Any, how: str) -> Any:
     return poison
 
 
-@pytest.fixture
-def facts(tmp_path: Path) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Of a Raspberry Pi with a stick."""
-    return collect(str(tmp_path), str(Pi(tmp_path / "pi").root))
+    folder = tmp_path_factory.mktemp("pi")
+    return collect(str(folder), str(Pi(folder / "pi").root))
 
 
 @pytest.mark.parametrize("how", ["instead", "before", "after"])
@@ -154,7 +155,7 @@ def _texts_poisoned(value: Any, poison: str, how: str) -> Any:
 
 
 def test_what_a_maintainer_needs_of_a_pi_is_there(facts: dict[str, Any]) -> None:
-    facts |= {"cpu": "Cortex-A76", "kernel": "6.12.47+rpt-rpi-2712-alice"}
+    facts = {**facts, "cpu": "Cortex-A76", "kernel": "6.12.47+rpt-rpi-2712-alice"}
     text = shared_text("doctor", "2026-11-27", {"machine": machine_row(facts)})
     row = json.loads(text)["machine"]
     assert row["board"] == "Raspberry Pi 5 Model B Rev 1.0"
