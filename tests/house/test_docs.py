@@ -61,12 +61,9 @@ def test_links_into_the_repository_lead_somewhere() -> None:
         assert (ARCHITECTURE.parent / link).exists(), link
 
 
-def test_architecture_has_a_row_for_every_room() -> None:
-    rooms = (
-        ARCHITECTURE.read_text()
-        .split("## The rooms")[1]
-        .split("### Who may import whom")[0]
-    )
+def test_every_room_has_a_row() -> None:
+    page = ARCHITECTURE.with_name("rooms.md").read_text()
+    rooms = page.split("## The rooms")[1].split("## Who may import whom")[0]
     for room in TABLE:
         package = room.split(".")[0]
         home = {
