@@ -154,7 +154,7 @@ def test_a_fault_is_found_shrunk_and_kept(
         n
         for n in range(600)
         if any(op.kind == "maximum" for op in random_graph(3, n).ops)
-    ][:7]
+    ][:4]
     whole = Binary.c
 
     def wrong(self: Binary, op: Op) -> KernelCall:

@@ -31,11 +31,14 @@ def test_there_are_many_and_each_check_refuses_one() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mutate", [False, True], ids=["refused", "without its check"])
 def test_a_sample(tmp_path: Path, files: Files, mutate: bool) -> None:
-    """One of each check, and some more."""
+    """One of each check, and some more; of a third, that it is the check which refuses
+    them.
+    """
     found = cases()
     random.Random(7).shuffle(found)
     firsts = {c.checks: c for c in reversed(found)}
+    sample = [*firsts.values(), *found[:10]]
     for case, said, good in run(
-        [*firsts.values(), *found[:10]], files, tmp_path, mutate
+        sample[::3] if mutate else sample, files, tmp_path, mutate
     ):
         assert good, f"{case.name}: {said}"
