@@ -56,7 +56,7 @@ test-newest: setup
 	$(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager pip -e . pytest pytest-xdist hypothesis \
 	    onnxruntime opencv-python-headless
-	$(NEWEST)/bin/python -m pytest -rs tests/cli/test_every_verb.py tests/partition/test_cuts.py
+	$(NEWEST)/bin/python -m pytest -n 2 --dist worksteal -rs --sweep tests/cli/test_every_verb.py tests/partition/test_cuts.py
 
 # What edgec needs on the Pythons that are here, 3.9 to 3.13, downloaded into build/wheels
 wheels: setup

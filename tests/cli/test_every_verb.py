@@ -1,8 +1,9 @@
 """Every verb once, as a person starts it: what it prints is its own, and with --json
 all of it is JSON.
 
-These also run with the newest versions of all dependencies (`make test-newest`): a
-library that prints a banner, or a function that it renamed, is found here.
+All of these run with the newest versions of all dependencies (`make test-newest`): a
+library that prints a banner, or a function that it renamed, is found here. `make test`
+has some.
 """
 
 from __future__ import annotations
@@ -213,6 +214,7 @@ def started(case: Case, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize(
     "case", [*TEXT, *AS_JSON], ids=lambda c: " ".join(Path(w).name for w in c.words[:4])
 )
