@@ -1,28 +1,16 @@
-"""edgec's compiled code beside LiteRT (XNNPACK), onnxruntime and OpenVINO on this
-machine, in one run.
+"""edgec's compiled code beside LiteRT (XNNPACK), onnxruntime and OpenVINO on this machine.
 
-Per model one process for each engine (benchmarks/host_peer.py); they are asked in
-turn, forwards and backwards, so that a slow phase of the machine hits all. One thread:
-CPU time of the process. Two: wall time. The figure is the median of a round, and of the
-rounds the best. Only ratios mean something, and those of one run alone.
+Each engine has a process of its own (host_peer.py); the processes take turns, forwards and
+backwards, so that a slow phase of the machine hits all of them. With one thread the time
+is the CPU time of the process, with more it is wall time: the median of a round, and of
+the rounds the least. Only ratios within one run mean something.
 
-    all     what the processor has; on some, AMX, which edgec does not use
-    vnni    AVX-512 VNNI: AMX and half floats are hidden
-    avx2    AVX-512 is hidden too
+LiteRT reads the .tflite file of a network, onnxruntime its ONNX file, and OpenVINO the ONNX
+file if there is one. An engine whose outputs are far from the data folder's references (by LIKENESS) is marked with ≠ and
+is never the best: some int8 kernels saturate on AVX2. Markdown on the screen,
+build/bench-host.json; needs the data folder.
 
-Hidden by CPUID faults (cpu_level.c), for every engine alike and for edgec, which
-chooses its kernels by CPUID too. What glibc chose before (memcpy) is not hidden. An
-engine whose outputs are far from those that the data folder has for its file (cosine
-under 0.97 of int8, 0.999 of float; or as many labels) is marked ≠ and never the best:
-some int8 kernels saturate on AVX2.
-
-onnxruntime reads no .tflite: it runs the ONNX file of the same network where the data
-folder has one, as OpenVINO does with a .tflite that it refuses. LiteRT runs the .tflite
-twin of an ONNX file, where there is one. On the screen and in build/bench-host.json;
-needs the data folder (EDGEC_SHARED, default ../shared).
-
-    python -m benchmarks.bench_host [--models a,b] [--levels all,vnni,avx2] [--threads 1,2]
-        [--rounds 5]
+    python -m benchmarks.bench_host [--models a,b] [--threads 1,2] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -30,178 +18,144 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import select
-import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from statistics import geometric_mean
 
 import numpy as np
 
+from benchmarks.data_folder import BUILD, MODELS, ROOT, model_file
 from benchmarks.networks import NETWORKS
+from benchmarks.tables import line, markdown, names, write_json
+from edgec.ir import Array
+from edgec.measure.agreement import cosine
 
-ROOT = Path(__file__).parents[1]
-SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
-WORK = ROOT / "build" / "bench-host"
-LEVELS = ("all", "vnni", "avx2")
-PEERS = ("litert", "onnxruntime", "openvino")
-ENGINES = ("edgec", *PEERS)
+WORK = BUILD / "bench-host"
 PACKAGES = {
     "litert": "ai-edge-litert",
     "onnxruntime": "onnxruntime",
     "openvino": "openvino",
 }
-LIMIT_S = 900  # of one answer
-ALIKE = {"int8": 0.97, "float": 0.999}
+PEERS = tuple(PACKAGES)
+ENGINES = ("edgec", *PEERS)
+LIMIT_S = 900
+"""Seconds that an answer may take."""
+LIKENESS = {"int8": 0.97, "float": 0.999}
+"""The least cosine of an output and its reference, or share of equal labels."""
+HEADS = ("model", *(f"{p} ms" for p in PEERS), "edgec ms", "× LiteRT", "× best")
 
 
 @dataclass
 class Row:
-    """One model at one level with so many threads. ms by engine; why an engine has
-    none, or a note on what it ran.
+    """One model with a number of threads.
+
+    Attributes:
+        model: the model's name
+        threads: the number of threads
+        ms: the milliseconds of an inference by engine
+        differs: the engines with other outputs than the reference
+        failures: why an engine has no time
     """
 
     model: str
-    level: str
     threads: int
     ms: dict[str, float] = field(default_factory=dict)
     differs: list[str] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
+        """The kind of the model: int8 or float."""
         return "int8" if self.model.endswith(("_i8", "_u8")) else "float"
 
     def ratio(self, peer: str) -> float:
-        """How many times as fast as a peer edgec is; nan where one of them has no
-        figure.
-        """
+        """Return the time of a peer by edgec's; NaN if one of them has none."""
         return self.ms.get(peer, math.nan) / self.ms.get("edgec", math.nan)
 
     @property
     def best(self) -> float:
-        """The same of the fastest peer whose result is right."""
-        right = [self.ratio(p) for p in PEERS if p in self.ms and p not in self.differs]
-        return min(right, default=math.nan)
+        """The ratio of the fastest peer whose outputs are right."""
+        peers = [p for p in PEERS if p in self.ms and p not in self.differs]
+        return min((self.ratio(p) for p in peers), default=math.nan)
+
+    def cells(self) -> list[str]:
+        """Return the cells of the table."""
+        times = []
+        for engine in (*PEERS, "edgec"):
+            mark = " ≠" if engine in self.differs else ""
+            ms = self.ms.get(engine)
+            times.append("–" if ms is None else f"{ms:.3f}{mark}")
+        return [self.model, *times, _ratio(self.ratio("litert")), _ratio(self.best)]
 
 
-# ---- files
-# --------------------------------------------------------------------------------------
+def _ratio(ratio: float) -> str:
+    return "–" if math.isnan(ratio) else f"{ratio:.2f}"
 
 
-@dataclass(frozen=True)
-class Case:
-    """A model: for each engine the files that it may read with their inputs, the
-    likeliest first; why it has none.
+def _run(*command: str | Path) -> None:
+    words = [str(word) for word in command]
+    process = subprocess.run(
+        words, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    if process.returncode:
+        raise RuntimeError(" ".join(process.stderr.split())[:300])
+
+
+def files_of(model: str, threads: int) -> dict[str, tuple[str, Path]]:
+    """Return for each engine the file that it reads, and that file's name in the data
+    folder; edgec's is compiled.
+    """
+    files: dict[str, tuple[str, Path]] = {}
+    for name in NETWORKS.get(model, (model,)):
+        path = model_file(name)
+        reader = "onnxruntime" if path.suffix == ".onnx" else "litert"
+        for engine in (reader, "openvino"):
+            files[engine] = (name, path)
+        if "edgec" not in files:
+            bundle = WORK / f"{model}-{threads}.edgec"
+            options = ("--target", "host", "--allow-float", "--threads", str(threads))
+            command = ("-m", "edgec", "compile", path, *options, "-o", bundle, "-q")
+            _run(sys.executable, *command)
+            files["edgec"] = (name, bundle)
+    return files
+
+
+class Engine:
+    """A process that runs one model with one engine.
+
+    Args:
+        engine: the engine
+        name: the file's name in the data folder
+        model: the file
+        threads: the number of threads
+
+    Raises RuntimeError if the engine cannot run the model.
     """
 
-    name: str
-    files: dict[str, list[tuple[Path, Path]]]
-    left_out: dict[str, str]
-
-
-def prepare(name: str, entries: dict[str, Any], threads: int) -> Case:
-    """Compiles the bundle, looks for the twin."""
-    files: dict[str, list[tuple[Path, Path]]] = {engine: [] for engine in ENGINES}
-    left_out = dict[str, str]()
-    for one in NETWORKS.get(name, (name,)):
-        path = SHARED / "models" / entries[one]["file"]
-        data = _inputs(one, path.parent / "ref.npz")
-        for engine in (
-            "litert" if path.suffix == ".tflite" else "onnxruntime",
-            "openvino",
-        ):
-            files[engine].append((path, data))
-        if not files["edgec"]:
-            bundle = WORK / f"{name}-{threads}.edgec"
-            files["edgec"].append((bundle, data))
-            try:
-                _compile(path, bundle, threads)
-            except RuntimeError as e:
-                left_out["edgec"] = str(e)
-    left_out |= {
-        engine: "there is no file of it that this engine reads"
-        for engine in ENGINES
-        if not files[engine]
-    }
-    return Case(name, files, left_out)
-
-
-def _inputs(name: str, reference: Path) -> Path:
-    """The first photo's tensors, in the model's order."""
-    path = WORK / f"{name}.npz"
-    with np.load(reference) as data:
-        np.savez(
-            path, *[data[key] for key in sorted(data.files) if key.startswith("in0_")]
-        )
-    return path
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
-    )
-    if done.returncode:
-        raise RuntimeError(" ".join(done.stderr.split())[:300])
-
-
-def _compile(model: Path, bundle: Path, threads: int) -> None:
-    options = [] if threads == 1 else ["--threads", str(threads)]
-    command = (
-        "compile",
-        str(model),
-        "--target",
-        "host",
-        "--allow-float",
-        "-o",
-        str(bundle),
-        "-q",
-        *options,
-    )
-    _run(sys.executable, "-m", "edgec", *command)
-
-
-# ---- measuring
-# --------------------------------------------------------------------------------------
-
-
-class Child:
-    """An engine in its process, ready to be asked."""
-
-    def __init__(
-        self, engine: str, model: Path, inputs: Path, level: str, threads: int
-    ) -> None:
-        self.model = inputs.stem
-        self.outputs = WORK / f"{inputs.stem}-{engine}-out.npz"
-        environment = dict(os.environ)
-        if level != "all":
-            environment |= {
-                "LD_PRELOAD": str(WORK / "cpu_level.so"),
-                "CPU_LEVEL": level,
-            }
-        command = [
-            sys.executable,
-            "-m",
-            "benchmarks.host_peer",
-            engine,
-            str(model),
-            str(threads),
-        ]
-        self._errors = (WORK / f"{inputs.stem}-{engine}.log").open("w+")
+    def __init__(self, engine: str, name: str, model: Path, threads: int) -> None:
+        with np.load(MODELS / name / "ref.npz") as data:
+            arrays = dict(data)
+        inputs = WORK / f"{name}-in.npz"
+        np.savez(inputs, *(arrays[n] for n in sorted(arrays) if n.startswith("in0_")))
+        outputs = sorted(n for n in arrays if n.startswith("out0_"))
+        self._references = [arrays[n] for n in outputs]
+        self._outputs = WORK / f"{name}-{engine}-out.npz"
+        self._errors = (WORK / f"{name}-{engine}.log").open("w+")
+        words = [engine, model, threads, inputs, self._outputs]
         self._process = subprocess.Popen(
-            [*command, str(inputs), str(self.outputs)],
+            [sys.executable, "-m", "benchmarks.host_peer", *map(str, words)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
             bufsize=1,
             cwd=ROOT,
-            env=environment,
         )
         try:
             self._answer("ready")
@@ -210,222 +164,112 @@ class Child:
             raise
 
     def _answer(self, start: str) -> str:
-        """The next line that begins so: engines print lines of their own."""
+        """Return the next line that begins so: engines print lines of their own."""
         assert self._process.stdout is not None
         while select.select([self._process.stdout], [], [], LIMIT_S)[0]:
-            line = self._process.stdout.readline()
-            if line.startswith(start):
-                return line
-            if not line:
+            text = self._process.stdout.readline()
+            if text.startswith(start):
+                return text
+            if not text:
                 break
         self._errors.seek(0)
-        said = [line.strip() for line in self._errors if line.strip()] or ["no answer"]
-        raise RuntimeError(said[-1][:300])
+        lines = [text.strip() for text in self._errors if text.strip()]
+        raise RuntimeError((lines or ["no answer"])[-1][:300])
 
-    def ask(self, seconds: float) -> dict[str, float]:
-        """Medians of inferences for as long."""
+    def time(self, seconds: float) -> Mapping[str, float]:
+        """Run for some seconds; return the median cpu and wall time in ms."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{seconds}\n")
-        found: dict[str, float] = json.loads(self._answer("{"))
-        return found
+        times: Mapping[str, float] = json.loads(self._answer("{"))
+        return times
+
+    def is_right(self, kind: str) -> bool:
+        """Return whether the outputs are like the references of the model's kind."""
+        with np.load(self._outputs) as data:
+            outputs = list(data.values())
+        pairs = zip(self._references, outputs, strict=True)
+        return all(likeness(a, b) >= LIKENESS[kind] for a, b in pairs)
 
     def close(self) -> None:
+        """End the process."""
         self._process.kill()
         self._process.communicate()
         self._errors.close()
 
 
-def measure(case: Case, level: str, threads: int, rounds: int, seconds: float) -> Row:
-    """All engines in turn."""
-    row = Row(case.name, level, threads, left_out=dict(case.left_out))
-    children = dict[str, Child]()
-    try:
-        for engine in ENGINES:
-            for model, inputs in (
-                case.files[engine] if engine not in row.left_out else ()
-            ):
-                try:
-                    children[engine] = Child(engine, model, inputs, level, threads)
-                    break
-                except RuntimeError as e:
-                    row.left_out[engine] = f"{model.name}: {e}"
-        found: dict[str, list[float]] = {engine: [] for engine in children}
-        for i in range(rounds):
-            for engine in list(children)[:: -1 if i % 2 else 1]:
-                found[engine].append(
-                    children[engine].ask(seconds)["cpu" if threads == 1 else "wall"]
-                )
-        row.ms = {engine: min(ms) for engine, ms in found.items()}
-        row.differs = list(
-            _differing(row, {e: (c.model, c.outputs) for e, c in children.items()})
-        )
-    finally:
-        for child in children.values():
-            child.close()
-    return row
-
-
-def _differing(row: Row, outputs: dict[str, tuple[str, Path]]) -> Iterator[str]:
-    """Engines whose outputs are not near those that the data folder has for the file
-    that they read.
-    """
-    for engine, (name, path) in outputs.items():
-        with (
-            np.load(path) as data,
-            np.load(SHARED / "models" / name / "ref.npz") as reference,
-        ):
-            law = [
-                reference[key]
-                for key in sorted(reference.files)
-                if key.startswith("out0_")
-            ]
-            if any(
-                _likeness(a, data[f"arr_{i}"]) < ALIKE[row.kind]
-                for i, a in enumerate(law)
-            ):
-                yield engine
-
-
-def _likeness(a: Any, b: Any) -> float:
-    """The cosine; of labels the share that agree."""
+def likeness(a: Array, b: Array) -> float:
+    """Return the cosine of two outputs, or the share of labels that are equal."""
     if a.shape != b.shape:
         return 0.0
     if a.dtype.kind in "iu" and a.dtype.itemsize > 1:
         return float((a == b).mean())
-    x, y = (array.astype(np.float64).reshape(-1) for array in (a, b))
-    return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y) or 1.0))
+    return cosine(a, b)
 
 
-# ---- printing
-# --------------------------------------------------------------------------------------
-
-
-def header() -> Iterator[str]:
-    """Of a table: Markdown."""
-    yield (
-        "| model | "
-        + " | ".join(f"{p} ms" for p in PEERS)
-        + " | edgec ms | x LiteRT | x best |"
-    )
-    yield "|---" * (len(PEERS) + 4) + "|"
-
-
-def line(row: Row) -> str:
-    """One model. Ratios above 1: edgec is faster."""
-    cells = [_ms(row, e) for e in (*PEERS, "edgec")]
-    return (
-        f"| {row.model} | "
-        + " | ".join([*cells, _times(row.ratio("litert")), _times(row.best)])
-        + " |"
-    )
+def measure(model: str, threads: int, rounds: int, seconds: float) -> Row:
+    """Return the row of a model; its engines take turns."""
+    row = Row(model, threads)
+    engines: dict[str, Engine] = {}
+    with ExitStack() as stack:
+        try:
+            files = files_of(model, threads)
+        except RuntimeError as e:
+            row.failures["edgec"] = str(e)
+            return row
+        for name in ENGINES:
+            if name not in files:
+                row.failures[name] = "the data folder has no file that it reads"
+                continue
+            try:
+                engines[name] = Engine(name, *files[name], threads)
+                stack.callback(engines[name].close)
+            except RuntimeError as e:
+                row.failures[name] = str(e)
+        clock = "cpu" if threads == 1 else "wall"
+        for i in range(rounds):
+            for name in list(engines)[:: -1 if i % 2 else 1]:
+                ms = engines[name].time(seconds)[clock]
+                row.ms[name] = min(ms, row.ms.get(name, math.inf))
+        row.differs = [n for n, e in engines.items() if not e.is_right(row.kind)]
+    return row
 
 
 def means(rows: Sequence[Row]) -> Iterator[str]:
-    """Geometric means, of those models that both engines run."""
+    """Yield rows with the geometric means over the models that both engines run."""
     for kind in ("int8", "float"):
-        some = [r for r in rows if r.kind == kind]
-        if some:
-            to_litert, to_best = (
-                _times(_mean(v))
-                for v in ([r.ratio("litert") for r in some], [r.best for r in some])
-            )
-            yield (
-                f"| **geo-mean {kind}** |"
-                + " |" * (len(PEERS) + 1)
-                + f" **{to_litert}** | **{to_best}** |"
-            )
-
-
-def _ms(row: Row, engine: str) -> str:
-    if engine in row.ms:
-        return f"{row.ms[engine]:.3f}{' ≠' if engine in row.differs else ''}"
-    return "–"
-
-
-def _times(ratio: float) -> str:
-    return "–" if math.isnan(ratio) else f"{ratio:.2f}"
-
-
-def _mean(ratios: Iterable[float]) -> float:
-    known = [r for r in ratios if not math.isnan(r)]
-    return statistics.geometric_mean(known) if known else math.nan
-
-
-def measure_all(
-    levels: Sequence[str], cases: dict[int, list[Case]], rounds: int, seconds: float
-) -> Iterator[Row]:
-    """Every model at every level with every number of threads, printed as they come."""
-    for level in levels:
-        for threads, some in cases.items():
-            print(
-                f"\n{level}, {threads} thread{'s' * (threads > 1)}\n",
-                *header(),
-                sep="\n",
-                flush=True,
-            )
-            rows = []
-            for case in some:
-                rows.append(measure(case, level, threads, rounds, seconds))
-                print(line(rows[-1]), flush=True)
-            print(*means(rows), sep="\n", flush=True)
-            yield from rows
+        of_kind = [row for row in rows if row.kind == kind]
+        columns = ([r.ratio("litert") for r in of_kind], [r.best for r in of_kind])
+        ratios = [[x for x in column if not math.isnan(x)] for column in columns]
+        texts = [_ratio(geometric_mean(x) if x else math.nan) for x in ratios]
+        yield line([f"geometric mean, {kind}", *[""] * len(ENGINES), *texts])
 
 
 def main() -> int:
+    """Print a table for each number of threads."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", default=",".join(NETWORKS))
-    parser.add_argument("--levels", default=",".join(LEVELS))
-    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--models", type=names, default=list(NETWORKS))
+    parser.add_argument("--threads", type=names, default=["1", "2"])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--seconds", type=float, default=0.2, help="of a round, for each engine"
-    )
-    o = parser.parse_args()
-    if not (SHARED / "models").is_dir():
-        sys.exit(f"no data folder at {SHARED} (set EDGEC_SHARED)")
-    levels = o.levels.split(",")
-    if (
-        levels != ["all"]
-        and "cpuid_fault" not in Path("/proc/cpuinfo").read_text().split()
-    ):
-        sys.exit(
-            "this processor cannot hide instructions (no cpuid_fault in "
-            "/proc/cpuinfo): give --levels all"
-        )
-    entries = {
-        m["name"]: m for m in json.loads((SHARED / "models" / "index.json").read_text())
-    }
+    parser.add_argument("--seconds", type=float, default=0.2, help="of a round")
+    args = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
-    shim = Path(__file__).with_name("cpu_level.c")
-    _run(
-        "cc",
-        "-O2",
-        "-shared",
-        "-fPIC",
-        str(shim),
-        "-o",
-        str(WORK / "cpu_level.so"),
-        "-ldl",
-    )
-    counts = [int(n) for n in o.threads.split(",")]
-    cases = {
-        n: [prepare(name, entries, n) for name in o.models.split(",")] for n in counts
-    }
     print(", ".join(f"{p} {version(PACKAGES[p])}" for p in PEERS), flush=True)
-    rows = list(measure_all(levels, cases, o.rounds, o.seconds))
-    for text in dict.fromkeys(
-        f"- {r.model}, {e}: {why}" for r in rows for e, why in r.left_out.items()
-    ):
-        print(text)
-    path = ROOT / "build" / "bench-host.json"
-    data = [
-        {**asdict(r), "kind": r.kind, "to_litert": r.ratio("litert"), "to_best": r.best}
-        for r in rows
-    ]
-    path.write_text(json.dumps(data, indent=1) + "\n")
-    print(f"\nwritten to {path.relative_to(ROOT)}")
+    rows: list[Row] = []
+    for threads in map(int, args.threads):
+        print(f"\nthreads: {threads}\n", *markdown(HEADS, []), sep="\n")
+        of_threads = []
+        for model in args.models:
+            row = measure(model, threads, args.rounds, args.seconds)
+            of_threads.append(row)
+            print(line(row.cells()), flush=True)
+        print(*means(of_threads), sep="\n", flush=True)
+        rows += of_threads
+    for row in rows:
+        for engine, reason in row.failures.items():
+            print(f"- {row.model}, {engine}: {reason}")
+    write_json(BUILD / "bench-host.json", rows)
     return 0
 
 

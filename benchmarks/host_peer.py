@@ -1,76 +1,69 @@
-"""One engine with one model, as a child of benchmarks/bench_host.py: it times
-inferences when asked to.
+"""Runs one model with one engine for bench_host.py, and times inferences on request.
 
     python -m benchmarks.host_peer ENGINE MODEL THREADS INPUTS OUTPUTS
 
-ENGINE: edgec (MODEL is a bundle), litert, onnxruntime or openvino. INPUTS: .npz of the
-arrays in the model's order; what comes out is written to OUTPUTS. Then, for each line
-of the standard input (seconds), inferences for as long, and a line of JSON: the medians
-of an inference's CPU time and wall time in ms, and how many. An inference is: hand over
-the inputs, run, take the outputs, all from Python.
+ENGINE is edgec (MODEL is a bundle), litert, onnxruntime or openvino. INPUTS is an .npz file
+with the arrays in the model's order; the outputs are written to OUTPUTS. Then each line of
+the standard input is a number of seconds to run for, and is answered by a line of JSON: the
+medians of an inference's CPU time and wall time in ms. An inference hands over the inputs,
+runs, and takes the outputs, all from Python.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-Call = Callable[[], Sequence[Array]]
+Inference = Callable[[], Sequence[Array]]
+"""Computes the outputs."""
 
 
-def _edgec(model: str, threads: int, inputs: Sequence[Array]) -> Call:
+def _edgec(model: str, threads: int, inputs: Sequence[Array]) -> Inference:
     from edgec_runtime import Session
 
     session = Session(model, tpu="c", threads=threads)
-    given = {info.name: x for info, x in zip(session.inputs, inputs, strict=True)}
-    return lambda: list(session.run(given).values())
+    feeds = {info.name: x for info, x in zip(session.inputs, inputs, strict=True)}
+    return lambda: list(session.run(feeds).values())
 
 
-def _litert(model: str, threads: int, inputs: Sequence[Array]) -> Call:
+def _litert(model: str, threads: int, inputs: Sequence[Array]) -> Inference:
     from ai_edge_litert.interpreter import Interpreter
 
     engine = Interpreter(model, num_threads=threads)
     engine.allocate_tensors()
-    places = [d["index"] for d in engine.get_input_details()]
-    results = [d["index"] for d in engine.get_output_details()]
+    input_numbers = [info["index"] for info in engine.get_input_details()]
+    output_numbers = [info["index"] for info in engine.get_output_details()]
 
-    def call() -> list[Array]:
-        for place, x in zip(places, inputs, strict=True):
-            engine.set_tensor(place, x)
+    def infer() -> list[Array]:
+        for number, x in zip(input_numbers, inputs, strict=True):
+            engine.set_tensor(number, x)
         engine.invoke()
-        return [engine.get_tensor(place) for place in results]
+        return [engine.get_tensor(number) for number in output_numbers]
 
-    return call
+    return infer
 
 
-def _onnxruntime(model: str, threads: int, inputs: Sequence[Array]) -> Call:
+def _onnxruntime(model: str, threads: int, inputs: Sequence[Array]) -> Inference:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model, options, providers=["CPUExecutionProvider"]
-    )
-    given = {i.name: x for i, x in zip(session.get_inputs(), inputs, strict=True)}
-
-    def call() -> list[Array]:
-        outputs: list[Array] = session.run(None, given)
-        return outputs
-
-    return call
+    providers = ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(model, options, providers=providers)
+    feeds = {i.name: x for i, x in zip(session.get_inputs(), inputs, strict=True)}
+    return lambda: list(session.run(None, feeds))
 
 
-def _openvino(model: str, threads: int, inputs: Sequence[Array]) -> Call:
+def _openvino(model: str, threads: int, inputs: Sequence[Array]) -> Inference:
     import openvino
 
     core = openvino.Core()
@@ -80,21 +73,20 @@ def _openvino(model: str, threads: int, inputs: Sequence[Array]) -> Call:
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
         "INFERENCE_NUM_THREADS": threads,
+        "INFERENCE_PRECISION_HINT": "f32",
     }
-    compiled = core.compile_model(
-        graph, "CPU", {**options, "INFERENCE_PRECISION_HINT": "f32"}
-    )
+    compiled = core.compile_model(graph, "CPU", options)
     request = compiled.create_infer_request()
-    given = dict(enumerate(inputs))
+    feeds = dict(enumerate(inputs))
 
-    def call() -> list[Array]:
-        found = request.infer(given)
-        return [found[i] for i in range(len(compiled.outputs))]
+    def infer() -> list[Array]:
+        outputs = request.infer(feeds)
+        return [outputs[i] for i in range(len(compiled.outputs))]
 
-    return call
+    return infer
 
 
-ENGINES: dict[str, Callable[[str, int, Sequence[Array]], Call]] = {
+ENGINES: Mapping[str, Callable[[str, int, Sequence[Array]], Inference]] = {
     "edgec": _edgec,
     "litert": _litert,
     "onnxruntime": _onnxruntime,
@@ -102,35 +94,34 @@ ENGINES: dict[str, Callable[[str, int, Sequence[Array]], Call]] = {
 }
 
 
-def timed(call: Call, seconds: float) -> dict[str, float]:
-    """CPU time of the process, since an engine may compute in a thread of its own also
-    where it is given one.
+def times(infer: Inference, seconds: float) -> dict[str, float]:
+    """Run for some seconds, and return the medians of an inference in ms.
+
+    The CPU time is the process's: an engine may compute in a thread of its own even if it
+    is allowed only one.
     """
-    cpu = list[int]()
-    wall = list[int]()
+    cpu: list[int] = []
+    wall: list[int] = []
     end = time.monotonic() + seconds
     while not wall or time.monotonic() < end:
-        c = time.process_time_ns()
-        w = time.monotonic_ns()
-        call()
-        wall.append(time.monotonic_ns() - w)
-        cpu.append(time.process_time_ns() - c)
-    return {
-        "cpu": statistics.median(cpu) / 1e6,
-        "wall": statistics.median(wall) / 1e6,
-        "runs": len(wall),
-    }
+        cpu_start = time.process_time_ns()
+        wall_start = time.monotonic_ns()
+        infer()
+        wall.append(time.monotonic_ns() - wall_start)
+        cpu.append(time.process_time_ns() - cpu_start)
+    return {"cpu": median(cpu) / 1e6, "wall": median(wall) / 1e6}
 
 
 def main() -> None:
+    """Write the outputs, and answer requests."""
     engine, model, threads, inputs, outputs = sys.argv[1:]
     with np.load(inputs) as data:
-        arrays = [np.ascontiguousarray(data[name]) for name in data.files]
-    call = ENGINES[engine](model, int(threads), arrays)
-    np.savez(Path(outputs), *call())
+        arrays = [np.ascontiguousarray(x) for x in data.values()]
+    infer = ENGINES[engine](model, int(threads), arrays)
+    np.savez(outputs, *infer())
     print("ready", flush=True)
     for line in sys.stdin:
-        print(json.dumps(timed(call, float(line))), flush=True)
+        print(json.dumps(times(infer, float(line))), flush=True)
 
 
 if __name__ == "__main__":
