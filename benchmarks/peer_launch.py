@@ -1,12 +1,12 @@
-"""One launch of a .tflite file on LiteRT's CompiledModel, timed by TFLite's own
-benchmark tool or by edgec's loop.
+"""Times one launch of a .tflite file on LiteRT's CompiledModel, by TFLite's own benchmark
+tool or by edgec's loop.
 
-    python -m benchmarks.peer_launch tool|edgec MODEL RUNS WARMUP [PLANTED]
+    python -m benchmarks.peer_launch tool|edgec MODEL RUNS WARMUP [LONGER]
 
-WARMUP: inferences for the tool, which knows no other measure; seconds for edgec, as in
-edgec bench. PLANTED: by this share edgec's inferences are made longer, to see that it
-shows. JSON on the last line. Everything but the loop is the tool's own code in both:
-the engine and its options, its buffers, and their data, which is random from one seed.
+WARMUP is a number of inferences for the tool, which takes no other measure, and seconds
+for edgec, like in edgec bench. LONGER is the share by which edgec's inferences are made
+longer, to see that the comparison notices it. The last line is JSON. Engine, options and
+buffers are the tool's in both cases, and so is their data, random from one seed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,28 +24,19 @@ from edgec_runtime.model.timing import time_calls
 SEED = 0
 
 
-def by_tool(model: str, runs: int, warmup: float, planted: float) -> dict[str, Any]:
-    """The tool's result.
-
-    It rounds to 0.01 ms, a tenth of what a small model takes: here it keeps all digits.
-    """
-    # hides the built-in one from the tool's functions
+def by_tool(model: str, runs: int, warmup: float) -> dict[str, Any]:
+    """Return the tool's result."""
+    # The tool rounds to 0.01 ms, a tenth of a small model's time: this keeps all digits.
     tool.round = lambda value, digits: value
-    found: dict[str, Any] = tool.run_benchmark(_options(model, runs, round(warmup)))
-    return found
+    result: dict[str, Any] = tool.run_benchmark(_options(model, runs, round(warmup)))
+    return result
 
 
-def by_edgec(model: str, runs: int, warmup: float, planted: float) -> dict[str, Any]:
-    """What the program of a bundle prints with --json, for a model without segments."""
+def by_edgec(model: str, runs: int, warmup: float, longer: float) -> dict[str, Any]:
+    """Return a report like the program of a bundle without segments prints it."""
     options = _options(model, runs, 0)
-    (
-        compiled_model,
-        accelerator,
-        environment,
-        environment_options,
-        model_options,
-        cpu_options,
-    ) = tool._import_litert()
+    compiled_model, accelerator, *kinds = tool._import_litert()
+    environment, environment_options, model_options, cpu_options = kinds
     places = tool.build_hardware_accelerators(options, accelerator)
     engine = compiled_model.from_file(
         model,
@@ -63,54 +53,37 @@ def by_edgec(model: str, runs: int, warmup: float, planted: float) -> dict[str, 
     for name, buffer in inputs.items():
         tool.fill_random_input(buffer, details[name])
 
-    def call() -> tuple[int, ...]:
-        engine.run_by_name(key, inputs, outputs)
-        return ()
-
-    def slower() -> tuple[int, ...]:
+    def infer() -> tuple[int, ...]:
         start = time.monotonic_ns()
-        call()
-        end = start + (1 + planted) * (time.monotonic_ns() - start)
-        while time.monotonic_ns() < end:
+        engine.run_by_name(key, inputs, outputs)
+        end = start + (1 + longer) * (time.monotonic_ns() - start)
+        while longer and time.monotonic_ns() < end:
             pass
         return ()
 
-    times = time_calls(slower if planted else call, runs, warmup=warmup)
-    return {
-        "load": None,
-        "warmup": times.warmup,
-        "at": times.at,
-        "total": times.total,
-        "segments": [],
-    }
+    times = time_calls(infer, runs, warmup=warmup)
+    facts = {"warmup": times.warmup, "at": times.at, "total": times.total}
+    return {"load": None, "segments": [], **facts}
 
 
 def _options(model: str, runs: int, warmup: int) -> Any:
-    """As the tool reads them from its command line."""
-    given = {"model": model, "num_runs": runs, "warmup_runs": warmup, "num_threads": 1}
-    sys.argv = [
-        "litert-benchmark",
-        *(f"--{name}={value}" for name, value in given.items()),
-    ]
+    """Return the tool's options, which it reads from its command line."""
+    words = [f"--model={model}", f"--num_runs={runs}", f"--warmup_runs={warmup}"]
+    sys.argv = ["litert-benchmark", *words, "--num_threads=1"]
     return tool.parse_args()
 
 
-def _load() -> Mapping[str, float]:
-    """Seconds of this process: on a processor, and waiting for one that others had."""
-    try:
-        waited = int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        waited = 0.0
-    return {"cpu_s": time.process_time(), "waited_s": waited}
-
-
 def main() -> None:
-    how, model, runs, warmup, planted = [*sys.argv[1:], "0"][:5]
+    """Print the result, with the seconds on a processor and of waiting for one."""
+    way, model, runs, warmup, longer = [*sys.argv[1:], "0"][:5]
     np.random.seed(SEED)
-    found = {"tool": by_tool, "edgec": by_edgec}[how](
-        model, int(runs), float(warmup), float(planted)
-    )
-    print(json.dumps({**found, **_load()}))
+    if way == "tool":
+        result = by_tool(model, int(runs), float(warmup))
+    else:
+        result = by_edgec(model, int(runs), float(warmup), float(longer))
+    waited = int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+    load = {"cpu_s": time.process_time(), "waited_s": waited}
+    print(json.dumps({**result, **load}))
 
 
 if __name__ == "__main__":
