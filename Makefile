@@ -176,8 +176,8 @@ CASES ?= 2000
 faults: setup
 	$(BIN)/python -m tests.devices.faults --cases $(CASES) --seed $(SEED)
 
-# Whether a stream's stages overlap, how old frames get, what the Edge TPU's process costs, and ten minutes at full rate; wants
-# a machine that does nothing else: make stream-check ARGS='--seconds 60 --only overlap,hop'
+# Whether a stream's stages overlap, how long frames wait, and what the Edge TPU's process costs; needs a machine that does
+# nothing else: make stream-check ARGS='--only overlap'
 stream-check: setup
 	$(BIN)/python -m benchmarks.stream_check $(ARGS)
 
@@ -185,12 +185,12 @@ stream-check: setup
 delegate-faults: setup
 	$(BIN)/python -m benchmarks.delegate_faults $(ARGS)
 
-# 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run, 1,000 faults of the Edge TPU:
-# make cascade-check ARGS='--frames 1000'
+# A cascade over 10,000 frames: make cascade-check ARGS='--frames 1000'
 cascade-check: setup
 	$(BIN)/python -m benchmarks.cascade_check $(ARGS)
 
-# make endurance ARGS='--forks 50 --faults 0'
+# 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run:
+# make endurance ARGS='--forks 50'
 endurance: setup
 	$(BIN)/python -m benchmarks.endurance $(ARGS)
 

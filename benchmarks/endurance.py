@@ -1,12 +1,11 @@
-"""Whether a Session bears what long-running apps do to it: threads, openings, forks
-while others run, a bad Edge TPU.
+"""Whether a Session bears what apps that run for long do to it: threads, openings, and
+forks while others run.
 
-Every result is compared; memory, descriptors, threads and children must not grow
-meanwhile: "wrong" has what did. Markdown on the screen; exit code 1 where something of
-this does not hold.  Needs a C compiler.
+Every result is compared; memory, descriptors, threads and children must not grow. Markdown
+on the screen; the exit code is 1 if something is wrong. It needs a C compiler.
 
-    python -m benchmarks.endurance [--runs 100000] [--threads 8] [--openings 10000] [--forks
-        500] [--faults 1000]
+    python -m benchmarks.endurance [--runs 100000] [--threads 8] [--openings 10000]
+        [--forks 500]
 """
 
 from __future__ import annotations
@@ -17,234 +16,197 @@ import random
 import signal
 import sys
 import threading
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import numpy as np
 from edgec_runtime import Session
 
-from benchmarks import delegate_faults
+from benchmarks.tables import line, markdown
+from benchmarks.tiny_images import TinyImages
 from tests import builds
-from tests.runtime import tiny_model
 from tests.runtime.fake_stick import always, no_delegate
 from tests.runtime.resources import Resources, tiny_bundle
 
 IMAGES = 64
-HANGS_S = 60
-DEFAULTS = {
-    "runs": 100_000,
-    "threads": 8,
-    "openings": 10_000,
-    "forks": 500,
-    "faults": 1000,
-    "seed": 0,
-}
-WAYS: tuple[dict[str, Any], ...] = (
+CHILD_S = 60
+"""Seconds after which a child that hangs is ended."""
+BACKENDS: tuple[Mapping[str, Any], ...] = (
     {"tpu": "c"},
     {"tpu": "interpreter", "interpreter": always},
     {"tpu": "delegate", "interpreter": always, "delegate": no_delegate},
 )
-# CPython builds its table of interned strings (0.9 MB) anew at times; flat after 12,000
-# openings
 OPENINGS_MB = 3.0
-# of a session at most, made when runs first meet: some of them after the warm-up
+"""The memory that openings may take: CPython builds its table of interned strings (0.9 MB)
+anew at times; after 12,000 openings it stays.
+"""
 LANES = max(2, os.cpu_count() or 1)
-# openings, or runs of each thread, before the memory and files of the process are
-# measured for the first time
+"""The lanes that a session makes at most, some of them after the warm-up."""
 WARM = 20
+"""Openings, or runs of each thread, before memory is measured for the first time."""
 
 
-class Images:
-    """Inputs, and what the tiny model makes of them."""
+class Check:
+    """Checks of sessions of one bundle.
 
-    def __init__(self, seed: int) -> None:
-        self._given = [tiny_model.image(seed * IMAGES + i) for i in range(IMAGES)]
-        self._expected = [tiny_model.reference(x) for x in self._given]
-
-    def right(self, session: Session, i: int) -> bool:
-        found = session.run({"image": self._given[i % IMAGES]})
-        return all(
-            np.array_equal(found[k], v) for k, v in self._expected[i % IMAGES].items()
-        )
-
-
-def runs(
-    bundle: Path, images: Images, total: int, threads: int, seed: int
-) -> list[str]:
-    """Of one session of each kind, from many threads."""
-    wrong: list[str] = []
-    for way in WAYS:
-        with Session(bundle, **way) as session:
-            work(session, images, threads * WARM, threads, seed, wrong)
-            before = Resources.now()
-            work(session, images, total // len(WAYS), threads, seed, wrong)
-            wrong += [
-                f"{way['tpu']}: {w}" for w in Resources.now().beyond(before, LANES)
-            ]
-    return wrong
-
-
-def work(
-    session: Session,
-    images: Images,
-    total: int,
-    threads: int,
-    seed: int,
-    wrong: list[str],
-) -> None:
-    numbers = count()
-
-    def thread(k: int) -> None:
-        r = random.Random(seed * 1000 + k)
-        try:
-            while next(numbers) < total:
-                if not images.right(session, i := r.randrange(IMAGES)):
-                    wrong.append(f"input {i} gave something else on thread {k}")
-        except BaseException as e:
-            wrong.append(f"thread {k}: {e!r}")
-
-    all_ = [threading.Thread(target=thread, args=(k,)) for k in range(threads)]
-    for t in all_:
-        t.start()
-    for t in all_:
-        t.join()
-
-
-def openings(bundle: Path, images: Images, total: int) -> list[str]:
-    """Opened, run and closed; every tenth is forgotten, every hundredth has an Edge
-    TPU's process.
+    Args:
+        bundle: the tiny model
+        threads: the number of threads
+        seed: draws the images
     """
-    wrong: list[str] = []
-    before = Resources.now()
-    for i in range(WARM + total):
-        if i == WARM:
-            before = Resources.now()
-        session = Session(bundle, **WAYS[2 if i % 100 == 0 else i % 2])
-        if not images.right(session, i):
-            wrong.append(f"opening {i} gave something else")
-        if i % 10:
-            session.close()
-        del session
-    return wrong + Resources.now().beyond(before, megabytes=OPENINGS_MB)
+
+    def __init__(self, bundle: Path, threads: int, seed: int) -> None:
+        self._bundle = bundle
+        self._threads = threads
+        self._seed = seed
+        self._images = TinyImages(IMAGES, seed)
+        self._faults: list[str] = []
+
+    def _is_right(self, session: Session, number: int) -> bool:
+        outputs = session.run({"image": self._images.image(number)})
+        return self._images.is_right(number, outputs)
+
+    def _grown(self, name: str, before: Resources) -> None:
+        growth = Resources.now().beyond(before, LANES)
+        self._faults += [f"{name}: {text}" for text in growth]
+
+    def run(self, total: int) -> list[str]:
+        """Run a session of each kind from many threads, and return the faults."""
+        for options in BACKENDS:
+            with Session(self._bundle, **options) as session:
+                self._run_from_threads(session, self._threads * WARM)
+                before = Resources.now()
+                self._run_from_threads(session, total // len(BACKENDS))
+                self._grown(options["tpu"], before)
+        return self._faults
+
+    def _run_from_threads(self, session: Session, total: int) -> None:
+        runs = count()
+
+        def run(number: int) -> None:
+            rng = random.Random(self._seed * 1000 + number)
+            while next(runs) < total:
+                image = rng.randrange(IMAGES)
+                if not self._is_right(session, image):
+                    self._faults.append(f"image {image} on thread {number} is wrong")
+
+        with self._at_work(run):
+            pass
+
+    @contextmanager
+    def _at_work(self, work: Callable[[int], None]) -> Iterator[None]:
+        """Let each thread do its work meanwhile, and wait for all at the end."""
+
+        def run(number: int) -> None:
+            try:
+                work(number)
+            except BaseException as e:
+                self._faults.append(f"thread {number}: {e!r}")
+
+        threads = [
+            threading.Thread(target=run, args=(i,)) for i in range(self._threads)
+        ]
+        for thread in threads:
+            thread.start()
+        yield
+        for thread in threads:
+            thread.join()
+
+    def open(self, total: int) -> list[str]:
+        """Open, run and close sessions, and return the faults.
+
+        Every tenth is not closed, and every hundredth has the process of an Edge TPU.
+        """
+        before = Resources.now()
+        for i in range(WARM + total):
+            if i == WARM:
+                before = Resources.now()
+            session = Session(self._bundle, **BACKENDS[2 if i % 100 == 0 else i % 2])
+            if not self._is_right(session, i):
+                self._faults.append(f"opening {i} is wrong")
+            if i % 10:
+                session.close()
+            del session
+        return self._faults + Resources.now().beyond(before, megabytes=OPENINGS_MB)
+
+    def fork(self, total: int) -> list[str]:
+        """Fork children that run a session while threads run it, and return the faults."""
+        for n, options in enumerate(BACKENDS):
+            stop = threading.Event()
+            with Session(self._bundle, **options) as session:
+
+                def work(
+                    number: int,
+                    session: Session = session,
+                    stop: threading.Event = stop,
+                ) -> None:
+                    for i in count():
+                        if stop.is_set():
+                            return
+                        if not self._is_right(session, i):
+                            self._faults.append(f"run {i} is wrong")
+
+                with self._at_work(work):
+                    self._fork_children(session, options["tpu"], range(n, total, 3))
+                    stop.set()
+        return self._faults
+
+    def _fork_children(self, session: Session, name: str, numbers: range) -> None:
+        before = Resources.now()
+        for i, number in enumerate(numbers):
+            if i == min(WARM, len(numbers) // 2):
+                before = Resources.now()
+            status = self._child(session)
+            if status:
+                self._faults.append(f"{name}: child {number} ended with {status}")
+        self._grown(name, before)
+
+    def _child(self, session: Session) -> int:
+        """Return the status of a child that runs a session."""
+        pid = os.fork()
+        if pid == 0:
+            code = 2
+            try:
+                signal.alarm(CHILD_S)
+                code = int(not all(self._is_right(session, i) for i in range(3)))
+            finally:
+                os._exit(code)
+        return os.waitpid(pid, 0)[1]
 
 
-def forks(bundle: Path, images: Images, total: int, threads: int) -> list[str]:
-    """While threads run a session, children run it too, and end."""
-    wrong: list[str] = []
-    for n, way in enumerate(WAYS):
-        stop = threading.Event()
-        with Session(bundle, **way) as session:
-            busy = [
-                threading.Thread(target=run_until, args=(session, images, stop, wrong))
-                for _ in range(threads)
-            ]
-            for t in busy:
-                t.start()
-            before: Resources | None = None
-            for i in range(n, total, len(WAYS)):
-                status = child(lambda: all(images.right(session, j) for j in range(3)))
-                if status:
-                    wrong.append(f"{way['tpu']}: child {i} ended with {status}")
-                if i // len(WAYS) == min(WARM, total // len(WAYS) // 2):
-                    before = Resources.now()
-            assert before is not None
-            wrong += [
-                f"{way['tpu']}: {w}" for w in Resources.now().beyond(before, LANES)
-            ]
-            stop.set()
-            for t in busy:
-                t.join()
-    return wrong
-
-
-def run_until(
-    session: Session, images: Images, stop: threading.Event, wrong: list[str]
-) -> None:
-    for i in count():
-        if stop.is_set():
-            return
-        if not images.right(session, i):
-            wrong.append(f"run {i} gave something else")
-
-
-def child(good: Callable[[], bool]) -> int:
-    """The status of a forked child; one that hangs is ended by its alarm."""
-    pid = os.fork()
-    if pid == 0:
-        code = 2
-        try:
-            signal.alarm(HANGS_S)
-            code = 0 if good() else 1
-        finally:
-            os._exit(code)
-    return os.waitpid(pid, 0)[1]
-
-
-def faults(bundle: Path, folder: Path, total: int, seed: int) -> list[str]:
-    """Error, garbage, crash, hang, vanish, while a stream runs; how long each took is
-    for make delegate-faults.
-    """
-    if not total:
-        return []
-    with warnings.catch_warnings():
-        # that the Edge TPU stopped answering
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return delegate_faults.check(
-            bundle, folder, total, seed, 5.0, times=False
-        ).wrong
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """0: all of it holds."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in DEFAULTS.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    o = parser.parse_args(arguments)
-    images = Images(o.seed)
-    failed = False
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--openings", type=int, default=10_000)
+    parser.add_argument("--forks", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    print("\n".join(markdown(("check", "MB", "s", "faults"), [])))
+    is_wrong = False
     with builds.apart() as folder:
         os.environ["EDGEC_CACHE"] = str(folder / "cache")
         bundle = tiny_bundle(folder / "bundle")
-        parts: dict[str, Callable[[], list[str]]] = {
-            f"{o.runs} runs from {o.threads} threads": lambda: runs(
-                bundle, images, o.runs, o.threads, o.seed
-            ),
-            f"{o.openings} openings": lambda: openings(bundle, images, o.openings),
-            f"{o.forks} forks while {o.threads} threads run": lambda: forks(
-                bundle, images, o.forks, o.threads
-            ),
-            f"{o.faults} faults of the Edge TPU in a stream": lambda: faults(
-                bundle, folder / "stick", o.faults, o.seed
-            ),
-        }
-        print(
-            row("what", "MB", "descriptors", "s", "wrong"), row(*["---"] * 5), sep="\n"
-        )
-        for title, part in parts.items():
+        for title, total in vars(args).items():
+            check = Check(bundle, args.threads, args.seed)
+            methods = {"runs": check.run, "openings": check.open, "forks": check.fork}
+            if title not in methods:
+                continue
             start = monotonic()
-            before = Resources.now()
-            wrong = part()
-            failed |= bool(wrong)
-            now = Resources.now()
-            verdict = f"{len(wrong)}: {'; '.join(wrong[:5])}" if wrong else "nothing"
-            megabytes = f"{before.megabytes:.1f} → {now.megabytes:.1f}"
-            descriptors = f"{before.descriptors} → {now.descriptors}"
-            print(
-                row(
-                    title, megabytes, descriptors, f"{monotonic() - start:.0f}", verdict
-                ),
-                flush=True,
-            )
-    return 1 if failed else 0
-
-
-def row(*cells: str) -> str:
-    """Of a Markdown table."""
-    return f"| {' | '.join(cells)} |"
+            before = Resources.now().megabytes
+            faults = methods[title](total)
+            is_wrong |= bool(faults)
+            memory = f"{before:.1f} → {Resources.now().megabytes:.1f}"
+            seconds = f"{monotonic() - start:.0f}"
+            text = f"{len(faults)}: {'; '.join(faults[:5])}" if faults else "none"
+            print(line([f"{total} {title}", memory, seconds, text]), flush=True)
+    return int(is_wrong)
 
 
 if __name__ == "__main__":

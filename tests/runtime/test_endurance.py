@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.cc, pytest.mark.slow]
 @pytest.mark.parametrize(
     "command",
     [
-        "stream_check --frames 15 --seconds 2 --no-times",
+        "stream_check --frames 15 --no-times",
         "delegate_faults --cases 12 --seed 1 --no-times",
-        "endurance --runs 3000 --openings 60 --forks 18 --faults 0",
+        "endurance --runs 3000 --openings 60 --forks 18",
     ],
 )
 def test_a_sample(command: str) -> None:
