@@ -22,9 +22,7 @@ TIMES = ("usb3_ms", "usb2_ms")
 
 
 def nonnegative(a: Matrix, b: Matrix) -> Matrix:
-    """Least squares; as long as a coefficient is negative, the most negative one is
-    left out.
-    """
+    """Fit by least squares; while a coefficient is negative, leave out the most negative."""
     active = list(range(a.shape[1]))
     while True:
         x = np.linalg.lstsq(a[:, active], b, rcond=None)[0]
@@ -36,14 +34,12 @@ def nonnegative(a: Matrix, b: Matrix) -> Matrix:
 
 
 def relative(a: Matrix, t: Matrix) -> Matrix:
-    """Least squares of the relative errors."""
+    """Fit by least squares of the relative errors."""
     return nonnegative(a / t[:, None], np.ones(len(t)))
 
 
 def logarithmic(a: Matrix, t: Matrix) -> Matrix:
-    """Least squares of the errors' logarithms, by reweighting: for quantities that are
-    known to a factor only.
-    """
+    """Fit by least squares of the errors' logarithms, for what is known to a factor only."""
     x = relative(a, t)
     for _ in range(100):
         error = a @ x / t - 1
@@ -61,8 +57,13 @@ def logarithmic(a: Matrix, t: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Coefficients, what they give for each row, and what those give that were fitted
-    without the row's group.
+    """The result of a fit.
+
+    Attributes:
+        coefficients: of all rows
+        truth: the value of each row
+        estimate: the estimate of each row
+        held_out: the estimate of each row by a fit without its group
     """
 
     coefficients: Matrix
@@ -71,17 +72,15 @@ class Fitted:
     held_out: Matrix
 
     def errors(self, held_out: bool = True) -> Matrix:
-        """Relative errors."""
+        """Return the relative errors, cross-validated or of the fit to all rows."""
         return (self.held_out if held_out else self.estimate) / self.truth - 1
 
     def within(self, share: float) -> int:
-        """How many rows are within this relative error, cross-validated."""
+        """Return how many cross-validated estimates have at most this relative error."""
         return int((np.abs(self.errors()) <= share).sum())
 
     def factors(self, *quantiles: float) -> list[float]:
-        """Quantiles of how many times too large or too small the cross-validated
-        estimates are.
-        """
+        """Return quantiles of the factors by which cross-validated estimates are off."""
         spread = np.exp(np.abs(np.log(np.maximum(self.held_out, 1e-9) / self.truth)))
         return [float(np.quantile(spread, q)) for q in quantiles]
 
@@ -97,22 +96,24 @@ def cross_validate(a: Matrix, t: Matrix, groups: Sequence[str], fit: Fit) -> Fit
     return Fitted(x, t, a @ x, held_out)
 
 
-# ---- times
-# --------------------------------------------------------------------------------------
 def points(shared: Path) -> list[dict[str, Any]]:
-    """The published times with the sizes of the compiled files."""
-    found: list[dict[str, Any]] = json.loads(
-        (shared / "edgetpu" / "cost_points.json").read_text()
-    )["points"]
-    return found
+    """Return the published times with the sizes of the compiled files."""
+    file = shared / "edgetpu" / "cost_points.json"
+    rows: list[dict[str, Any]] = json.loads(file.read_text())["points"]
+    return rows
 
 
 @dataclass(frozen=True)
 class TimeFit:
-    """Both links fitted together, since the chip's own time is the same for both.
+    """A fit of the times of both links together, since the chip's time is in both.
 
-    The coefficients: USB 3's invoke, in, out and sent; USB 2's; ms for 1e6 cycles; ms
-    for 1 MB of cached parameters.
+    The coefficients are invoke, in, out and sent of USB 3, the same of USB 2, ms for 1e6
+    cycles, and ms for 1 MB of cached parameters.
+
+    Attributes:
+        names: the model of each row
+        links: the link of each row, of TIMES
+        fitted: the fit
     """
 
     names: tuple[str, ...]
@@ -120,50 +121,44 @@ class TimeFit:
     fitted: Fitted
 
     def link(self, time: str) -> Matrix:
-        """invoke, per_mb_in, per_mb_out, per_mb_sent."""
+        """Return invoke, per_mb_in, per_mb_out and per_mb_sent of a link."""
         i = TIMES.index(time)
         return self.fitted.coefficients[4 * i : 4 * i + 4]
 
     def count(self, time: str, share: float = 0.1) -> tuple[int, int]:
-        """Rows of a link within a relative error, cross-validated, and all of them."""
+        """Return how many rows of a link have at most this error, and how many there are."""
         mine = np.array(self.links) == time
         return int((np.abs(self.fitted.errors()[mine]) <= share).sum()), int(mine.sum())
 
 
 def fit_times(shared: Path) -> TimeFit:
-    """Relative errors; a model is left out of both links at once."""
+    """Fit the published times; the cross-validation leaves a model out of both links."""
     rows = []
-    times = []
-    names = []
-    links = []
-    for i, link in enumerate(TIMES):
-        for p in points(shared):
-            if p[link] is None:
-                continue
-            sent = p["instr_bytes"] + p["streamed_param_bytes"]
-            own = [
-                1.0,
-                *(n / 1e6 for n in (p["in_bytes"], p["out_bytes_padded"], sent)),
-            ]
-            rows.append(
-                [0.0] * 4 * i
-                + own
-                + [0.0] * 4 * (1 - i)
-                + [p["est_cycles"] / 1e6, p["cached_param_bytes"] / 1e6]
-            )
-            times.append(p[link])
-            names.append(p["model"])
-            links.append(link)
-    fitted = cross_validate(np.array(rows), np.array(times), names, relative)
-    return TimeFit(tuple(names), tuple(links), fitted)
+    pairs = [(p, link) for link in TIMES for p in points(shared) if p[link] is not None]
+    for p, link in pairs:
+        sent = p["instr_bytes"] + p["streamed_param_bytes"]
+        megabytes = [n / 1e6 for n in (p["in_bytes"], p["out_bytes_padded"], sent)]
+        both = [[0.0] * 4, [0.0] * 4]
+        both[TIMES.index(link)] = [1.0, *megabytes]
+        chip = [p["est_cycles"] / 1e6, p["cached_param_bytes"] / 1e6]
+        rows.append([*both[0], *both[1], *chip])
+    times = np.array([p[link] for p, link in pairs])
+    names = tuple(p["model"] for p, _ in pairs)
+    fitted = cross_validate(np.array(rows), times, names, relative)
+    return TimeFit(names, tuple(link for _, link in pairs), fitted)
 
 
-# ---- sizes in compiled files
-# --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Compiled:
-    """One compiled file: the work of the ops in its Edge TPU segment, and what the
-    compiler made of them.
+    """One compiled file.
+
+    Attributes:
+        source: where it was published
+        name: its name
+        ops: the work of the ops in its Edge TPU segment
+        code: the size of its instructions, bytes
+        cycles: the compiler's estimate
+        parameters: the size of its parameters, bytes
     """
 
     source: str
@@ -175,10 +170,8 @@ class Compiled:
 
 
 def compiled(shared: Path) -> list[Compiled]:
-    """The files with one Edge TPU segment, those of one source that differ in nothing
-    once.
-    """
-    found: dict[tuple[Any, ...], Compiled] = {}
+    """Return the files with one Edge TPU segment, without copies in one source."""
+    files: dict[tuple[Any, ...], Compiled] = {}
     for m in json.loads((shared / "edgetpu" / "ground_truth.json").read_text()):
         if len(m["custom_ops"]) != 1:
             continue
@@ -194,12 +187,12 @@ def compiled(shared: Path) -> list[Compiled]:
             run["est_cycles"],
             sum(e["param_bytes"] for e in parts),
         )
-        found.setdefault((m["source"], m["n_ops"], c.code, c.cycles), c)
-    return list(found.values())
+        files.setdefault((m["source"], m["n_ops"], c.code, c.cycles), c)
+    return list(files.values())
 
 
 def record_work(op: dict[str, Any]) -> OpWork:
-    """The work of an operator as the records give it; the same figures as cost.op_work."""
+    """Return the work of an operator by the records, like cost.op_work does by a graph."""
     shapes = [s or () for s in op["in_shapes"]]
     constant = {i for i, known in enumerate(op["const_in"]) if known}
     written = sum(map(_size, op["out_shapes"]))
@@ -224,7 +217,10 @@ def _size(shape: Sequence[int]) -> int:
 
 
 def fit_cycles(files: Sequence[Compiled]) -> Fitted:
-    """Segment, dense MAC, depthwise MAC, element; only old compilers write an estimate."""
+    """Fit the cycles of a segment, dense MAC, depthwise MAC and element.
+
+    Files of new compilers, which write no estimate, are left out.
+    """
     rows = [c for c in files if c.cycles > 1000]
     a = [
         [

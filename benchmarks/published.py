@@ -11,17 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import linear_regression
 
 from edgec_devices.boards import Board
 from edgec_partitioner.cost import CODE, CYCLES, LINKS, OpWork, TpuWork, streamed_bytes
 
-# ---- networks
-# --------------------------------------------------------------------------------------
-
 
 @dataclass
 class Net:
-    """A network under construction: the image so far, and the work of every op."""
+    """A network under construction.
+
+    Attributes:
+        height: of the current image
+        width: of the current image
+        channels: of the current image
+        ops: the work of each op so far
+    """
 
     height: int
     width: int
@@ -34,18 +39,18 @@ class Net:
 
     @property
     def elements(self) -> int:
-        """Of the current image."""
+        """The elements of the current image."""
         return self.height * self.width * self.channels
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the convolutions."""
+        """The multiply-accumulates of the convolutions."""
         return sum(o.dense_macs + o.depthwise_macs for o in self.ops)
 
     def conv(
         self, channels: int, kernel: int = 1, stride: int = 1, same: bool = True
     ) -> Net:
-        """A convolution with its bias; the activation is fused."""
+        """Add a convolution with its bias and a fused activation."""
         before = self.elements
         old = self.channels
         constants = channels * (kernel * kernel * self.channels + 4)
@@ -57,7 +62,7 @@ class Net:
         )
 
     def depthwise(self, kernel: int = 3, stride: int = 1) -> Net:
-        """A depthwise convolution with its bias."""
+        """Add a depthwise convolution with its bias."""
         before = self.elements
         constants = self.channels * (kernel * kernel + 4)
         self._shrink(kernel, stride, True)
@@ -72,14 +77,14 @@ class Net:
         )
 
     def pool(self, size: int) -> Net:
-        """Maximum over size × size."""
+        """Add a pool of size × size."""
         before = self.elements
         self.height = self.height // size
         self.width = self.width // size
         return self._add(OpWork(0, 0, self.elements, before + self.elements, 0))
 
     def dense(self, units: int) -> Net:
-        """A fully connected layer on everything."""
+        """Add a fully connected layer on the whole image."""
         constants = units * (self.elements + 4)
         before = self.elements
         self.height = 1
@@ -88,23 +93,23 @@ class Net:
         return self._add(OpWork(0, 0, units, before + units, constants))
 
     def same(self, count: int = 1, inputs: int = 2) -> Net:
-        """Elementwise ops: additions of `inputs` images, or activations."""
+        """Add elementwise ops of some images: additions, or activations of one."""
         for _ in range(count):
             self._add(OpWork(0, 0, self.elements, (inputs + 1) * self.elements, 0))
         return self
 
     def branch(self) -> Net:
-        """The same image; what is added there counts here."""
+        """Return a branch from the current image, whose ops count here too."""
         twin = Net(self.height, self.width, self.channels)
         twin.ops = self.ops
         return twin
 
     def output(self, rows: int, columns: int) -> None:
-        """An output tensor: channels are padded to 4."""
+        """Add an output tensor, whose columns are padded to a multiple of 4."""
         self.bytes_out += rows * -(-columns // 4) * 4
 
     def work(self) -> TpuWork:
-        """All of it as one segment."""
+        """Return the work of all ops as one segment."""
         code = CODE["segment"] + sum(o.code for o in self.ops)
         cycles = CYCLES["segment"] + sum(o.cycles for o in self.ops)
         parameters = sum(o.parameters for o in self.ops)
@@ -125,7 +130,7 @@ class Net:
 def _bottleneck(
     net: Net, channels: int, expand: int, kernel: int = 3, stride: int = 1
 ) -> Net:
-    """MobileNetV2's inverted bottleneck; returns the image after the expansion, which
+    """Add MobileNetV2's inverted bottleneck; return the image after the expansion, which
     SSD may read.
     """
     alike = stride == 1 and net.channels == channels
@@ -148,8 +153,8 @@ def _fused(
 
 
 def _mobilenet_v2(net: Net) -> Net:
-    """To the last convolution of 1280 channels; returns the image that SSD reads first
-    (576 channels, stride 16).
+    """Add MobileNetV2 up to its last convolution of 1280 channels; return the image that
+    SSD reads first (576 channels, stride 16).
     """
     net.conv(32, 3, 2)
     first = net
@@ -171,8 +176,8 @@ def _mobilenet_v2(net: Net) -> Net:
 
 
 def _mobiledet(net: Net) -> Net:
-    """MobileDet's backbone for the Edge TPU (TensorFlow's object detection API);
-    returns its C4.
+    """Add MobileDet's backbone for the Edge TPU, of TensorFlow's object detection API;
+    return its image C4.
     """
     net.conv(32, 3, 2).conv(8).conv(16, 3).conv(16)
     for channels, expand, kernel, stride, fused in (
@@ -207,8 +212,13 @@ def _mobiledet(net: Net) -> Net:
 
 
 def _ssd(net: Net, first: Net, lite: bool, classes: int = 91) -> int:
-    """SSD's four further images and its heads on six; returns the number of anchors.
-    lite: depthwise before each.
+    """Add SSD's four further images and its heads on six; return the number of anchors.
+
+    Args:
+        net: the backbone
+        first: the image of the first head
+        lite: whether a depthwise convolution is before each other one
+        classes: the number of classes
     """
     anchors = 0
     images = [first, net.branch()]
@@ -236,7 +246,14 @@ def _ssd(net: Net, first: Net, lite: bool, classes: int = 91) -> int:
 
 @dataclass(frozen=True)
 class Detector:
-    """A network, and what its post-processing on the CPU has to look at and to return."""
+    """A network with post-processing on the CPU.
+
+    Attributes:
+        net: the network
+        anchors: the number of anchors
+        classes: the number of scores of an anchor
+        boxes: the number of boxes that come out
+    """
 
     net: Net
     anchors: int
@@ -333,24 +350,20 @@ BOXES_BOARD = "coral-dev-board"
 
 
 def post_process(d: Detector, rate: float) -> float:
-    """ms on a core of this many 1e9 instructions per second: so much for each score and
-    each box, a line through BOXES.
+    """Return the ms of post-processing on a core of this many 1e9 instructions a second.
 
-    The exporters' defaults say how many boxes there are: 10 in TensorFlow's detection
-    API, 25 in EfficientDet-Lite.
+    Each score and each box takes its time, by a line through BOXES. The exporters'
+    defaults say how many boxes there are: 10 in TensorFlow's detection API, 25 in
+    EfficientDet-Lite.
     """
-    n = len(BOXES)
-    mean_x = sum(b for b, _ in BOXES) / n
-    mean_y = sum(t for _, t in BOXES) / n
-    slope = sum((b - mean_x) * (t - mean_y) for b, t in BOXES) / sum(
-        (b - mean_x) ** 2 for b, _ in BOXES
-    )
-    each = (mean_y - slope * mean_x) / (2034 * 91)
-    return (each * d.anchors * d.classes + slope * d.boxes) * core(BOXES_BOARD) / rate
+    slope, intercept = linear_regression(*zip(*BOXES, strict=True))
+    score_ms = intercept / (2034 * 91)
+    ms = score_ms * d.anchors * d.classes + slope * d.boxes
+    return ms * core(BOXES_BOARD) / rate
 
 
 def core(board: str, ghz: float | None = None) -> float:
-    """1e9 instructions per second of a board's core, at the clock it had then."""
+    """Return the 1e9 instructions a second of a board's core, at a clock or its own."""
     b = Board.load(board)
     return (ghz or b.clock_ghz) * b.ipc
 
@@ -360,23 +373,31 @@ LITERT = {"pi3": 1.9, "pi4": 3.4}
 counted on an emulated core.
 """
 
-# ---- what was published
-# --------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Prediction:
-    """A published time and the model's, in ms. parts: of the latter."""
+    """A published time and the model's.
 
-    what: str
-    where: str
+    Attributes:
+        network: the network
+        place: the board and the link
+        published: the published time, ms
+        parts: the parts of the model's time, ms
+    """
+
+    network: str
+    place: str
     published: float
-    predicted: float
     parts: dict[str, float]
 
     @property
+    def predicted(self) -> float:
+        """The model's time, ms."""
+        return sum(self.parts.values())
+
+    @property
     def error(self) -> float:
-        """Relative."""
+        """The relative error of the model."""
         return self.predicted / self.published - 1
 
 
@@ -385,90 +406,80 @@ PI4_THEN = 1.5
 1.8.
 """
 
-DETECTORS: tuple[tuple[str, Callable[[], Detector], str, str, float], ...] = (
-    ("SSDLite MobileNetV2 300", ssdlite_mobilenet_v2, "pi4", "usb3", 14.8),
-    ("SSDLite MobileDet 320", ssdlite_mobiledet, "pi4", "usb3", 14.8),
-    (
-        "EfficientDet-Lite0 320",
-        lambda: efficientdet_lite(320, 1.0, 1.0, 64, 3),
-        "pi4",
-        "usb3",
-        99.8,
-    ),
-    (
-        "EfficientDet-Lite1 384",
-        lambda: efficientdet_lite(384, 1.0, 1.1, 88, 4),
-        "pi4",
-        "usb3",
-        141.2,
-    ),
-    (
-        "EfficientDet-Lite2 448",
-        lambda: efficientdet_lite(448, 1.1, 1.2, 112, 5),
-        "pi4",
-        "usb3",
-        219.8,
-    ),
-    ("SSD MobileNetV2 300", ssd_mobilenet_v2, "pi4", "usb3", 18.2),
-    ("SSD MobileNetV2 300", ssd_mobilenet_v2, "pi3", "usb2", 58.1),
-    ("SSDLite MobileNetV2 300", ssdlite_mobilenet_v2, "pi3", "usb2", 60.6),
-    ("SSD MobileNetV2 300", ssd_mobilenet_v2, "coral-dev-board", "pcie", 20.9),
+Network = tuple[str, Callable[[], Detector]]
+"""The name of a network, and what makes it."""
+MOBILENET: Network = ("SSDLite MobileNetV2 300", ssdlite_mobilenet_v2)
+MOBILEDET: Network = ("SSDLite MobileDet 320", ssdlite_mobiledet)
+LITE0: Network = (
+    "EfficientDet-Lite0 320",
+    lambda: efficientdet_lite(320, 1.0, 1.0, 64, 3),
 )
-
-CPU_ALONE: tuple[tuple[str, Callable[[], Detector], str, float], ...] = (
-    ("SSDLite MobileNetV2 300", ssdlite_mobilenet_v2, "pi4", 168.2),
-    ("SSDLite MobileDet 320", ssdlite_mobiledet, "pi4", 276.5),
-    ("EfficientDet-Lite0 320", DETECTORS[2][1], "pi4", 344.0),
-    ("EfficientDet-Lite1 384", DETECTORS[3][1], "pi4", 546.9),
-    ("EfficientDet-Lite2 448", DETECTORS[4][1], "pi4", 857.9),
-    ("SSDLite MobileNetV2 300", ssdlite_mobilenet_v2, "pi3", 341.9),
+LITE1: Network = (
+    "EfficientDet-Lite1 384",
+    lambda: efficientdet_lite(384, 1.0, 1.1, 88, 4),
 )
+LITE2: Network = (
+    "EfficientDet-Lite2 448",
+    lambda: efficientdet_lite(448, 1.1, 1.2, 112, 5),
+)
+SSD: Network = ("SSD MobileNetV2 300", ssd_mobilenet_v2)
+DETECTORS = (
+    (MOBILENET, "pi4", "usb3", 14.8),
+    (MOBILEDET, "pi4", "usb3", 14.8),
+    (LITE0, "pi4", "usb3", 99.8),
+    (LITE1, "pi4", "usb3", 141.2),
+    (LITE2, "pi4", "usb3", 219.8),
+    (SSD, "pi4", "usb3", 18.2),
+    (SSD, "pi3", "usb2", 58.1),
+    (MOBILENET, "pi3", "usb2", 60.6),
+    (SSD, "coral-dev-board", "pcie", 20.9),
+)
+"""Detectors with an Edge TPU: network, board, link and published ms."""
+SMALL_CNN = (
+    ("pi4", "usb3", 1.4),
+    ("pi3", "usb2", 5.0),
+    ("coral-dev-board", "pcie", 1.3),
+)
+"""The small CNN with an Edge TPU: board, link and published ms."""
+CPU_ALONE = (
+    (MOBILENET, "pi4", 168.2),
+    (MOBILEDET, "pi4", 276.5),
+    (LITE0, "pi4", 344.0),
+    (LITE1, "pi4", 546.9),
+    (LITE2, "pi4", 857.9),
+    (MOBILENET, "pi3", 341.9),
+)
+"""Detectors by TFLite on the CPU: network, board and published ms."""
 
 
 def predictions() -> list[Prediction]:
-    """All published figures of a Raspberry Pi whose network is known, and some others."""
-    found = list[Prediction]()
-    for name, make, board, link, published in DETECTORS:
-        d = make()
-        parts = _tpu(d.net, link) | {"post-process": post_process(d, _then(board))}
-        found.append(
-            Prediction(name, f"{board}, {link}", published, sum(parts.values()), parts)
-        )
-    for board, link, published in (
-        ("pi4", "usb3", 1.4),
-        ("pi3", "usb2", 5.0),
-        ("coral-dev-board", "pcie", 1.3),
-    ):
-        parts = _tpu(rock_paper_scissors(), link)
-        found.append(
-            Prediction(
-                "small CNN", f"{board}, {link}", published, sum(parts.values()), parts
-            )
-        )
-    for name, make, board, published in CPU_ALONE:
-        d = make()
-        ghz = PI4_THEN if board == "pi4" else Board.load(board).clock_ghz
+    """Return the published times of boards whose network is known."""
+    rows = []
+    for (name, make), board, link, ms in DETECTORS:
+        detector = make()
+        parts = _edgetpu_parts(detector.net, link)
+        parts["post-process"] = post_process(detector, core(board, _then(board)))
+        rows.append(Prediction(name, f"{board}, {link}", ms, parts))
+    for board, link, ms in SMALL_CNN:
+        parts = _edgetpu_parts(rock_paper_scissors(), link)
+        rows.append(Prediction("small CNN", f"{board}, {link}", ms, parts))
+    for (name, make), board, ms in CPU_ALONE:
+        detector = make()
+        ghz = _then(board) or Board.load(board).clock_ghz
         parts = {
-            "compute": d.net.macs / (LITERT[board] * ghz * 1e6),
-            "post-process": post_process(d, _then(board)),
+            "compute": detector.net.macs / (LITERT[board] * ghz * 1e6),
+            "post-process": post_process(detector, core(board, _then(board))),
         }
-        found.append(
-            Prediction(
-                name,
-                f"{board}, TFLite, 1 thread",
-                published,
-                sum(parts.values()),
-                parts,
-            )
-        )
-    return found
+        rows.append(Prediction(name, f"{board}, TFLite, 1 thread", ms, parts))
+    return rows
 
 
-def _then(board: str) -> float:
-    return core(board, PI4_THEN if board == "pi4" else None)
+def _then(board: str) -> float | None:
+    """Return the clock of a board at that time, GHz; None if it is still the same."""
+    return PI4_THEN if board == "pi4" else None
 
 
-def _tpu(net: Net, link: str) -> dict[str, float]:
+def _edgetpu_parts(net: Net, link: str) -> dict[str, float]:
     work = net.work()
     (streamed,) = streamed_bytes([work])
     return work.parts(LINKS[link], streamed).parts()

@@ -322,9 +322,9 @@ def test_sizes_that_the_fit_has_not_seen(shared: Path) -> None:
 
 def test_published_times_of_a_raspberry_pi_4_with_an_edge_tpu() -> None:
     """Within 30 %, all of them; no coefficient was fitted to them."""
-    found = [p for p in predictions() if p.where == "pi4, usb3"]
+    found = [p for p in predictions() if p.place == "pi4, usb3"]
     assert len(found) == 7
-    assert {p.what: round(p.error, 2) for p in found if abs(p.error) > 0.3} == {}
+    assert {p.network: round(p.error, 2) for p in found if abs(p.error) > 0.3} == {}
 
 
 def test_published_times_of_a_raspberry_pi_4_alone() -> None:
@@ -332,6 +332,6 @@ def test_published_times_of_a_raspberry_pi_4_alone() -> None:
 
     It is too fast for one of five.
     """
-    found = [p for p in predictions() if p.where.startswith("pi4, TFLite")]
+    found = [p for p in predictions() if p.place.startswith("pi4, TFLite")]
     assert len(found) == 5
-    assert {p.what for p in found if abs(p.error) > 0.3} == {"EfficientDet-Lite0 320"}
+    assert {p.network for p in found if abs(p.error) > 0.3} == {"EfficientDet-Lite0 320"}
