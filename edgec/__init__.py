@@ -32,8 +32,6 @@ from edgec.options.declared import part as _part
 from edgec.options.declared import takes as _takes
 from edgec.version import VERSION as __version__
 
-# The results of verbs that take cascades too are `… | Any`: a caller who has a model needs
-# no isinstance, and for a cascade `edgec.cascades` has the same verbs with their types.
 # Verbs import their modules when they are called: numpy and the compiler would make
 # `import edgec`, and so every start of the command line, several times as slow.
 if TYPE_CHECKING:
@@ -79,11 +77,14 @@ __all__ = [
 
 
 @_takes(_compile.CompileCall)
-def compile(options: _compile.CompileCall) -> Compiled | Any:
-    """Compile a model, or the networks of a cascade, into one verified bundle."""
-    from edgec.compiler.compile import compile_networks
+def compile(options: _compile.CompileCall) -> Compiled:
+    """Compile a model, or the networks of a cascade, into one verified bundle.
 
-    return compile_networks(
+    The result has `networks`; `network` is the only one.
+    """
+    from edgec.compiler.compile import compile_model
+
+    return compile_model(
         options.model,
         _part(options, _compile.CompileOptions),
         options.say,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from edgec.compiler.compilation import (
     PLACE_STEPS,
     Compilation,
     Compiled,
+    CompiledNetwork,
     PlacedNetwork,
 )
 from edgec.compiler.edgetpu_together import compile_together
@@ -30,8 +30,7 @@ from edgec.compiler.job import Job
 from edgec.errors import EdgecError, InputError
 from edgec.frontends.cascade_file import CascadeSource, NetworkSource, read_cascade
 from edgec.options.compile import CompileOptions
-from edgec.report.summary import footnote
-from edgec.steps import Prefixed, Progress, Step, Steps
+from edgec.steps import Prefixed, Progress, Steps
 from edgec.toolchain.edgetpu.where import runner_for
 from edgec.version import VERSION
 
@@ -51,38 +50,6 @@ OF_ONE_NETWORK = (
 """Options that a single network has: those of a cascade say them in its file."""
 
 
-@dataclass(frozen=True)
-class CompiledCascade:
-    """The results of a compile of a cascade.
-
-    Attributes:
-        path: the bundle.
-        networks: the summary of each network with a model of its own, by name.
-        shared: whether they share the memory of the Edge TPU, in words; "" where
-            there is nothing to share.
-        steps: the steps of all networks with their times.
-    """
-
-    path: Path
-    networks: Mapping[str, str]
-    shared: str = ""
-    steps: tuple[Step, ...] = ()
-
-    def next_command(self) -> str:
-        """Return the command to try the bundle with, on this machine."""
-        return f"edgec webcam {shlex.quote(str(self.path))}"
-
-    def summary(self) -> str:
-        """Return the first screen of each network, and what their terms mean."""
-        megabytes = self.path.stat().st_size / 1e6
-        names = ", ".join(self.networks)
-        head = f"{self.path}: a cascade of {names}, {megabytes:.1f} MB"
-        texts = [head, *self.networks.values()]
-        if self.shared:
-            texts.append(self.shared)
-        return "\n\n".join([*texts, footnote()])
-
-
 def is_cascade(model: Path) -> bool:
     """Return whether a file that is to be compiled is a cascade's."""
     return model.suffix.lower() == ".toml"
@@ -90,7 +57,7 @@ def is_cascade(model: Path) -> bool:
 
 def compile_cascade(
     file: Path, options: CompileOptions, progress: Progress | None = None
-) -> CompiledCascade:
+) -> Compiled:
     """Compile the networks of a cascade.toml into one bundle.
 
     Raises EdgecError; no bundle is left then.
@@ -179,7 +146,7 @@ class _CascadeCompile:
     folder: Path
     say: Steps
 
-    def run(self) -> CompiledCascade:
+    def run(self) -> Compiled:
         """Compile all networks, and write the bundle."""
         samples = self._samples()
         compiles = {n.name: self._compile(n, samples) for n in self.source.models()}
@@ -190,16 +157,16 @@ class _CascadeCompile:
 
         runner = runner_for(self.job.options.edgetpu_compiler, {})
         placed, shared = compile_together(placed, self._order(), runner, self.say)
-        made: dict[str, Compiled] = {}
+        made: dict[str, CompiledNetwork] = {}
         for name, one in compiles.items():
             with _named(name):
                 made[name] = one.complete(placed[name])
         self._write(made)
-        summaries: dict[str, str] = {}
-        for name, compiled in made.items():
-            # As paths within the bundle, since the folder is temporary.
-            summaries[name] = compiled.first_screen().replace(f"{self.folder}/", "")
-        return CompiledCascade(self.job.output, summaries, shared, self.say.done())
+        # As paths within the bundle, since the folder is temporary.
+        for name, network in made.items():
+            inside = network.path.relative_to(self.folder)
+            made[name] = replace(network, path=inside)
+        return Compiled(self.job.output, made, self.say.done(), True, shared)
 
     def _order(self) -> list[str]:
         """Return the networks with a model of their own, the most frequent first."""
@@ -249,7 +216,7 @@ class _CascadeCompile:
             job, say, runner, needed=where is not None, dump=options.dump
         )
 
-    def _write(self, made: Mapping[str, Compiled]) -> None:
+    def _write(self, made: Mapping[str, CompiledNetwork]) -> None:
         """Write the bundle of the cascade."""
         cascade = self.source.cascade()
         files: dict[str, bytes] = {}

@@ -49,41 +49,28 @@ MAX_ROUNDS = 2
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """The results of a compile.
+class CompiledNetwork:
+    """The results of the compile of one network.
 
     Attributes:
-        path: the bundle.
+        path: its bundle; that of a network of a cascade is within the cascade's.
+        bytes: the size of that.
         lowered: the model as it was partitioned.
         sources: the C of each segment, for the board's first target.
         verification: the distance between the outputs of the bundle and of the model.
         outcome: the results of edgetpu_compiler; None if it was not run.
-        steps: the steps with their times.
-        contents: the manifest of the bundle.
+        contents: the manifest of its bundle.
         tuned: notes on the schedules of a search.
     """
 
     path: Path
+    bytes: int
     lowered: Lowered
     sources: Mapping[str, CSource]
     verification: Verification
     outcome: CompilerOutcome | None
     contents: Contents
-    steps: tuple[Step, ...] = ()
     tuned: tuple[str, ...] = ()
-
-    def next_command(self) -> str:
-        """Return the command to try the bundle with, on this machine."""
-        board = self.lowered.target.board.name
-        on = "" if board == HOST else f" --on emulated:{board}"
-        bundle = shlex.quote(str(self.path))
-        if self.lowered.read.preprocess:
-            return f"edgec run {bundle}{on} --input photo.jpg"
-        return f"edgec bench {bundle}{on}"
-
-    def summary(self) -> str:
-        """Return the first screen, and what its terms mean."""
-        return f"{self.first_screen()}\n\n{footnote()}"
 
     def first_screen(self) -> str:
         """Return places, sizes, checks."""
@@ -102,6 +89,7 @@ class Compiled:
         return summary(
             Made(
                 self.path,
+                self.bytes,
                 lowered.graph.name,
                 lowered.target.name,
                 lowered.partition.segments,
@@ -116,6 +104,54 @@ class Compiled:
                 () if floats is None else floats.pruned_ms,
             )
         )
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The results of a compile.
+
+    Attributes:
+        path: the bundle.
+        networks: the results of each network with a model of its own, by name.
+        is_cascade: whether they are those of a cascade.
+        shared: whether they share the memory of the Edge TPU, in words; "" where there
+            is nothing to share.
+        steps: the steps with their times.
+    """
+
+    path: Path
+    networks: Mapping[str, CompiledNetwork]
+    steps: tuple[Step, ...]
+    is_cascade: bool = False
+    shared: str = ""
+
+    @property
+    def network(self) -> CompiledNetwork:
+        """Return the first network: the only one, or the detector."""
+        return next(iter(self.networks.values()))
+
+    def next_command(self) -> str:
+        """Return the command to try the bundle with, on this machine."""
+        bundle = shlex.quote(str(self.path))
+        if self.is_cascade:
+            return f"edgec webcam {bundle}"
+        lowered = self.network.lowered
+        board = lowered.target.board.name
+        on = "" if board == HOST else f" --on emulated:{board}"
+        if lowered.read.preprocess:
+            return f"edgec run {bundle}{on} --input photo.jpg"
+        return f"edgec bench {bundle}{on}"
+
+    def summary(self) -> str:
+        """Return the first screen of each network, and what their terms mean."""
+        texts = [network.first_screen() for network in self.networks.values()]
+        if self.is_cascade:
+            megabytes = self.path.stat().st_size / 1e6
+            names = ", ".join(self.networks)
+            texts.insert(0, f"{self.path}: a cascade of {names}, {megabytes:.1f} MB")
+        if self.shared:
+            texts.append(self.shared)
+        return "\n\n".join([*texts, footnote()])
 
 
 @dataclass(frozen=True)
@@ -175,7 +211,9 @@ class Compilation:
 
     def run(self) -> Compiled:
         """Do all stages, and write the bundle."""
-        return self.complete(self.place())
+        done = self.complete(self.place())
+        networks = {done.lowered.graph.name: done}
+        return Compiled(done.path, networks, self.say.done())
 
     def place(self) -> PlacedNetwork:
         """Do the stages up to the placement, which asks edgetpu_compiler."""
@@ -183,7 +221,7 @@ class Compilation:
         lowered, outcome = self._place(wanted)
         return PlacedNetwork(wanted, lowered, outcome)
 
-    def complete(self, placed: PlacedNetwork) -> Compiled:
+    def complete(self, placed: PlacedNetwork) -> CompiledNetwork:
         """Do the stages after the placement, and write the bundle."""
         trial = self._tried(placed)
         rounds = 0
@@ -203,14 +241,14 @@ class Compilation:
         contents = replace(package.contents, verification=verification.to_json())
         write_bundle(self.job.output, contents, package.files, package.tried_here)
         self.say("")
-        return Compiled(
+        return CompiledNetwork(
             path=self.job.output,
+            bytes=self.job.output.stat().st_size,
             lowered=placed.lowered,
             sources=trial.emitted.first.segments,
             verification=verification,
             outcome=placed.outcome,
             contents=contents,
-            steps=self.say.done(),
             tuned=trial.tuning_notes,
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgec.catalogue.fetching import local_file
-from edgec.compiler.cascade import CompiledCascade, compile_cascade, is_cascade
+from edgec.compiler.cascade import compile_cascade, is_cascade
 from edgec.compiler.compilation import (
     COMPLETE_STEPS,
     PLACE_STEPS,
@@ -25,41 +25,17 @@ from edgec.toolchain.edgetpu.where import runner_for
 _PLAN = (*PLACE_STEPS, *COMPLETE_STEPS)
 
 
-def compile_networks(
-    model: str | Path | Callable[..., Any],
-    options: CompileOptions,
-    progress: Progress | None = None,
-    example_inputs: Sequence[Any] | None = None,
-) -> Compiled | CompiledCascade:
-    """Compile a model, or all networks of a cascade, into a bundle.
-
-    Args:
-        model: as of `compile_model`; or a cascade.toml.
-        options: the options of the compile.
-        progress: is called with each step.
-        example_inputs: inputs of a module.
-
-    Raises the errors of `compile_model` and `compile_cascade`.
-    """
-    if callable(model):
-        return compile_model(model, options, progress, example_inputs)
-    # A name of the catalogue may be a cascade's.
-    file = local_file(Path(model), progress or Steps())
-    if is_cascade(file):
-        return compile_cascade(file, options, progress)
-    return compile_model(file, options, progress, example_inputs)
-
-
 def compile_model(
     model: str | Path | Callable[..., Any],
     options: CompileOptions,
     progress: Progress | None = None,
     example_inputs: Sequence[Any] | None = None,
 ) -> Compiled:
-    """Compile a model file, or a module of PyTorch, into a bundle.
+    """Compile a model file, a module of PyTorch, or all networks of a cascade into a
+    bundle.
 
     Args:
-        model: the file, `models:NAME` of the catalogue, or the module.
+        model: the file, `models:NAME` of the catalogue, the module, or a cascade.toml.
         options: the options of the compile.
         progress: is called with each step.
         example_inputs: inputs of a module.
@@ -67,13 +43,17 @@ def compile_model(
     Raises EdgecError, with exit code 1 when the verification fails and 2 when the input
     must change; no bundle is left then.
     """
-    say = Steps(progress, plan=_PLAN)
     opened: AbstractContextManager[Path]
     if callable(model):
         opened = saved(model, example_inputs)
     else:
-        opened = nullcontext(local_file(Path(model), say))
+        # A name of the catalogue may be a cascade's.
+        file = local_file(Path(model), progress or Steps())
+        if is_cascade(file):
+            return compile_cascade(file, options, progress)
+        opened = nullcontext(file)
 
+    say = Steps(progress, plan=_PLAN)
     with opened as file:
         job = Job(file, options)
         job.check()

@@ -31,7 +31,8 @@ class Made:
     """The facts about a new bundle that the summary shows.
 
     Attributes:
-        path: the bundle's folder or file
+        path: the bundle
+        bytes: its size
         model: name of the model
         target: name of the target
         segments: the segments, in the order they run
@@ -47,6 +48,7 @@ class Made:
     """
 
     path: Path
+    bytes: int
     model: str
     target: str
     segments: Sequence[Segment]
@@ -95,8 +97,7 @@ def footnote() -> str:
 
 def _headline(made: Made) -> str:
     """Return the line with the bundle's path, model, target and size."""
-    megabytes = made.path.stat().st_size / 1e6
-    line = f"{made.path}: {made.model} for {made.target}, {megabytes:.1f} MB"
+    line = f"{made.path}: {made.model} for {made.target}, {made.bytes / 1e6:.1f} MB"
     if made.float_on_cpu:
         return f"{line}, in float: all on the CPU, nothing on the Edge TPU"
     return line

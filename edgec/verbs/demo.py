@@ -56,9 +56,10 @@ def run_demo(
     say(compiled.summary())
 
     say("\n2. what runs where, and why\n")
-    say(to_text(report(compiled.lowered)))
+    lowered = compiled.network.lowered
+    say(to_text(report(lowered)))
 
-    device = f"emulated:{compiled.lowered.target.board.name}"
+    device = f"emulated:{lowered.target.board.name}"
     after = out / "after.png"
     say(f"\n3. run it on {device}: the generated C, executed as that board's code\n")
     say(run_bundle(RunOptions(bundle, photo, device, output=after)).text())

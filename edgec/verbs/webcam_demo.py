@@ -25,7 +25,6 @@ from edgec_runtime.webcam.sources import Source, clip
 from edgec.catalogue.entries import entries, ready_cascades
 from edgec.catalogue.fetching import fetch
 from edgec.catalogue.listing import listing
-from edgec.compiler.cascade import compile_cascade
 from edgec.compiler.compile import compile_model
 from edgec.errors import EdgecError, InputError
 from edgec.options.compile import CompileOptions
@@ -114,7 +113,7 @@ def demo_subject(
         say("compile the networks for faces, some seconds")
         faces = temporary / "faces.edgec"
         cascade = ready_cascades()[NETWORKS]
-        compile_cascade(cascade.file, CompileOptions(output=faces))
+        compile_model(cascade.file, CompileOptions(output=faces))
         if effect == OVERLAY:
             effect = f"avatar={folder / 'portraits' / 'cat.png'}"
         source = face_clip(photos / "astronaut_face.jpg", faces)

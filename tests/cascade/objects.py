@@ -14,7 +14,7 @@ from edgec_runtime import CascadeResult, Session
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper, save
 
-from edgec import cascades
+import edgec
 from tests import builds
 
 Array = NDArray[np.uint8]
@@ -122,7 +122,7 @@ def bundle(objects: int = 2, every: int = 10, target: str = "host") -> Path:
 
     def make(folder: Path) -> None:
         file = write(folder, objects, every)
-        cascades.compile(file, target, folder / "x.edgec", threads=2, allow_float=True)
+        edgec.compile(file, target, folder / "x.edgec", threads=2, allow_float=True)
 
     return builds.once(f"cascade {objects} {every} {target}", make) / "x.edgec"
 

@@ -20,7 +20,6 @@ from edgec_runtime.cascade.parameters import (
 )
 
 import edgec
-from edgec import cascades
 from edgec.errors import EdgecError
 from edgec.frontends.cascade_file import read_cascade
 from tests.cascade import objects
@@ -63,7 +62,7 @@ def test_a_fault_of_the_file_is_one_error(tmp_path: Path, fault: str) -> None:
     assert old in text
     file.write_text(text.replace(old, new, 1))
     with pytest.raises(InputError) as raised:
-        cascades.compile(file, output=tmp_path / "x.edgec")
+        edgec.compile(file, output=tmp_path / "x.edgec")
     assert message in str(raised.value)
     assert str(file) in str(raised.value)
     assert raised.value.hint
@@ -72,7 +71,7 @@ def test_a_fault_of_the_file_is_one_error(tmp_path: Path, fault: str) -> None:
 
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(InputError, match=r"no such file: nowhere\.toml"):
-        cascades.compile("nowhere.toml")
+        edgec.compile("nowhere.toml")
 
 
 @pytest.mark.parametrize(
@@ -87,14 +86,14 @@ def test_options_of_one_network(
     tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        cascades.compile(objects.write(tmp_path), **options)
+        edgec.compile(objects.write(tmp_path), **options)
 
 
 def test_an_error_of_a_network_names_it(tmp_path: Path) -> None:
     file = objects.write(tmp_path)
     (tmp_path / "points.json").write_text('{"task": "pose", "output": "no"}')
     with pytest.raises(EdgecError, match='network "discs"'):
-        cascades.compile(file, output=tmp_path / "x.edgec")
+        edgec.compile(file, output=tmp_path / "x.edgec")
     assert not (tmp_path / "x.edgec").exists()
 
 
@@ -114,7 +113,7 @@ def test_points_that_there_are_not(
     assert old in text
     file.write_text(text.replace(old, new))
     with pytest.raises(InputError, match=message):
-        cascades.compile(file, output=tmp_path / "x.edgec")
+        edgec.compile(file, output=tmp_path / "x.edgec")
     assert not (tmp_path / "x.edgec").exists()
 
 

@@ -13,7 +13,7 @@ import pytest
 from edgec_runtime import Bundle, InputError, Session
 from PIL import Image
 
-from edgec import cascades
+import edgec
 from tests.cascade import objects
 from tests.cascade.objects import Thing, found, scene, seen
 
@@ -42,7 +42,7 @@ def test_crops_of_photos_calibrate(tmp_path: Path) -> None:
     file = objects.write(tmp_path)
     path = tmp_path / "x.edgec"
     told: list[str] = []
-    done = cascades.compile(
+    done = edgec.compile(
         file,
         "host",
         path,
@@ -54,8 +54,8 @@ def test_crops_of_photos_calibrate(tmp_path: Path) -> None:
     assert len(turns) == len([t for t in told if t])
     assert list(dict.fromkeys(turns)) == list(range(1, 25)), "none is left out"
     # Two objects in twelve photos, each seen by three crops in two frames.
-    assert "calibrated on" in done.networks["discs"]
-    assert "discs.npz, held back from calibration" in done.summary()
+    assert "calibrated on" in done.networks["discs"].first_screen()
+    assert " discs.npz, held back from calibration" in done.summary()
     with Bundle.open(path) as bundle:
         for name in ("thing", "discs"):
             tensors = bundle.network(name).manifest
@@ -70,7 +70,7 @@ def test_crops_of_photos_calibrate(tmp_path: Path) -> None:
 def test_photos_without_objects_calibrate_nothing(tmp_path: Path) -> None:
     file = objects.write(tmp_path)
     with pytest.raises(InputError) as raised:
-        cascades.compile(
+        edgec.compile(
             file,
             output=tmp_path / "x.edgec",
             calibrate=photos(tmp_path / "p", (), ()),
@@ -86,4 +86,4 @@ def test_calibration_data_are_photos(tmp_path: Path) -> None:
     file = objects.write(tmp_path)
     np.savez(tmp_path / "x.npz", frame=np.zeros((4, 3, 96, 96), np.float32))
     with pytest.raises(InputError, match="calibrated with a folder of photos"):
-        cascades.compile(file, calibrate=tmp_path / "x.npz", **OPTIONS)
+        edgec.compile(file, calibrate=tmp_path / "x.npz", **OPTIONS)

@@ -27,7 +27,7 @@ from edgec_runtime.vision.tasks.points import Points
 from numpy.typing import NDArray
 from PIL import Image
 
-from edgec import cascades
+import edgec
 from tests import builds
 from tests.cascade.objects import seen
 
@@ -71,7 +71,7 @@ def bundle(shared: Path) -> Path:
     def make(folder: Path) -> None:
         text = FILE.format(face=model(shared, FACE), mesh=model(shared, MESH))
         (folder / "cascade.toml").write_text(text)
-        cascades.compile(folder / "cascade.toml", output=folder / "x.edgec")
+        edgec.compile(folder / "cascade.toml", output=folder / "x.edgec")
 
     return builds.once("cascade of faces", make) / "x.edgec"
 

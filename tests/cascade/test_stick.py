@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import edgec
-from edgec import cascades
 from tests import builds
 from tests.cascade import objects
 from tests.cascade.objects import Thing, scene, seen
@@ -53,7 +52,7 @@ def photos(folder: Path) -> Path:
 
 def compiled(folder: Path, compiler: str) -> Any:
     file = objects.write(folder)
-    return cascades.compile(
+    return edgec.compile(
         file,
         "pi4+coral",
         folder / "x.edgec",

@@ -12,7 +12,6 @@ from edgec_runtime.vision.camera import CameraFrame
 from edgec_runtime.vision.tasks.base import Result
 
 import edgec
-from edgec import cascades
 from edgec.catalogue.entries import ready_cascades
 from edgec.errors import ToolError
 from edgec.ir import Array
@@ -40,7 +39,7 @@ def bundle(name: str) -> Path:
     def make(folder: Path) -> None:
         output = folder / "net.edgec"
         if name in ready_cascades():
-            cascades.compile(f"models:{name}", output=output)
+            edgec.compile(f"models:{name}", output=output)
         else:
             edgec.compile(f"models:{name}", output=output)
 

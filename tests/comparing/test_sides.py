@@ -135,7 +135,7 @@ def test_a_bundle_shows_what_its_code_stores(
     its code has written it.
     """
     made = edgec.compile(CARTOON, target, tmp_path / "m.edgec", **options)  # type: ignore[arg-type]
-    sample = made.lowered.samples.verify[0]
+    sample = made.network.lowered.samples.verify[0]
     got = dict[str, Array]()
     want = dict[str, Array]()
     known = dict(sample)
@@ -149,7 +149,7 @@ def test_a_bundle_shows_what_its_code_stores(
     side = BundleSide("m", tmp_path / "m.edgec", "c")
     outputs = side.run(sample, keep(got))  # type: ignore[arg-type]
     side.close()
-    for s in made.lowered.partition.segments:
+    for s in made.network.lowered.partition.segments:
         known |= interp(
             s.graph,
             {v.name: known[v.name] for v in s.graph.inputs},

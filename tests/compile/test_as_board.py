@@ -58,19 +58,21 @@ def test_a_boards_own_kernels_are_verified(tmp_path: Path) -> None:
         quantize="fast",
         edgetpu="all",
     )
-    places = {s.name: s.place for s in done.lowered.partition.segments}
+    places = {s.name: s.place for s in done.network.lowered.partition.segments}
     assert "edgetpu" in places.values()
     assert {
-        c.segment: c.place for c in done.verification.segments if c.how == HOW
+        c.segment: c.place for c in done.network.verification.segments if c.how == HOW
     } == places
     assert all(
-        c.ok and c.samples == 1 for c in done.verification.segments if c.how == HOW
+        c.ok and c.samples == 1
+        for c in done.network.verification.segments
+        if c.how == HOW
     )
     assert f"as {HOW}" in done.summary()
     assert "not run here" not in done.summary()
     with Bundle.open(tmp_path / "d.edgec") as bundle, Session(bundle) as session:
         given = noise_inputs(bundle.manifest)
-        there = Emulated(done.lowered.target.board).segments(bundle, given)
+        there = Emulated(done.network.lowered.target.board).segments(bundle, given)
         session.run(given)
         assert list(there) == [n for s in bundle.manifest.segments for n in s.outputs]
         for name, y in there.items():
@@ -114,7 +116,7 @@ def test_what_was_not_run_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     done = edgec.compile(DIGITS, "pi4", tmp_path / "d.edgec")
-    assert {c.how for c in done.verification.segments} == {"C"}
+    assert {c.how for c in done.network.verification.segments} == {"C"}
     why = (
         f"not run here as {HOW}: qemu-aarch64 is not installed (sudo apt-get "
         "install "

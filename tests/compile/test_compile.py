@@ -63,8 +63,8 @@ def test_float_and_int8_classify_as_trained(
     )
     assert accuracy(tmp_path / "f.edgec", digits) >= 0.97
     assert accuracy(tmp_path / "q.edgec", digits) >= 0.97
-    assert done.verification.quantized
-    assert done.verification.whole["output"].cosine > 0.99
+    assert done.network.verification.quantized
+    assert done.network.verification.whole["output"].cosine > 0.99
     assert (
         "accuracy against the float model, on 8 samples of digits_calibration.npz, "
         "held back" in done.summary()
@@ -201,8 +201,10 @@ def test_passes_can_be_switched_off_and_dumped(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("d.*-fold_batch_norm.txt"))) >= 1
     disabled = ["fold_batch_norm", "fuse_activation"]
     less = compiler.compile_model(DIGITS, CompileOptions(output=path, disable=disabled))
-    assert len(less.lowered.graph.ops) > len(everything.lowered.graph.ops)
-    assert not less.verification.failures
+    assert len(less.network.lowered.graph.ops) > len(
+        everything.network.lowered.graph.ops
+    )
+    assert not less.network.verification.failures
 
 
 @pytest.mark.parametrize("edgetpu", ["auto", "all"])

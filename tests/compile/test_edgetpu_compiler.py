@@ -62,7 +62,7 @@ def outputs(bundle: Path) -> np.ndarray:
 
 
 def edgetpu_ops(done: Compiled) -> list[str]:
-    segments = done.lowered.partition.segments
+    segments = done.network.lowered.partition.segments
     return [
         op.outputs[0].name
         for s in segments

@@ -109,7 +109,7 @@ def test_a_good_model_has_no_warning(tmp_path: Path, data: Path) -> None:
         calibrate=data,
         quantize="fast",
     )
-    assert done.verification.low() == {}
+    assert done.network.verification.low() == {}
     assert "warning" not in done.summary()
     assert (
         "as C it runs as the reference does, bit for bit (2 samples)" in done.summary()
@@ -143,7 +143,7 @@ def test_validate_gives_other_samples(tmp_path: Path, data: Path) -> None:
         calibrate=data,
         quantize="fast",
         validate=other,
-    ).verification
+    ).network.verification
     assert (done.samples, done.calibrated, done.source, done.seen) == (
         5,
         12,
@@ -152,7 +152,7 @@ def test_validate_gives_other_samples(tmp_path: Path, data: Path) -> None:
     )
     plain = edgec.compile(
         model, "pi4", tmp_path / "m.edgec", validate=other
-    ).verification
+    ).network.verification
     assert (plain.quantized, plain.samples, plain.source) == (False, 2, "other.npz")
 
 
@@ -168,7 +168,7 @@ def test_too_few_to_hold_back_are_said_to_be_seen(tmp_path: Path) -> None:
         calibrate=few,
         quantize="fast",
     )
-    assert done.verification.seen
+    assert done.network.verification.seen
     assert "on 3 samples of few.npz, the same as for calibration" in done.summary()
 
 
@@ -199,7 +199,7 @@ def test_a_float_model_for_the_edge_tpu_is_refused(tmp_path: Path) -> None:
         in allowed.out.splitlines()[0]
     )
     done = edgec.compile(model, "pi4+coral", tmp_path / "m.edgec", allow_float=True)
-    assert {s.place for s in done.lowered.partition.segments} == {"cpu"}
+    assert {s.place for s in done.network.lowered.partition.segments} == {"cpu"}
 
 
 def test_explain_says_first_that_scales_are_assumed_and_agrees_with_what_compiles(
@@ -237,4 +237,4 @@ def test_verifying_with_what_calibration_saw_is_said(
         quantize="fast",
         validate=data,
     )
-    assert done.verification.source == "data.npz, the same as for calibration"
+    assert done.network.verification.source == "data.npz, the same as for calibration"

@@ -53,12 +53,12 @@ def test_it_needs_no_calibration_and_runs_on_the_edge_tpu(
     }
     quantize_static(str(DIGITS), str(path), _Samples(), form, per_channel=True, **types)
     done = edgec.compile(path, "pi4+coral", tmp_path / "q.edgec", edgetpu="all")
-    assert not done.verification.quantized
-    assert done.verification.whole["output"].cosine > 0.999
+    assert not done.network.verification.quantized
+    assert done.network.verification.whole["output"].cosine > 0.999
     text = " ".join(done.summary().split())
     assert "note: the file is quantized as ONNX has it" in text
     assert "may differ by one step from onnxruntime" in text
-    segments = done.lowered.partition.segments
+    segments = done.network.lowered.partition.segments
     assert sum(s.macs for s in segments if s.place == "edgetpu") >= 0.99 * sum(
         s.macs for s in segments
     )

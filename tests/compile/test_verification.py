@@ -153,8 +153,8 @@ def test_op_by_op_finds_what_hides_behind_a_last_bit(tmp_path: Path) -> None:
         quantize="fast",
         float_ops=["/Conv_0"],
     )
-    assert [c.ok for c in done.verification.segments if c.how == HOW] == [True]
-    lowered, sample = done.lowered, done.lowered.samples.verify[0]
+    assert [c.ok for c in done.network.verification.segments if c.how == HOW] == [True]
+    lowered, sample = done.network.lowered, done.network.lowered.samples.verify[0]
     mixed = [s for s in lowered.partition.segments if rounds_floats(s.graph)]
     op = next(
         op
@@ -190,12 +190,12 @@ def test_the_order_of_nearly_equal_scores_is_no_error(tmp_path: Path) -> None:
     """
     model = best_places(tmp_path / "best.onnx", 256, 20_000)
     done = edgec.compile(model, output=tmp_path / "best.edgec")
-    ways = {c.how: c for c in done.verification.segments}
+    ways = {c.how: c for c in done.network.verification.segments}
     assert ways["C"].limit > FLOAT_TOLERANCE
     assert ways[HOW].ok
-    graph = done.lowered.read.graph
+    graph = done.network.lowered.read.graph
     assert selects_by_floats(graph)
-    (sample,) = done.lowered.samples.verify[:1]
+    (sample,) = done.network.lowered.samples.verify[:1]
     (name, want), *_ = interp(graph, sample).items()
     # Two rows change places: an order of scores. All are others: an error.
     swapped = want.copy()
@@ -209,11 +209,15 @@ def test_positions_from_scores_are_told_from_other_outputs(tmp_path: Path) -> No
     net = Net("places", (1, 8, 16, 16))
     best = net.op("ArgMax", net.conv("images", 8, 3), axis=1, keepdims=0)
     model = net.save(tmp_path / "places.onnx", net.op("Cast", best, to=1))
-    graph = edgec.compile(model, output=tmp_path / "places.edgec").lowered.read.graph
+    graph = edgec.compile(
+        model, output=tmp_path / "places.edgec"
+    ).network.lowered.read.graph
     assert selects_by_floats(graph)
     plain = Net("plain", (1, 8, 16, 16))
     model = plain.save(tmp_path / "plain.onnx", plain.conv("images", 8, 3))
-    graph = edgec.compile(model, output=tmp_path / "plain.edgec").lowered.read.graph
+    graph = edgec.compile(
+        model, output=tmp_path / "plain.edgec"
+    ).network.lowered.read.graph
     assert not selects_by_floats(graph)
 
 

@@ -149,12 +149,14 @@ def test_a_detector_is_chosen_by_map(tmp_path: Path) -> None:
         calibrate=tmp_path / "photos",
         data=labels,
     )
-    assert by_noise.lowered.model.floats is not None
-    assert by_map.lowered.model.floats is not None
-    result = by_map.lowered.model.floats.result
+    assert by_noise.network.lowered.model.floats is not None
+    assert by_map.network.lowered.model.floats is not None
+    result = by_map.network.lowered.model.floats.result
     assert result.judged is not None
     assert result.pictures == 150
-    assert len(result.floating) > len(by_noise.lowered.model.floats.result.floating)
+    assert len(result.floating) > len(
+        by_noise.network.lowered.model.floats.result.floating
+    )
     text = by_map.summary()
     assert "on 150 labelled pictures, none of which calibrated: mAP 50-95 " in text
     assert "SQNR, dB" in text

@@ -156,10 +156,10 @@ def _fading(path: Path) -> Path:
 def test_values_too_small_for_float16_stay_float32(width: str, tmp_path: Path) -> None:
     model = _fading(tmp_path / "m.onnx")
     done = edgec.compile(model, "pi5", tmp_path / "m.edgec", float_width=width)
-    choice = done.lowered.model.float16
+    choice = done.network.lowered.model.float16
     assert choice is not None
-    assert done.verification.float16 == ()
-    (agreement,) = done.verification.whole.values()
+    assert done.network.verification.float16 == ()
+    (agreement,) = done.network.verification.whole.values()
     assert agreement.sqnr_db > 40
 
 
@@ -173,7 +173,7 @@ def test_ops_that_verification_refuses_in_float16_are_float32_again(
     model = _fading(tmp_path / "m.onnx")
     done = edgec.compile(model, "pi5", tmp_path / "m.edgec")
     summary = " ".join(done.summary().split())
-    assert done.verification.float16 == ()
+    assert done.network.verification.float16 == ()
     assert "float32 after verification, as float16 has too few bits: /Conv_1" in summary
 
 
@@ -183,7 +183,7 @@ def test_a_failure_that_no_op_explains_leaves_all_in_float32(
 ) -> None:
     monkeypatch.setattr(segment_checks, "FLOAT16_TOLERANCE", 0.0)
     done = edgec.compile(DIGITS, "pi5", tmp_path / "d.edgec")
-    assert done.lowered.model.float16 is None
+    assert done.network.lowered.model.float16 is None
     assert "floats stay float32: with float16 the outputs cannot" in done.summary()
 
 
@@ -199,7 +199,7 @@ def test_what_float16_costs_is_a_warning_where_it_was_asked_for(
     model = net.save(tmp_path / "m.onnx", net.conv(x, 32, 3))
     monkeypatch.setattr(segment_checks, "FLOAT16_TOLERANCE", 1e-7)
     done = edgec.compile(model, "pi5", tmp_path / "m.edgec", float_width="16")
-    assert done.lowered.model.float16 is not None
+    assert done.network.lowered.model.float16 is not None
     summary = " ".join(done.summary().split())
     assert "which is more than --float auto allows (47 dB, 1%)" in summary
     assert "warning: in float16, " in summary

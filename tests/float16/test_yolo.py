@@ -76,8 +76,8 @@ def test_every_head_compiles_with_every_width(
         fresh(path)
     done = edgec.compile(path, "pi5", tmp_path / "y.edgec", float_width=width)
     if width != "16":
-        assert not done.verification.float16
+        assert not done.network.verification.float16
     # Boxes that a network picks itself change places where their scores are alike.
     if not name.startswith("yolo26") and not name.endswith("end_to_end"):
-        for output, agreement in done.verification.whole.items():
+        for output, agreement in done.network.verification.whole.items():
             assert agreement.cosine > 0.99, output

@@ -409,11 +409,11 @@ def test_state_goes_on_and_begins_anew_as_on_litert(
 
 @pytest.mark.slow
 def test_a_cascade_has_no_tensors_of_its_own(tmp_path: Path) -> None:
-    from edgec import cascades
+    import edgec
     from tests.cascade import objects
 
     file = objects.write(tmp_path)
-    cascades.compile(file, "host", tmp_path / "c.edgec")
+    edgec.compile(file, "host", tmp_path / "c.edgec")
     with pytest.raises(ours.InterpreterError, match="cascade"):
         ours.Interpreter(tmp_path / "c.edgec")
 

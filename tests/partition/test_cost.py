@@ -334,4 +334,6 @@ def test_published_times_of_a_raspberry_pi_4_alone() -> None:
     """
     found = [p for p in predictions() if p.place.startswith("pi4, TFLite")]
     assert len(found) == 5
-    assert {p.network for p in found if abs(p.error) > 0.3} == {"EfficientDet-Lite0 320"}
+    assert {p.network for p in found if abs(p.error) > 0.3} == {
+        "EfficientDet-Lite0 320"
+    }

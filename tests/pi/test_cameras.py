@@ -21,7 +21,6 @@ from edgec_devices.machine import Machine
 from PIL import Image
 
 import edgec
-from edgec import cascades
 from tests.catalogue.networks import fetched
 from tests.conftest import whole_machine
 from tests.pi import usb_camera
@@ -175,7 +174,7 @@ def test_an_avatar_over_ssh(machine: Machine, url: str, tmp_path: Path) -> None:
     for name in ("face-near", "face-mesh"):
         fetched(name)
     faces = tmp_path / "faces.edgec"
-    cascades.compile("models:faces", "pi4", output=faces)
+    edgec.compile("models:faces", "pi4", output=faces)
     portrait = ROOT / "fixtures" / "portraits" / "cat.png"
     shown = Typed(faces, "--effect", f"avatar={portrait}", on=url)
     try:

@@ -20,6 +20,7 @@ def told(folder: Path, share: float) -> str:
         rows.append(replace(op, gain_ms=gain_ms if mended else 0.0))
     made = Made(
         path=folder,
+        bytes=1,
         model="tower",
         target="pi4+coral",
         segments=(),

@@ -86,7 +86,7 @@ def test_a_module_becomes_a_bundle(
     done = edgec.compile(module, example_inputs=[x])
     assert done.path == Path("Sequential.edgec")
     assert module.training
-    got = edgec.run(done.path, {done.lowered.read.graph.inputs[0].name: x})
+    got = edgec.run(done.path, {done.network.lowered.read.graph.inputs[0].name: x})
     with torch.no_grad():
         _near(next(iter(got.values())), module.eval()(torch.from_numpy(x)).numpy())
 

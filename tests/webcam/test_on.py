@@ -31,7 +31,6 @@ from edgec_runtime.device_end.showing import page_folder
 from PIL import Image
 
 import edgec
-from edgec import cascades
 from tests.catalogue.networks import fetched
 from tests.cli.verbs import edgec as typed
 from tests.devices.test_running import gone
@@ -82,7 +81,7 @@ def test_a_portrait_of_this_machine_and_its_points(tmp_path: Path) -> None:
     """A cup, in which no network finds a face, with the points of a cat's."""
     for name in ("face-near", "face-mesh"):
         fetched(name)
-    cascades.compile("models:faces", output=tmp_path / "faces.edgec")
+    edgec.compile("models:faces", output=tmp_path / "faces.edgec")
     portraits = Path(__file__).parents[2] / "fixtures" / "portraits"
     with Image.open(portraits.parent / "photos" / "cup.jpg") as cup:
         cup.resize((640, 480)).save(tmp_path / "cup.jpg")
