@@ -26,6 +26,7 @@ from pathlib import Path
 
 from edgec_devices.options import FilePath, option
 from edgec_runtime import Bundle
+from edgec_runtime.cascade.opened import OpenedNetworks
 
 from edgec.errors import InputError, did_you_mean
 from edgec.exporting._folders import check_free, whole_folders
@@ -108,20 +109,14 @@ def _check_kind(kind: str) -> None:
 
 def _write(bundle: Bundle, kind: str, folder: Path) -> None:
     """Fill a folder with a kind of parts; for a cascade, a folder for each network."""
-    cascade = bundle.manifest.cascade
-    if cascade is None:
-        write = importlib.import_module(f"{__name__}.{kind}").write
-        lines = write(bundle, folder)
-        _write_readme(folder, bundle.manifest.name, lines)
-        return
-
-    for network in cascade.networks:
-        # A network that is like another one shares its bundle.
-        if network.like is None:
-            own = folder / network.name
-            own.mkdir()
-            with bundle.network(network.name) as inner:
-                _write(inner, kind, own)
+    write = importlib.import_module(f"{__name__}.{kind}").write
+    with OpenedNetworks(bundle) as opened:
+        for name, network in opened.bundles.items():
+            own = folder
+            if opened.cascade is not None:
+                own = folder / name
+                own.mkdir()
+            _write_readme(own, network.manifest.name, write(network, own))
 
 
 def _write_readme(folder: Path, name: str, lines: Sequence[str]) -> None:

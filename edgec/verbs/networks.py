@@ -28,16 +28,15 @@ def networks_as_files(bundle: Bundle) -> Iterator[Mapping[str, Bundle]]:
         yield {bundle.manifest.name: bundle}
         return
     with (
-        OpenedNetworks(bundle),
+        OpenedNetworks(bundle) as opened,
         temporary_folder("networks") as folder,
         ExitStack() as stack,
     ):
         bundles = {}
-        for row in cascade.networks:
-            if row.like is None:
-                path = folder / f"{row.name}.edgec"
-                path.write_bytes(bundle.read(row.path))
-                bundles[row.name] = stack.enter_context(Bundle.open(path))
+        for name in opened.bundles:
+            path = folder / f"{name}.edgec"
+            path.write_bytes(bundle.read(cascade.network(name).path))
+            bundles[name] = stack.enter_context(Bundle.open(path))
         yield bundles
 
 

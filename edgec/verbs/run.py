@@ -16,6 +16,7 @@ from edgec_runtime import Bundle, Manifest, TensorInfo, read_photo
 from edgec_runtime.bundle.arrays import read_arrays, write_npz
 from edgec_runtime.bundle.manifest import image_size
 from edgec_runtime.bundle.whole import whole
+from edgec_runtime.cascade.opened import OpenedNetworks
 from edgec_runtime.cascade.result import CascadeResult
 from edgec_runtime.model.inputs import check_inputs
 from edgec_runtime.session.vision import Vision
@@ -103,74 +104,95 @@ def run_bundle(options: RunOptions) -> RunResult:
     output = path_of(options.output)
     suffix = _output_suffix(output)
     with Bundle.open(options.bundle) as bundle:
-        if bundle.manifest.cascade is not None:
-            return _run_cascade(options, device, bundle, suffix)
+        if bundle.manifest.cascade is None:
+            done, canvas = _run_network(options, bundle, device)
+        else:
+            done, canvas = _run_cascade(options, bundle, device)
 
-        inputs, file = _inputs(options, bundle.manifest)
-        prepared = check_inputs(bundle.manifest, inputs)
-        outputs = device.run(bundle, prepared, options.threads)
-        # An .npz gets the outputs as they are, whatever they mean; so does who gives
-        # arrays and names no file.
-        raw = options.raw or suffix == ".npz" or not (file or output)
-        result = None
         picture = None
-        if not raw:
-            vision = Vision(bundle)
-            result = _result(bundle, vision, inputs, outputs)
+        if options.mask and not _is_raw(options):
+            picture = _class_map(done.result, output)
+        elif (
+            done.result is not None and canvas is not None and suffix in IMAGE_SUFFIXES
+        ):
+            # A portrait's face is found where the photo's is: its points are comparable.
+            find = partial(result_on, device, bundle, threads=options.threads)
+            with OpenedNetworks(bundle) as opened:
+                painter = Painter(opened.painting)
+                draw = effect(options.effect or OVERLAY, painter, find)
+                picture = Image.fromarray(draw(canvas, done.result))
 
-            if options.mask:
-                picture = _class_map(result, output)
-            elif result is not None and suffix in IMAGE_SUFFIXES:
-                find = partial(result_on, device, bundle, threads=options.threads)
-                draw = effect(options.effect or OVERLAY, Painter(vision.painting), find)
-                canvas = _canvas(inputs, bundle.manifest)
-                picture = Image.fromarray(draw(canvas, result))
-
-    done = RunResult(outputs, result, _photo_notes(inputs, file, bundle.manifest))
     if output is not None:
         image_range = _save(output, done, picture, bundle.manifest)
         note = _written_note(options, done, bundle.manifest, image_range)
         done.notes = [*done.notes, note]
-    elif result is None and not raw:
-        note = "nobody said what the outputs mean: --task of compile does"
-        done.notes = [*done.notes, note]
     return done
 
 
-def _inputs(
-    options: RunOptions, manifest: Manifest
-) -> tuple[Mapping[str, Array], Path | None]:
-    """Return the inputs by name, and the file that they are from."""
+def _is_raw(options: RunOptions) -> bool:
+    """Return whether the outputs are wanted as they are, whatever they mean.
+
+    An .npz gets them so, and so does a caller who gives arrays and names no file.
+    """
+    if options.output is None:
+        return options.raw or isinstance(options.inputs, Mapping)
+    return options.raw or Path(options.output).suffix.lower() == ".npz"
+
+
+def _run_network(
+    options: RunOptions, bundle: Bundle, device: Device
+) -> tuple[RunResult, Array | None]:
+    """Run the only network on its inputs, and return the picture to draw into too."""
+    manifest = bundle.manifest
+    file = None
+    inputs: Mapping[str, Array]
     if isinstance(options.inputs, Mapping):
-        return options.inputs, None
-    # A photo of the catalogue may have to be downloaded first.
-    file = local_file(Path(options.inputs))
-    return load_inputs(file, manifest), file
+        inputs = options.inputs
+    else:
+        # A photo of the catalogue may have to be downloaded first.
+        file = local_file(Path(options.inputs))
+        inputs = load_inputs(file, manifest)
+    prepared = check_inputs(manifest, inputs)
+    outputs = device.run(bundle, prepared, options.threads)
 
-
-def _result(
-    bundle: Bundle,
-    vision: Vision,
-    inputs: Mapping[str, Array],
-    outputs: Mapping[str, Array],
-) -> Result | None:
-    """Return what outputs mean; None where that is unknown."""
-    if bundle.manifest.task is None:
-        return _classes(bundle, outputs)
-    canvas = _canvas(inputs, bundle.manifest)
-    return vision.result(outputs, (canvas.shape[1], canvas.shape[0]))
-
-
-def _photo_notes(
-    inputs: Mapping[str, Array], file: Path | None, manifest: Manifest
-) -> list[str]:
-    """Return how the photos of a file became inputs, in words."""
+    result = None
+    canvas = _canvas(inputs, manifest)
+    if not _is_raw(options):
+        if manifest.task is None:
+            result = _classes(bundle, outputs)
+        else:
+            assert canvas is not None, "a task has an image input"
+            result = Vision(bundle).result(outputs, CameraFrame.of(canvas).size)
     notes = []
     for name, a in inputs.items():
         if file is not None and is_photo(a) and name in manifest.preprocess:
             how = manifest.preprocess[name].explained()
             notes.append(f'{file.name} became "{name}" by {how}')
-    return notes
+    if result is None and options.output is None and not _is_raw(options):
+        notes.append("nobody said what the outputs mean: --task of compile does")
+    return RunResult(outputs, result, notes), canvas
+
+
+def _run_cascade(
+    options: RunOptions, bundle: Bundle, device: Device
+) -> tuple[RunResult, Array]:
+    """Run the networks of a cascade on one photo, and return that too."""
+    if isinstance(options.inputs, Mapping):
+        raise InputError(
+            "a cascade takes a photo, not arrays by name",
+            at="inputs",
+            hint="give a photo's file, or run one of its networks",
+        )
+    if options.mask or _is_raw(options):
+        option = "--raw" if options.raw else "--mask"
+        raise InputError(
+            "a cascade has objects, and no outputs of its own",
+            at=option if options.raw or options.mask else str(options.output),
+            hint="give a .json or .png file, or run one of its networks",
+        )
+    photo = _photo(local_file(Path(options.inputs)))
+    result = result_on(device, bundle, photo, options.threads)
+    return RunResult({}, result), photo
 
 
 def _classes(bundle: Bundle, outputs: Mapping[str, Array]) -> Result | None:
@@ -223,45 +245,6 @@ def _class_map(result: Result | None, output: Path | None) -> Image.Image:
     return image
 
 
-def _run_cascade(
-    options: RunOptions, device: Device, bundle: Bundle, suffix: str | None
-) -> RunResult:
-    """Run a cascade on one photo, and write its result."""
-    if options.raw or options.mask or suffix == ".npz":
-        option = "--raw" if options.raw else "--mask"
-        raise InputError(
-            "a cascade has objects, and no outputs of its own",
-            at=option if options.raw or options.mask else str(options.output),
-            hint="give a .json or .png file, or run one of its networks",
-        )
-    if isinstance(options.inputs, Mapping):
-        raise InputError(
-            "a cascade takes a photo, not arrays by name",
-            at="inputs",
-            hint="give a photo's file, or run one of its networks",
-        )
-    photo = _photo(local_file(Path(options.inputs)))
-
-    # A portrait's face is found where the photo's is: its points are comparable.
-    find = partial(result_on, device, bundle, threads=options.threads)
-    draw = effect(options.effect or OVERLAY, Painter(), find)
-    result = find(photo)
-    assert isinstance(result, CascadeResult)
-    done = RunResult({}, result)
-    output = path_of(options.output)
-    if output is None:
-        return done
-    picture = None
-    if suffix in IMAGE_SUFFIXES:
-        picture = Image.fromarray(draw(photo, result))
-    _save(output, done, picture, bundle.manifest)
-    count = len(result.objects)
-    counted = f"{count} object{'' if count == 1 else 's'}"
-    note = f"{options.output}: {counted} (from {options.url})"
-    done.notes = [note]
-    return done
-
-
 def _photo(path: Path) -> Array:
     """Return the pixels of a photo or an .npy file, uint8 [H, W, 3]."""
     if not path.is_file():
@@ -287,6 +270,9 @@ def _written_note(
         content = ", ".join(
             f"{name} {a.dtype}{list(a.shape)}" for name, a in done.items()
         )
+    elif isinstance(done.result, CascadeResult):
+        count = len(done.result.objects)
+        content = f"{count} object{'' if count == 1 else 's'}"
     else:
         content = "classification" if manifest.task is None else manifest.task.kind
     note = f"{options.output}: {content} (from {options.url})"
@@ -318,16 +304,18 @@ def _output_suffix(output: Path | None) -> str | None:
     return suffix
 
 
-def _canvas(given: Mapping[str, Array], manifest: Manifest) -> Array:
+def _canvas(given: Mapping[str, Array], manifest: Manifest) -> Array | None:
     """Return the picture to draw into, uint8 [height, width, 3].
 
-    It is the photo that was given, or else a grey one of the size of the image input.
+    It is the photo that was given, or else a grey one of the size of the image input;
+    None where there is no such input.
     """
     for name, array in given.items():
         if name in manifest.preprocess and is_photo(array):
             return np.ascontiguousarray(CameraFrame.of(array).rgb())
     size = image_size(manifest)
-    assert size is not None, "a task has an image input"
+    if size is None:
+        return None
     return np.full((size[1], size[0], 3), GREY_LEVEL, np.uint8)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Callable, Dict, List
+from typing import Callable, Dict, List, Optional
 
 from ..bundle.archive import Bundle
+from ..model.native import Painting
 from ..session.vision import Vision
 from .fitting import check_bundles
 from .parameters import CascadeNetwork
@@ -50,6 +51,12 @@ class OpenedNetworks:
         if name not in self._visions:
             self._visions[name] = Vision(self.bundles[name])
         return self._visions[name]
+
+    @property
+    def painting(self) -> Optional[Painting]:
+        """The C for effects of a network that has landmarks; None where none has it."""
+        found = (self.vision(name).painting for name in self.bundles)
+        return next((one for one in found if one is not None), None)
 
     def runner(self, infer: Callable[[str], Infer]) -> FrameRunner:
         """Return the networks, ready to run on frames.

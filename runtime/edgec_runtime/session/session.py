@@ -220,8 +220,7 @@ class Session:
     @property
     def painting(self) -> Optional[Painting]:
         """The C for effects of a network that has landmarks; None where none has it."""
-        found = (self._opened.vision(name).painting for name in self._opened.bundles)
-        return next((one for one in found if one is not None), None)
+        return self._opened.painting
 
     def figures(self) -> Tuple[StageFigures, ...]:
         """Return the times of each network in results so far, from any thread."""
