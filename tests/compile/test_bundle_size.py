@@ -147,7 +147,7 @@ def test_src_compiles_by_itself_and_runs_with_the_weights(tmp_path: Path) -> Non
     assert subprocess.run([tmp_path / "main"], capture_output=True).returncode == 0
 
 
-@pytest.mark.sweep(1, among="sizes of real networks")
+@pytest.mark.sweep(0)
 @pytest.mark.parametrize(("target", "megabytes"), [("pi4", 6), ("pi4+coral", 9.5)])
 def test_yolov8n_is_small(tmp_path: Path, target: str, megabytes: float) -> None:
     """Its 3.2 M weights once, as the Cortex-A72 reads them, and once more in the

@@ -234,6 +234,7 @@ def test_yolo_as_the_coral_reads_it() -> None:
         np.testing.assert_allclose(found * SIDE, boxes * SIDE, atol=PIXELS)
 
 
+@pytest.mark.sweep(1, among="networks of Frigate's size")
 def test_attention_cuts_a_network_that_must_be_one_file(tmp_path: Path) -> None:
     """The table in docs/frigate.md, and what the export says of it."""
     size = 320
@@ -252,6 +253,7 @@ def test_attention_cuts_a_network_that_must_be_one_file(tmp_path: Path) -> None:
     assert "take a network without attention, as YOLOv8n or YOLOv9t" in text
 
 
+@pytest.mark.sweep(1, among="networks of Frigate's size")
 def test_a_yolo_of_frigates_usual_size(tmp_path: Path) -> None:
     """YOLOv8n's layers, 320 pixels, 80 classes: all of it maps, reshapes too."""
     size = 320

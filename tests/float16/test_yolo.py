@@ -64,7 +64,7 @@ for kind in EXTRA:
 
 
 @pytest.mark.slow
-@pytest.mark.sweep(6)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("width", ["auto", "16", "32"])
 @pytest.mark.parametrize("weights", ["trained", "fresh"])
 @pytest.mark.parametrize("name", NETWORKS)

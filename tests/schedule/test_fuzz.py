@@ -62,7 +62,7 @@ def test_sanitizers_see_an_overflow(name: str) -> None:
     assert wrong.returncode != 0
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "name", on(*(name for name in BUILDS if name not in SANITIZED))
 )
