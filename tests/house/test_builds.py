@@ -1,17 +1,20 @@
 """What tests share is built once, whoever wants it, and tried again where that failed;
-the dearest tests come first.
+each worker begins with the dearest tests.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests import builds
-from tests.conftest import cheapness
+from tests.conftest import cheapness, dealt
 
 
 def test_many_that_want_one_thing_build_it_once(tmp_path: Path) -> None:
@@ -47,6 +50,15 @@ def test_what_failed_is_tried_again(tmp_path: Path) -> None:
     builds.once(str(tmp_path), lambda folder: None)
 
 
-def test_the_dearest_come_first(request: pytest.FixtureRequest) -> None:
-    costs = [cheapness(item) for item in request.session.items]
-    assert costs == sorted(costs)
+def test_each_worker_begins_with_the_dearest(request: pytest.FixtureRequest) -> None:
+    items = request.session.items
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    assert _pieces(items) <= workers
+    assert _pieces(dealt(items, 1)) == 1
+    assert _pieces(dealt(items, 3)) <= 3
+    assert sorted(map(id, dealt(items, 3))) == sorted(map(id, items))
+
+
+def _pieces(items: Sequence[pytest.Item]) -> int:
+    """How often the order begins anew with dearer tests."""
+    return 1 + sum(cheapness(a) > cheapness(b) for a, b in pairwise(items))

@@ -38,6 +38,7 @@ def _read(path: Path) -> Graph:
         pytest.skip(e.what)
 
 
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("model", INT8, ids=lambda m: m["name"])
 def test_segments_are_the_reference_kernels(
     model: dict[str, Any], shared: Path
