@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 from edgec_runtime.bundle.archive import Bundle
-from edgec_runtime.face.driving import Driver, FaceMotion
 from edgec_runtime.face.landmarks import LEFT_CORNERS, RIGHT_CORNERS
+from edgec_runtime.face.motion import Driver, FaceMotion
 from edgec_runtime.face.points import depth_scale, solid
 from edgec_runtime.face.portrait import Portrait
 from edgec_runtime.session.vision import Vision

@@ -39,7 +39,7 @@ from edgec.compiler.emit import targets_of
 from edgec.compiler.job import Job
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import NativeGraph, native_compiler
-from edgec.compiler.tasking import bound, vision_texts
+from edgec.compiler.task import bound, vision_texts
 from edgec.emit.sources import target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError

@@ -28,8 +28,8 @@ from edgec.options import files as _files
 from edgec.options import run as _run
 from edgec.options import tune as _tune
 from edgec.options import webcam as _webcam
-from edgec.options.declared import part as _part
-from edgec.options.declared import takes as _takes
+from edgec.options.declaration import part as _part
+from edgec.options.declaration import takes as _takes
 from edgec.version import VERSION as __version__
 
 # Verbs import their modules when they are called: numpy and the compiler would make

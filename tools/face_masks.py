@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from edgec_runtime.face.landmarks import face_layout
-from edgec_runtime.face.placed import NAMES
+from edgec_runtime.face.point_file import NAMES
 from PIL import Image, ImageDraw
 
 FOLDER = Path(__file__).parents[1] / "runtime" / "edgec_runtime" / "face" / "masks"

@@ -111,11 +111,11 @@ def _model(suffix: str) -> Callable[[random.Random, bytes, Path], Call]:
 def _compiled(rng: random.Random, data: bytes, folder: Path) -> Call:
     """What edgetpu_compiler gave back, as the loop around it reads it."""
     from edgec.errors import InputError
-    from edgec.toolchain.edgetpu import compiled
+    from edgec.toolchain.edgetpu import compiled_file
 
     def call() -> None:
         try:
-            outline = compiled.read(data)
+            outline = compiled_file.read(data)
             outline.ready(outline.left)
         except ValueError as e:
             raise InputError(str(e)) from e

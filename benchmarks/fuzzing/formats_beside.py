@@ -84,7 +84,7 @@ def damaged_beside(rng: random.Random, data: bytes) -> bytes:
 
 def read_beside(rng: random.Random, data: bytes, folder: Path) -> Call:
     """By the function that reads it, or sometimes by a whole compile."""
-    from edgec.compiler.tuned import TuningDatabases
+    from edgec.compiler.tuning_databases import TuningDatabases
     from edgec.frontends.task_file import task_file
 
     whole = {

@@ -30,13 +30,12 @@ from edgec_runtime.device_end.requests import (
     encode,
 )
 
-from edgec_devices import there
+from edgec_devices import device_names
 from edgec_devices.cores import core_facts
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.measurement import Latencies, program_report
 from edgec_devices.options import FlashOptions
 from edgec_devices.protocol import Connection
-from edgec_devices.pushing import push
 from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary
 from edgec_devices.stream import ByteStream, LinkLost, stream_for
 from edgec_devices.transfer import (
@@ -48,6 +47,7 @@ from edgec_devices.transfer import (
     send,
 )
 from edgec_devices.wheel import Wheel, wheels_or_names
+from edgec_devices.wheel_transfer import push
 
 ATTEMPTS = 3
 """Attempts of a flash whose link is lost; each goes on from the last good byte."""
@@ -207,7 +207,7 @@ def _lost(url: str, step: str, error: LinkLost) -> LinkLost:
         state = "the device has the earlier version or the new one whole"
     else:
         state = "the earlier version stays"
-    again = there.power_on_command(url) or "see that the device is on"
+    again = device_names.power_on_command(url) or "see that the device is on"
     return LinkLost(
         f"the link was lost while {step}: {error.what}; {state}",
         at=url,

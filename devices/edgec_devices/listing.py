@@ -13,9 +13,9 @@ from serial.tools.list_ports import comports
 
 from edgec_devices.boards import Board, boards
 from edgec_devices.device import link_module
+from edgec_devices.device_names import CONFIG, configured, listed, machines
 from edgec_devices.doctor import edgetpus
 from edgec_devices.flash import status
-from edgec_devices.there import CONFIG, configured, listed, machines
 
 ASK_S = 10.0
 """Time for a device's answer, s: nobody waits longer for a list."""

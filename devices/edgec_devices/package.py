@@ -19,16 +19,16 @@ from typing import Any
 
 import edgec_runtime
 from edgec_runtime import Bundle, BundleError, InputError, write_bundle
-from edgec_runtime.bundle.whole import whole
+from edgec_runtime.bundle.atomic_write import atomic_write
 from edgec_runtime.device_end.bundles import WEIGHTS_FILE
 from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.printable import printable
 from edgec_runtime.device_end.units import RUNS, unit_name, unit_text
 
 from edgec_devices.debian_package import File, deb, tar_gz
-from edgec_devices.pushing import runtime_sources
 from edgec_devices.temporary import temporary_folder
 from edgec_devices.transfer import app_name
+from edgec_devices.wheel_transfer import runtime_sources
 
 FORMATS = ("deb", "tar")
 ARCHITECTURES = {
@@ -129,7 +129,7 @@ def write(made: Package, output: Path | None = None) -> Path:
     path = output or Path(made.file_name)
     path = path / made.file_name if path.is_dir() else path
     try:
-        with whole(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_bytes(made.data)
     except OSError as e:
         raise InputError(

@@ -24,9 +24,9 @@ from edgec_devices.measurement import (
     streamed,
 )
 from edgec_devices.protocol import Connection
-from edgec_devices.pushing import has_runtime
 from edgec_devices.stream import ByteStream
 from edgec_devices.transfer import Assembly, send
+from edgec_devices.wheel_transfer import has_runtime
 
 IDENTITY = ("board", "cpu", "os", "kernel", "target", "emulated")
 

@@ -30,10 +30,10 @@ from edgec_devices.device import TIMEOUT_S
 from edgec_devices.flash import FlashOutcome, each
 from edgec_devices.options import SignOptions, path_of
 from edgec_devices.protocol import Connection
-from edgec_devices.pushing import runtime_wheel
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import app_name
 from edgec_devices.wheel import Wheel, signature_path
+from edgec_devices.wheel_transfer import runtime_wheel
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

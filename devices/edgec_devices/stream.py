@@ -17,14 +17,14 @@ from pathlib import Path
 
 import edgec_runtime
 from edgec_runtime import DeviceError, InputError
-from edgec_runtime.device_end.packed import one_file
+from edgec_runtime.device_end.single_file import one_file
 
-from edgec_devices.bare import bare
 from edgec_devices.device import TIMEOUT_S, link_module, patience
+from edgec_devices.minify import bare
 
 DEVICE_END = (
     "wire",
-    "packed",
+    "single_file",
     "requests",
     "printable",
     "ed25519",
@@ -33,13 +33,13 @@ DEVICE_END = (
     "elf",
     "bundles",
     "slots",
-    "incoming",
-    "running",
+    "reception",
+    "programs",
     "vitals",
     "facts",
     "units",
     "wheels",
-    "showing",
+    "remote_show",
     "agent",
 )
 """Modules of the device end, which go to the device as one file."""
@@ -63,7 +63,7 @@ class Page:
     """The place where a device serves a page.
 
     Attributes:
-        name: name of the show (device_end/showing.py)
+        name: name of the show (device_end/remote_show.py)
         place: "socket", or a port
     """
 

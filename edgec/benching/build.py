@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from edgec_devices.decoding import from_json
-from edgec_devices.estimating import COST_MODEL
+from edgec_devices.estimates import COST_MODEL
 from edgec_devices.measurement import Launch, Measurement, OpProfile, SegmentEstimate
 from edgec_devices.throttling import judge
 from edgec_runtime import Bundle, SegmentInfo

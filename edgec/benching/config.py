@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from edgec_devices.device import link_module
+from edgec_devices.device_names import CONFIG, read_config
 from edgec_devices.listing import resolve
 from edgec_devices.options import FilePath
-from edgec_devices.there import CONFIG, read_config
 from edgec_runtime import Bundle
 from msgspec import Meta, convert
 
 from edgec.benching.figures import parse_budgets
 from edgec.errors import BundleError, EdgecError, InputError, did_you_mean
 from edgec.options.bench import Bench, share
-from edgec.options.declared import declared
+from edgec.options.declaration import declared
 
 TABLES = ("bench", "devices")
 """Tables that edgec.toml may have."""

@@ -27,7 +27,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from edgec_devices.estimating import COST_MODEL
+from edgec_devices.estimates import COST_MODEL
 from edgec_devices.flash import METRICS
 from edgec_devices.requirement import Figure, amount
 from edgec_devices.throttling import Throttling

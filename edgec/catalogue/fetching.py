@@ -12,8 +12,8 @@ from pathlib import Path
 
 from edgec_devices.package_index import WheelsFor, download_into
 from edgec_devices.temporary import temporary_folder
+from edgec_runtime.bundle.atomic_write import atomic_write
 from edgec_runtime.bundle.cache import cache_dir, keep, kept
-from edgec_runtime.bundle.whole import whole
 
 from edgec.catalogue.entries import (
     PREFIX,
@@ -167,7 +167,7 @@ def _with_task(entry: Entry) -> Path:
     try:
         # Another version of edgec may have written another task.
         if not beside.is_file() or beside.read_text() != text:
-            with whole(beside) as aside:
+            with atomic_write(beside) as aside:
                 aside.write_text(text)
     except OSError as e:
         raise _unwritable(entry, e) from e

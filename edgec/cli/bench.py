@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 import edgec
-from edgec.cli.declared import QUIET, given, options_of
-from edgec.cli.echo import echo
+from edgec.cli.options import QUIET, given, options_of
+from edgec.cli.output import echo
 from edgec.errors import EdgecError, InputError
 from edgec.options.bench import FILES, Bench
 from edgec.options.tune import TuneOptions

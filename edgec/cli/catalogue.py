@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import edgec
-from edgec.cli.echo import echo
+from edgec.cli.output import echo
 from edgec.errors import InputError
 from edgec.report.tables import table
 from edgec.report.terminal import progress

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import edgec
-from edgec.cli.declared import JSON, QUIET, given, options_of
-from edgec.cli.echo import echo
+from edgec.cli.options import JSON, QUIET, given, options_of
+from edgec.cli.output import echo
 from edgec.options.devices import (
     DevicesOptions,
     FlashCall,
     RollbackOptions,
     TargetOptions,
 )
-from edgec.report.sending import in_bytes, shown
 from edgec.report.tables import table
+from edgec.report.transfer_progress import in_bytes, shown
 
 if TYPE_CHECKING:
     from edgec_devices.flash import FlashOutcome

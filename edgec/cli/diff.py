@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 import edgec
-from edgec.cli.declared import given, options_of
-from edgec.cli.echo import echo
+from edgec.cli.options import given, options_of
+from edgec.cli.output import echo
 from edgec.options.diff import DiffOptions
 from edgec.report.diff.text import ORDERS, threshold, to_text
 from edgec.report.files import check_place, write_whole

@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
-from edgec_devices import there
+from edgec_devices import device_names
 
-from edgec.cli.echo import echo
+from edgec.cli.output import echo
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _find(name: str, on: bool = True) -> Machine:
     if machines:
         hint = f"there are {', '.join(machines)}"
     else:
-        hint = there.boot_command(key, there.board_of(key))
+        hint = device_names.boot_command(key, device_names.board_of(key))
     state = "is on" if on else "has lost its power"
     raise InputError(
         f'no emulated machine "{key}" {state}{did_you_mean(key, machines)}', hint=hint

@@ -28,7 +28,7 @@ from edgec.cli import (
     package,
     webcam,
 )
-from edgec.cli.echo import echo
+from edgec.cli.output import echo
 from edgec.errors import EdgecError, InputError, did_you_mean
 
 RESEND_S = 0.05

@@ -11,8 +11,8 @@ import click
 from edgec_devices.options import Section
 
 import edgec
-from edgec.cli.declared import JSON, QUIET, given, options_of
-from edgec.cli.echo import echo
+from edgec.cli.options import JSON, QUIET, given, options_of
+from edgec.cli.output import echo
 from edgec.cli.sections import SectionedCommand, option
 from edgec.exporting import PARAGRAPH, README, ExportOptions
 from edgec.options.compile import CompileCall, ExplainCall

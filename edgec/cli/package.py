@@ -9,9 +9,9 @@ import click
 from edgec_devices.options import SignOptions
 
 import edgec
-from edgec.cli.declared import JSON, given, options_of
 from edgec.cli.devices import finish
-from edgec.cli.echo import echo
+from edgec.cli.options import JSON, given, options_of
+from edgec.cli.output import echo
 from edgec.options.devices import TrustOptions
 from edgec.options.files import PackageOptions
 

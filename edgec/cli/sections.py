@@ -8,7 +8,7 @@ from typing import Any
 import click
 from edgec_devices.options import Section
 
-from edgec.cli.echo import echo
+from edgec.cli.output import echo
 
 
 class SectionedOption(click.Option):

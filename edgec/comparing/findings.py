@@ -10,7 +10,7 @@ import numpy as np
 
 from edgec.comparing.channels import ChannelSums, RoundingNoise, Weights, rounding
 from edgec.comparing.measure import ValueRecord
-from edgec.comparing.twins import limits
+from edgec.comparing.value_pairs import limits
 from edgec.ir import Array, Op
 from edgec.measure.decibels import decibels
 

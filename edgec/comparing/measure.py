@@ -14,7 +14,7 @@ from edgec.comparing.changes import change_of
 from edgec.comparing.channels import STEPS_ACROSS, ChannelSums
 from edgec.comparing.side import Sample, Side, ops_of, values_of
 from edgec.comparing.tasks import Meaning, TaskFigures
-from edgec.comparing.twins import Twin, limits, reals, rounded, twins
+from edgec.comparing.value_pairs import Twin, limits, reals, rounded, twins
 from edgec.ir import Array, Op, TensorType, Value
 from edgec.ir.interp import run_op
 from edgec.measure.agreement import Tally

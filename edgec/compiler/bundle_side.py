@@ -20,7 +20,7 @@ from edgec_runtime.session.vision import Vision
 from edgec.comparing.changes import Changes
 from edgec.comparing.side import Look, Sample, See
 from edgec.comparing.tasks import Meaning
-from edgec.compiler.changed import changes_in
+from edgec.compiler.channel_changes import changes_in
 from edgec.compiler.native import MARK, aligned_bytes, pointers
 from edgec.emit.values_file import VALUES_FILE, ValueLocation, ValuesFile
 from edgec.errors import DeviceError, InputError

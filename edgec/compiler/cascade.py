@@ -31,7 +31,7 @@ from edgec.errors import EdgecError, InputError
 from edgec.frontends.cascade_file import CascadeSource, NetworkSource, read_cascade
 from edgec.options.compile import CompileOptions
 from edgec.steps import Prefixed, Progress, Steps
-from edgec.toolchain.edgetpu.where import runner_for
+from edgec.toolchain.edgetpu.runner_option import runner_for
 from edgec.version import VERSION
 
 FLOAT_PREFIX = "float "

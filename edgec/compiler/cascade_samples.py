@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from edgec_runtime import Bundle, CameraFrame, Session, read_photo
 from edgec_runtime.bundle.arrays import write_npz
-from edgec_runtime.cascade.opened import OpenedNetworks
+from edgec_runtime.cascade.networks import OpenedNetworks
 from edgec_runtime.cascade.runner import Infer
 from edgec_runtime.session.meters import Meter
 from edgec_runtime.vision.photo import PHOTO_SUFFIXES

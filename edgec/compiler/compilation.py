@@ -22,13 +22,13 @@ from edgec.compiler.emit import Emitted, emit
 from edgec.compiler.float_width import float32_names
 from edgec.compiler.host import Dump, Host
 from edgec.compiler.job import Job
-from edgec.compiler.judging import Judging
+from edgec.compiler.judge import Judging
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
 from edgec.compiler.pack import PackedBundle, pack
 from edgec.compiler.place import cpu_cost
-from edgec.compiler.tasking import bound, task_notes
-from edgec.compiler.tuned import TuningDatabases
+from edgec.compiler.task import bound, task_notes
+from edgec.compiler.tuning_databases import TuningDatabases
 from edgec.compiler.verify import verify_bundle
 from edgec.emit.c import CSource
 from edgec.errors import EdgecError, InputError

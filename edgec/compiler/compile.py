@@ -20,7 +20,7 @@ from edgec.frontends.pt2 import saved
 from edgec.options.compile import CompileOptions
 from edgec.steps import Progress, Steps
 from edgec.toolchain.edgetpu.handoff import HandOff
-from edgec.toolchain.edgetpu.where import runner_for
+from edgec.toolchain.edgetpu.runner_option import runner_for
 
 _PLAN = (*PLACE_STEPS, *COMPLETE_STEPS)
 

@@ -9,8 +9,8 @@ from edgec_devices.boards import ArchTarget, Board
 from edgec_runtime.vision.tasks.base import Task
 
 from edgec.compiler.lower import Lowered
-from edgec.compiler.tasking import vision_texts
-from edgec.compiler.tuned import TuningDatabases
+from edgec.compiler.task import vision_texts
+from edgec.compiler.tuning_databases import TuningDatabases
 from edgec.compiler.whole_tflite import whole_tflite
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite

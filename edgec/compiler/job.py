@@ -10,12 +10,12 @@ from typing import Any, get_args
 from edgec_devices.options import path_of
 from edgec_runtime.vision.tasks.detection import Detection
 
-from edgec.compiler.tuned import NONE, TuningDatabases
+from edgec.compiler.tuning_databases import NONE, TuningDatabases
 from edgec.errors import InputError
-from edgec.frontends.stated_task import stated_task
 from edgec.frontends.task_file import TaskFile, read_labels, task_file
+from edgec.frontends.task_metadata import stated_task
 from edgec.options.compile import COMPILE_RECIPE, CompileOptions
-from edgec.options.declared import declared
+from edgec.options.declaration import declared
 from edgec.quantize.change.recipe import Recipe, recipe_file
 from edgec.toolchain.edgetpu.handoff import sha256
 

@@ -20,7 +20,7 @@ from edgec_partitioner.rounding import as_tflite
 
 from edgec.compiler.float_width import check_width, listed, with_float16
 from edgec.compiler.host import Host
-from edgec.compiler.judging import Judging
+from edgec.compiler.judge import Judging
 from edgec.compiler.native import native_compiler, runner
 from edgec.compiler.optimise import optimise
 from edgec.compiler.place import left_in_float, place, pricer, wishes_of

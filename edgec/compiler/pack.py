@@ -13,7 +13,7 @@ from edgec_runtime.bundle.signatures import SIGNATURES_FILE
 from edgec_runtime.vision.tasks.base import Task
 
 from edgec.compiler.build import Built
-from edgec.compiler.changed import with_changes
+from edgec.compiler.channel_changes import with_changes
 from edgec.compiler.contents import BundleFacts, contents_of, state_files
 from edgec.compiler.edgetpu_loop import CompilerOutcome
 from edgec.compiler.emit import Emitted

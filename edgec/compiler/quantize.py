@@ -13,7 +13,7 @@ from edgec_partitioner.legalize import Applied, legalize
 from threadpoolctl import threadpool_limits
 
 from edgec.comparing.changes import Changes, channel_changes
-from edgec.compiler import finite
+from edgec.compiler import nonfinite
 from edgec.compiler.host import Host
 from edgec.compiler.native import NativeGraph, least_ms, runner
 from edgec.compiler.optimise import disabled, simplify
@@ -410,7 +410,7 @@ class Quantizer:
         count = len(samples)
         run = self.host.runners().floats(graph, count)
         names = [label(samples, i) for i in range(count)]
-        finite.check_calibration(graph, samples, run, names)
+        nonfinite.check_calibration(graph, samples, run, names)
 
     def _taken_as_it_is(self) -> Iterator[str]:
         """Yield the note on a quantized model whose options have no effect."""

@@ -15,11 +15,11 @@ from typing import Any
 from edgec_runtime import Preprocess
 
 from edgec.catalogue.listing import license_of
-from edgec.compiler import finite
+from edgec.compiler import nonfinite
 from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
-from edgec.frontends.asked import likely_state
-from edgec.frontends.stated import stated_license, stated_preprocessing
+from edgec.frontends.input_requests import likely_state
+from edgec.frontends.preprocessing_metadata import stated_license, stated_preprocessing
 from edgec.frontends.tflite_file import TfliteFile, damage_told, text
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Graph
@@ -122,7 +122,7 @@ def read(model: Path, options: ReadOptions) -> ReadModel:
     inputs = [tensor_info(v.name, v.type) for v in graph.given()]
     stated = stated_preprocessing(model, inputs)
     preprocess = choose(graph.given(), options.preprocess, stated.by_input)
-    notes = (*head_notes, *stated.notes, *finite.check_constants(graph))
+    notes = (*head_notes, *stated.notes, *nonfinite.check_constants(graph))
     outputs = {v.name for v in graph.outputs}
     headless = options.head is not None and options.head.name in outputs
     signatures = tflite_signatures(model)

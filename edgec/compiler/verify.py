@@ -12,10 +12,10 @@ from edgec_devices.links.emulated import Emulated
 from edgec_partitioner.segments import Segment
 from edgec_partitioner.source import judge
 from edgec_runtime import Bundle, DeviceError, Session
-from edgec_runtime.bundle.extracted import extract
+from edgec_runtime.bundle.extraction import extract
 from edgec_runtime.session.session import machine_target
 
-from edgec.compiler import finite
+from edgec.compiler import nonfinite
 from edgec.compiler.lower import Lowered
 from edgec.compiler.native import NativeGraph
 from edgec.compiler.op_by_op import op_by_op
@@ -212,8 +212,8 @@ class _OutputComparison:
                 self.unlike += _unlike(described, sample, got, wanted)
         # Looking for the first such value runs the whole model: only if it explains.
         differs = self.unlike or self.float16
-        if not self.not_finite and (differs or not finite.is_finite(want)):
-            self.not_finite = str(finite.first(original, sample) or "")
+        if not self.not_finite and (differs or not nonfinite.is_finite(want)):
+            self.not_finite = str(nonfinite.first(original, sample) or "")
         for name, y in want.items():
             self._tallies.setdefault(name, Tally()).add(y, got[name])
 

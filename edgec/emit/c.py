@@ -20,7 +20,7 @@ from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import Graph, KernelCall, Op, Value
 from edgec.ir.c_headers import CSRC as CSRC
 from edgec.ir.verify import lacks_scale
-from edgec.schedule.complete import complete
+from edgec.schedule.completion import complete
 from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.liveness import lifetimes, tensors
 from edgec.schedule.steps import DEFAULT, Scheduled, apply_variant, schedule

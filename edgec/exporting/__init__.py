@@ -26,7 +26,7 @@ from pathlib import Path
 
 from edgec_devices.options import FilePath, option
 from edgec_runtime import Bundle
-from edgec_runtime.cascade.opened import OpenedNetworks
+from edgec_runtime.cascade.networks import OpenedNetworks
 
 from edgec.errors import InputError, did_you_mean
 from edgec.exporting._folders import check_free, whole_folders

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgec_runtime.bundle.whole import umask
+from edgec_runtime.bundle.atomic_write import umask
 
 from edgec.errors import InputError
 

@@ -6,7 +6,7 @@ import numpy as np
 from edgec_runtime import Preprocess, TensorInfo
 
 from edgec.errors import InputError
-from edgec.exporting._joined import has_elements
+from edgec.exporting._whole_graph import has_elements
 from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
 from edgec.ops.quantize import Quantize
 

@@ -30,8 +30,8 @@ from edgec.emit.tflite import write_tflite
 from edgec.emit.tflite_detections import with_detections
 from edgec.errors import InputError
 from edgec.exporting import _ssd
-from edgec.exporting._joined import check_weights, joined_graph
 from edgec.exporting._pictures import with_pixels
+from edgec.exporting._whole_graph import check_weights, joined_graph
 from edgec.exporting._yaml import document
 from edgec.exporting._yolo import BINS, FOUND, SIDES, HeadWriter, anchors, raw_heads
 from edgec.ir import Graph

@@ -9,7 +9,7 @@ from edgec_runtime.vision.photo import PHOTO_SUFFIXES
 
 from edgec.errors import InputError
 from edgec.frontends import pt2
-from edgec.frontends.asked import fix, keep_state
+from edgec.frontends.input_requests import fix, keep_state
 from edgec.frontends.onnx import read_onnx
 from edgec.frontends.tflite import read_tflite
 from edgec.ir import Graph, verify

@@ -22,7 +22,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import EdgecError, InputError, UnsupportedError
-from edgec.frontends.asked import end_at, fix_onnx
+from edgec.frontends.input_requests import end_at, fix_onnx
 from edgec.frontends.onnx_attributes import (
     constant_array,
     default_values,

@@ -12,6 +12,7 @@ from edgec_runtime.vision.tasks import task_json
 from edgec.benching.build import read_graph
 from edgec.benching.memory import memory
 from edgec.emit.graph_file import GraphFile
+from edgec.inspecting.checks import recorded
 from edgec.inspecting.facts import (
     InspectedMemory,
     InspectedNetwork,
@@ -19,7 +20,6 @@ from edgec.inspecting.facts import (
     InspectedState,
     InspectedTensor,
 )
-from edgec.inspecting.recorded import recorded
 
 
 @dataclass(frozen=True)

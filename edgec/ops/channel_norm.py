@@ -33,7 +33,7 @@ from edgec.ir import (
 from edgec.ir.c_structs import L2NormParams, LrnParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, float_kernel, real_types, suffix
-from edgec.ops.composed import by_magnitudes
+from edgec.ops.compositions import by_magnitudes
 from edgec.ops.fixed_point import (
     multiply_by_quantized_multiplier,
     saturating_rounding_doubling_high_mul,

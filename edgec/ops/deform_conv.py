@@ -13,7 +13,7 @@ import numpy as np
 
 from edgec.ir import Array, Builder, OnnxNode, Value
 from edgec.ops.binary import Add, Mul
-from edgec.ops.composed import Composed
+from edgec.ops.compositions import Composed
 from edgec.ops.concat import Concat
 from edgec.ops.grid_sample import GridSample
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose

@@ -15,7 +15,7 @@ import numpy as np
 from edgec.ir import Builder, OnnxNode, Value
 from edgec.ops.binary import Mul
 from edgec.ops.broadcast import broadcast_to
-from edgec.ops.composed import Composed
+from edgec.ops.compositions import Composed
 from edgec.ops.gather import GatherNd
 from edgec.ops.matmul import BatchMatMul
 from edgec.ops.reduce import Sum

@@ -15,7 +15,7 @@ import onnx
 
 from edgec.ir import Array, Builder, OnnxNode, Value
 from edgec.ops.common import axis_of
-from edgec.ops.composed import Composed
+from edgec.ops.compositions import Composed
 from edgec.ops.gather import Gather
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.shape import Reshape, transpose

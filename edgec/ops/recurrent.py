@@ -17,7 +17,7 @@ from edgec.ir import Array, Builder, OnnxNode, OpDef, TfliteOp, Value
 from edgec.ir.types import dequantize
 from edgec.ops.binary import Add, Mul
 from edgec.ops.compare import Where
-from edgec.ops.composed import Composed
+from edgec.ops.compositions import Composed
 from edgec.ops.concat import Concat
 from edgec.ops.fused_activation import fused_activation
 from edgec.ops.lstm_int8 import LstmInt8

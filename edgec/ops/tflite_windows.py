@@ -18,7 +18,7 @@ from edgec.ops.binary import Add, Mul
 from edgec.ops.cast import Cast
 from edgec.ops.common import with_float_weights
 from edgec.ops.compare import Greater, Where
-from edgec.ops.composed import Composed
+from edgec.ops.compositions import Composed
 from edgec.ops.conv import Conv2D
 from edgec.ops.fused_activation import write_activated
 from edgec.ops.scatter import ScatterElements

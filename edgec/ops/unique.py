@@ -13,7 +13,7 @@ import numpy as np
 
 from edgec.ir import Array, OnnxNode, Value
 from edgec.ops.common import axis_of
-from edgec.ops.composed import SizedByData
+from edgec.ops.compositions import SizedByData
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from edgec_devices.options import FilePath, LinkOptions, option
 from edgec_runtime.bundle.manifest import MAX_THREADS
 
 from edgec.errors import InputError
-from edgec.options.declared import ProgressOption
+from edgec.options.declaration import ProgressOption
 from edgec.options.devices import (
     SHARE,
     BundleArgument,

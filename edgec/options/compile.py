@@ -12,7 +12,7 @@ from edgec_runtime.vision.preprocess import COLORS, FILTERS, PRESETS, RESIZES
 from edgec_runtime.vision.tasks import TASKS
 
 from edgec.errors import InputError
-from edgec.options.declared import ProgressOption
+from edgec.options.declaration import ProgressOption
 
 if TYPE_CHECKING:
     from edgec.frontends.task_file import TaskFile

@@ -14,7 +14,7 @@ from edgec_devices.options import (
     option,
 )
 
-from edgec.options.declared import device_url
+from edgec.options.declaration import device_url
 
 if TYPE_CHECKING:
     from edgec_devices.transfer import Sending

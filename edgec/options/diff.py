@@ -8,7 +8,7 @@ from edgec_devices.options import FilePath, argument, option
 
 from edgec.errors import InputError
 from edgec.options.compile import InputOptions
-from edgec.options.declared import ProgressOption, part
+from edgec.options.declaration import ProgressOption, part
 
 
 @dataclass(frozen=True)

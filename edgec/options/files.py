@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from edgec_devices.options import FilePath, argument, option
 
-from edgec.options.declared import ProgressOption
+from edgec.options.declaration import ProgressOption
 from edgec.options.devices import BundleArgument
 
 

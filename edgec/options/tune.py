@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from edgec_devices.options import FilePath, LinkOptions, option
 
 from edgec.errors import InputError
-from edgec.options.declared import ProgressOption
+from edgec.options.declaration import ProgressOption
 from edgec.options.devices import BundleArgument, OnOption
 
 

@@ -11,7 +11,7 @@ from edgec_runtime.webcam import LOOPBACK, PORT
 from edgec_runtime.webcam.effects import EFFECTS, OVERLAY
 
 from edgec.errors import InputError
-from edgec.options.declared import ProgressOption
+from edgec.options.declaration import ProgressOption
 
 MAX_PORT = 65535
 

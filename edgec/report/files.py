@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from edgec_runtime.bundle.whole import whole
+from edgec_runtime.bundle.atomic_write import atomic_write
 from edgec_runtime.device_end.printable import printable
 
 from edgec.errors import InputError
@@ -55,7 +55,7 @@ def write_whole(path: Path, text: str) -> None:
     """
     try:
         # Names in a report come from files, and may have any characters.
-        with whole(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_text(printable(text), encoding="utf-8")
     except OSError as e:
         raise InputError(

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from edgec.options.declared import declared, flags_of, python_help
+from edgec.options.declaration import declared, flags_of, python_help
 
 
 def verb_section(verb: Callable[..., Any]) -> str:

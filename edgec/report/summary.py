@@ -13,12 +13,12 @@ from edgec.emit.c import CSource
 from edgec.quantize.float_ops.pruning import Pruned, Pruning
 from edgec.quantize.observe.verification import Verification
 from edgec.quantize.select.apply import QuantizedModel
-from edgec.report.checked import accuracy, checks, sample_count, wrapped
+from edgec.report.checks import accuracy, checks, sample_count, wrapped
 from edgec.report.explain.reasons import pays, reasons
 from edgec.report.explain.text import PLACES
+from edgec.report.legend import legend
 from edgec.report.precision import bought
 from edgec.report.tables import table
-from edgec.report.terms import legend
 from edgec.report.wording import count, percent
 
 MAX_REASONS = 3

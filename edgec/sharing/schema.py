@@ -10,7 +10,7 @@ from functools import cache
 
 from edgec_devices.boards import boards
 from edgec_devices.cores import FOLDER
-from edgec_devices.estimating import COST_MODEL
+from edgec_devices.estimates import COST_MODEL
 from edgec_runtime.bundle.manifest import PLACES
 from edgec_runtime.device_end.facts import CORES
 

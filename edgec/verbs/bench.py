@@ -17,7 +17,7 @@ from edgec_devices.measurement import Measurement, MeasuringPlan
 from edgec_devices.options import path_of
 from edgec_devices.requirement import Requirement
 from edgec_runtime import Bundle
-from edgec_runtime.webcam.streamed import streamed
+from edgec_runtime.webcam.stream_measurement import streamed
 
 from edgec.benching.build import build_report, read_graph
 from edgec.benching.bundle import BundleBench, earlier_reports, split_budgets

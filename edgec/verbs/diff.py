@@ -17,7 +17,7 @@ from edgec.comparing.measure import Measured, measure
 from edgec.comparing.result import Diff, result
 from edgec.comparing.side import Sample, Side
 from edgec.comparing.tasks import Meaning
-from edgec.comparing.twins import layouts, reals, rounded
+from edgec.comparing.value_pairs import layouts, reals, rounded
 from edgec.compiler.bundle_side import BundleSide
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
@@ -31,7 +31,7 @@ from edgec.options.diff import DiffOptions
 from edgec.quantize.observe.calibration import Photos, load_calibration
 from edgec.schedule.cores import cores_of
 from edgec.steps import Progress
-from edgec.verbs.sides import InterpSide, LiteRtSide, NativeSide, OnnxRuntimeSide
+from edgec.verbs.diff_sides import InterpSide, LiteRtSide, NativeSide, OnnxRuntimeSide
 
 WAYS: Mapping[str, str] = {
     "interp": "a model by edgec's interp, the meaning of each operation",

@@ -19,9 +19,9 @@ from edgec.catalogue.fetching import local_file
 from edgec.evaluation.bootstrap import BOOTSTRAP, ResampledSides
 from edgec.evaluation.budgets import check_budgets, parse_budgets
 from edgec.evaluation.drawings import captions, drawing
-from edgec.evaluation.kept import KeptObservations, picture_key
 from edgec.evaluation.label_files import check_there
 from edgec.evaluation.measure import LabelledPicture, Measure, Observation
+from edgec.evaluation.observation_log import KeptObservations, picture_key
 from edgec.evaluation.report import (
     BUNDLE,
     DEVICE,
@@ -38,7 +38,7 @@ from edgec.report.evaluation.junit import to_junit
 from edgec.report.evaluation.page import page
 from edgec.report.files import check_places, write_whole
 from edgec.steps import Progress, Steps, each
-from edgec.verbs.evaluated_sides import (
+from edgec.verbs.eval_sides import (
     BundleHereSide,
     BundleOnDeviceSide,
     FloatModelSide,

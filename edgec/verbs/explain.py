@@ -27,8 +27,8 @@ from edgec.compiler.native import native_compiler
 from edgec.compiler.place import cpu_cost
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends.operators import read_operators
-from edgec.frontends.stated_task import stated_task
 from edgec.frontends.task_file import task_file
+from edgec.frontends.task_metadata import stated_task
 from edgec.ir import Graph
 from edgec.ir.source import SourceOperator
 from edgec.ops.opaque import Opaque

@@ -18,8 +18,8 @@ from edgec.frontends.cascade_file import read_cascade
 from edgec.options.compile import CompileOptions, Options
 from edgec.report.explain.page import page
 from edgec.report.explain.text import body, report_terms, to_text
+from edgec.report.legend import legend
 from edgec.report.summary_page import PageTable, SummaryPage, write_pages
-from edgec.report.terms import legend
 from edgec.report.wording import percent
 from edgec.report.wording import size as as_size
 from edgec.steps import Progress

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from edgec_runtime.face.alignment import rotation_of
-from edgec_runtime.face.driving import FaceMotion
 from edgec_runtime.face.landmarks import (
     LEFT_BROW,
     LOWER_ROWS,
@@ -20,6 +19,7 @@ from edgec_runtime.face.landmarks import (
     UPPER_ROWS,
     openings,
 )
+from edgec_runtime.face.motion import FaceMotion
 from numpy.typing import NDArray
 
 Array = NDArray[Any]

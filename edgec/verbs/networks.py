@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from edgec_devices.device import Device
 from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle
-from edgec_runtime.cascade.opened import OpenedNetworks
+from edgec_runtime.cascade.networks import OpenedNetworks
 from edgec_runtime.cascade.runner import Infer
 from edgec_runtime.session.meters import Meter
 from edgec_runtime.vision.camera import CameraFrame

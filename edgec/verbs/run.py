@@ -14,9 +14,9 @@ from edgec_devices.device import Device, device_for
 from edgec_devices.options import path_of
 from edgec_runtime import Bundle, Manifest, TensorInfo, read_photo
 from edgec_runtime.bundle.arrays import read_arrays, write_npz
+from edgec_runtime.bundle.atomic_write import atomic_write
 from edgec_runtime.bundle.manifest import image_size
-from edgec_runtime.bundle.whole import whole
-from edgec_runtime.cascade.opened import OpenedNetworks
+from edgec_runtime.cascade.networks import OpenedNetworks
 from edgec_runtime.cascade.result import CascadeResult
 from edgec_runtime.model.inputs import check_inputs
 from edgec_runtime.session.vision import Vision
@@ -327,7 +327,7 @@ def _save(
     Return the range that an image of an unknown task seems to have, else "".
     """
     suffix = path.suffix.lower()
-    with whole(path) as aside:
+    with atomic_write(path) as aside:
         if suffix == ".npz":
             write_npz(aside, done)
         elif suffix == ".json":

@@ -16,8 +16,8 @@ from edgec.benching.result import BenchReport
 from edgec.emit.graph_file import GraphFile
 from edgec.errors import EdgecError
 from edgec.report.files import write_whole
+from edgec.sharing.bench_facts import latency_row, network_row
 from edgec.sharing.machine import board_row, machine_row
-from edgec.sharing.measured import latency_row, network_row
 from edgec.sharing.schema import REPORT, SCHEMA
 from edgec.version import VERSION
 

@@ -23,7 +23,7 @@ from edgec_runtime import Bundle
 
 from edgec.benching.build import read_graph
 from edgec.benching.tuning import TunedCall, Tuning
-from edgec.compiler.tuned import default_path
+from edgec.compiler.tuning_databases import default_path
 from edgec.emit.calls_file import CALLS_FILE, AskedCall, CallsFile
 from edgec.errors import DeviceError, InputError, ToolError
 from edgec.executors import TIMES, each_done

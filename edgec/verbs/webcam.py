@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from edgec_devices.showing import (
+from edgec_devices.remote_show import (
     MAX_PICTURE_BYTES,
     MAX_POINTS_BYTES,
     EffectFiles,
@@ -33,7 +33,7 @@ from PIL import Image
 from edgec.catalogue.entries import PREFIX
 from edgec.catalogue.fetching import local_file
 from edgec.errors import InputError
-from edgec.options.declared import device_url
+from edgec.options.declaration import device_url
 from edgec.options.webcam import WebcamOptions
 from edgec.verbs.webcam_demo import WebcamSubject, demo_subject
 

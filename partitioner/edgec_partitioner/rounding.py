@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from edgec.ir import Graph, Op, Quant, QuantRule, Rounding
 from edgec.ir.rewrite import Rewriter
+from edgec.ops.onnx_rounding import Rounded
 from edgec.ops.quantize import Dequantize, Quantize
-from edgec.ops.rounded import Rounded
 from edgec.ops.softmax import RoundedSoftmax
 from edgec.ops.uint8 import beside_uint8, needs_uint8
 

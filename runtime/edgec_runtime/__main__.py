@@ -28,7 +28,7 @@ from .model.inputs import noise_inputs
 from .model.timing import Times
 from .session.session import TPU_MODES, Session
 from .vision.photo import PHOTO_SUFFIXES, read_photo
-from .webcam.streamed import streamed
+from .webcam.stream_measurement import streamed
 
 
 def run(options: argparse.Namespace) -> Dict[str, object]:

@@ -14,7 +14,7 @@ from edgec.benching.bundle import BundleBench
 from edgec.benching.result import EMULATOR, BenchReport, Series
 from edgec.report.bench.histogram import histogram
 from edgec.report.bench.text import to_markdown
-from edgec.report.terms import TERMS
+from edgec.report.legend import TERMS
 from tests.benching.example import (
     EXAMPLES,
     emulated,

@@ -14,7 +14,7 @@ from edgec.ir import Graph
 from edgec.ops.binary import Add
 from edgec.passes.pipeline import optimize
 from edgec.quantize.change.convert import quantize
-from edgec.verbs.sides import InterpSide, NativeSide
+from edgec.verbs.diff_sides import InterpSide, NativeSide
 from tests.comparing.planted import Planted
 from tests.quantize.nets import Net, samples
 

@@ -9,7 +9,7 @@ import pytest
 from edgec_devices.decoding import from_json
 
 from edgec.comparing.changes import change_of, channel_changes
-from edgec.compiler.changed import changes_in, with_changes
+from edgec.compiler.channel_changes import changes_in, with_changes
 from edgec.emit.tflite import write_tflite
 from edgec.emit.values_file import ValuesFile
 from edgec.ir import Array, Graph, Value, interp

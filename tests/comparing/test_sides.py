@@ -23,7 +23,7 @@ from edgec.ops.slice import Slice
 from edgec.options.diff import DiffOptions
 from edgec.report.diff.text import changed
 from edgec.verbs.diff import diff, parsed
-from edgec.verbs.sides import InterpSide
+from edgec.verbs.diff_sides import InterpSide
 from tests.comparing.nets import as_c, compared, small
 from tests.conftest import ROOT
 

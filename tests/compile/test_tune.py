@@ -24,7 +24,7 @@ from edgec_devices.device import device_for
 from edgec_runtime import Bundle, write_bundle
 
 import edgec
-from edgec.compiler.tuned import default_path
+from edgec.compiler.tuning_databases import default_path
 from edgec.emit.calls_file import CALLS_FILE
 from edgec.errors import DeviceError, EdgecError, InputError
 from edgec.ir import KernelCall, Table, constant

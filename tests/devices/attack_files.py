@@ -21,10 +21,10 @@ from typing import Any
 from edgec_devices.flash import FlashJob, execute, flash_one
 from edgec_devices.options import FlashOptions
 from edgec_devices.protocol import Connection
-from edgec_devices.pushing import push
 from edgec_devices.signing import new_key, public_path, sign
 from edgec_devices.transfer import Assembly
 from edgec_devices.wheel import Wheel
+from edgec_devices.wheel_transfer import push
 from edgec_runtime import write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import digest

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from edgec_devices.pushing import push
 from edgec_devices.transfer import Assembly, send
 from edgec_devices.wheel import Wheel
+from edgec_devices.wheel_transfer import push
 from edgec_runtime import DeviceError
 
 from tests.devices.attack_files import (

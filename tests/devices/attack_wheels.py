@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from edgec_devices.pushing import push
 from edgec_devices.wheel import Wheel
+from edgec_devices.wheel_transfer import push
 
 from tests.devices.attack_files import (
     APP,

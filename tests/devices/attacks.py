@@ -35,8 +35,8 @@ from edgec_runtime.device_end import (
     agent,
     bundles,
     disk,
-    incoming,
-    showing,
+    reception,
+    remote_show,
     slots,
     trust,
     units,
@@ -69,7 +69,7 @@ def _instead(module: Any, name: str, value: Any) -> Patch:
 def _any_entries() -> Iterator[None]:
     """Of a zip: wherever it is read."""
     with contextlib.ExitStack() as stack:
-        for module in (incoming, slots):
+        for module in (reception, slots):
             stack.enter_context(
                 mock.patch.object(
                     module, "manifest_text", lambda z: z.read("manifest.json")
@@ -157,7 +157,7 @@ CHECKS: Mapping[str, Patch] = {
     ),
     "the slot's bundle": _instead(slots, "digest", _claimed),
     "an application's name": _instead(slots, "check_name", lambda _: None),
-    "the parts' names": _instead(incoming, "_SHA256", _ANYTHING),
+    "the parts' names": _instead(reception, "_SHA256", _ANYTHING),
     "entries of the zip": _any_entries,
     "headers of code": _instead(bundles, "elf_fault", lambda *_, **__: None),
     "the options": _instead(agent, "check_options", lambda _: None),
@@ -178,7 +178,7 @@ CHECKS: Mapping[str, Patch] = {
     "the types of fields": _instead(agent, "decode", _any_types),
     "the inputs' sizes": _instead(agent, "check_sizes", lambda *_: None),
     "a shown bundle's name": _instead(
-        showing, "_label", lambda name: f"{name}".replace("\0", "")
+        remote_show, "_label", lambda name: f"{name}".replace("\0", "")
     ),
     "a program's time": _instead(agent, "check_limit", lambda _: None),
     "the environment": lambda: _environment_as_it_is(),

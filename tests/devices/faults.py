@@ -32,7 +32,7 @@ from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import Disk, digest
 from edgec_runtime.device_end.elf import MACHINES
-from edgec_runtime.device_end.incoming import App
+from edgec_runtime.device_end.reception import App
 
 from tests.devices.disks import BrittleDisk, Killed, QuickDisk
 from tests.runtime import tiny_model

@@ -20,7 +20,7 @@ from edgec_devices.protocol import Connection
 from edgec_devices.transfer import Assembly
 from edgec_runtime import EdgecError
 from edgec_runtime.device_end.disk import Disk, Refused
-from edgec_runtime.device_end.incoming import App, WritePlan
+from edgec_runtime.device_end.reception import App, WritePlan
 from edgec_runtime.device_end.requests import STATUS, Empty, RunRequest
 
 from tests.devices import disks, faults

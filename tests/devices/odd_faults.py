@@ -19,7 +19,7 @@ from edgec_devices.wheel import Wheel
 from edgec_runtime import EdgecError
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.disk import Disk, Refused
-from edgec_runtime.device_end.incoming import App, WritePlan
+from edgec_runtime.device_end.reception import App, WritePlan
 from edgec_runtime.device_end.requests import Empty
 from edgec_runtime.device_end.slots import SLOTS
 from edgec_runtime.device_end.trust import trusted

@@ -21,7 +21,7 @@ from edgec_devices.transfer import Assembly
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import MAX_BUNDLE_BYTES, machine_target
 from edgec_runtime.device_end.disk import Disk, Refused, digest, refusal
-from edgec_runtime.device_end.incoming import App, WritePlan
+from edgec_runtime.device_end.reception import App, WritePlan
 from edgec_runtime.device_end.requests import RunRequest
 from edgec_runtime.device_end.wire import HELLO, Frame
 

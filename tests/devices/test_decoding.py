@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from edgec_devices.decoding import LARGEST_TOML, from_json, from_toml
+from edgec_devices.device_names import configured, read_config
 from edgec_devices.measurement import Launch
-from edgec_devices.there import configured, read_config
 from edgec_runtime import DeviceError, InputError
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from edgec_devices import stream
-from edgec_devices.bare import bare
+from edgec_devices.minify import bare
 
 
 def test_one_thread_makes_the_device_end(monkeypatch: pytest.MonkeyPatch) -> None:

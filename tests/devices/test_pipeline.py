@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from edgec_devices.boards import Board, Cache, boards
-from edgec_devices.estimating import estimated
+from edgec_devices.estimates import estimated
 from edgec_devices.multicore import BARRIER_US, cycles_alone
 from edgec_devices.pipeline import (
     Block,

@@ -22,11 +22,11 @@ from edgec_devices.measurement import MeasuringPlan
 from edgec_devices.options import FlashOptions
 from edgec_devices.package_index import download
 from edgec_devices.protocol import Connection
-from edgec_devices.pushing import PYTHON, REQUIRES, push, runtime_wheel
 from edgec_devices.remote import Remote
 from edgec_devices.signing import new_key
 from edgec_devices.stream import stream_for
 from edgec_devices.wheel import Wheel, wheels_or_names
+from edgec_devices.wheel_transfer import PYTHON, REQUIRES, push, runtime_wheel
 from edgec_runtime import (
     Bundle,
     DeviceError,

@@ -16,7 +16,7 @@ from edgec_devices.transfer import Assembly
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import Disk, Refused, plain, refusal
-from edgec_runtime.device_end.incoming import App
+from edgec_runtime.device_end.reception import App
 from edgec_runtime.device_end.requests import Empty
 from edgec_runtime.device_end.slots import SLOTS
 

@@ -16,8 +16,8 @@ import pytest
 from edgec_devices.flash import flash
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
-from edgec_runtime.device_end import running
-from edgec_runtime.device_end.running import TooMuch, run
+from edgec_runtime.device_end import programs
+from edgec_runtime.device_end.programs import TooMuch, run
 
 from tests import builds
 from tests.devices.attack_files import APP, bundle
@@ -60,7 +60,7 @@ def test_a_program_that_hangs_ends_with_its_children() -> None:
 
 
 def test_output_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "MAX_OUTPUT_BYTES", 1 << 20)
+    monkeypatch.setattr(programs, "MAX_OUTPUT_BYTES", 1 << 20)
     with pytest.raises(TooMuch, match="wrote more than 1 MB"):
         run(shell("cat /dev/zero"), timeout=500)
 
@@ -151,7 +151,7 @@ def test_told_to_end_while_it_starts_a_program(monkeypatch: pytest.MonkeyPatch) 
     def end(*_: object) -> None:
         raise SystemExit(1)
 
-    monkeypatch.setattr("edgec_runtime.device_end.running.subprocess.Popen", Told)
+    monkeypatch.setattr("edgec_runtime.device_end.programs.subprocess.Popen", Told)
     before = signal.signal(signal.SIGTERM, end)
     try:
         with pytest.raises(SystemExit):

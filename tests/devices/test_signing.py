@@ -367,7 +367,7 @@ def test_files_that_only_the_manifest_vouches_for(
 ) -> None:
     """The host refuses such bundles itself; the device must not rely on that."""
     from edgec_runtime.device_end.disk import Disk, Refused
-    from edgec_runtime.device_end.incoming import App
+    from edgec_runtime.device_end.reception import App
 
     from tests.devices.test_agent import put_all
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgec_devices import there
+from edgec_devices import device_names
 from edgec_devices.device import device_for
 from edgec_devices.flash import flash, rollback, status
 from edgec_devices.links.ssh import SshStream
@@ -323,8 +323,8 @@ def test_a_machine_whose_power_was_cut_says_how_to_go_on(
         assert outcome.error.what == "emulated-lab has no power"
         assert outcome.error.hint == "edgec devices power-on lab"
     for url in ("emulated:pi4", pi4.ssh_url, f"{pi4.serial_url}?baud=9600"):
-        assert there.power_on_command(url) == "edgec devices power-on lab"
-    assert there.power_on_command("ssh://pi@attic") is None
+        assert device_names.power_on_command(url) == "edgec devices power-on lab"
+    assert device_names.power_on_command("ssh://pi@attic") is None
 
 
 @pytest.mark.parametrize("step", ["sending", "writing and checking", "switching"])

@@ -30,7 +30,7 @@ from edgec_runtime import DeviceError, InputError
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import Disk
-from edgec_runtime.device_end.incoming import App
+from edgec_runtime.device_end.reception import App
 from edgec_runtime.device_end.requests import RunRequest
 
 from tests.devices.attack_files import MAIN, Files

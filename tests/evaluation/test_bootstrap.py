@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from edgec.evaluation.bootstrap import FigureEstimate, ResampledSides, draws
-from edgec.evaluation.kept import KeptObservations, picture_key
 from edgec.evaluation.measure import LabelledPicture, Means, MeasuredFigure
+from edgec.evaluation.observation_log import KeptObservations, picture_key
 from edgec.ir import Array
 
 TOP_1 = MeasuredFigure("top1", "top-1", "%", "")

@@ -25,10 +25,11 @@ from sklearn.metrics import accuracy_score, top_k_accuracy_score
 import edgec
 from edgec.cli.main import run_verb
 from edgec.errors import EdgecError
+from edgec.evaluation import observation_log
 from edgec.evaluation.report import EvaluationReport
 from edgec.evaluation.results import ResultReader
 from edgec.ir import Array
-from edgec.verbs.evaluated_sides import BundleHereSide
+from edgec.verbs.eval_sides import BundleHereSide
 from fixtures.shapes.pictures import scenes, write_set
 from tests import builds
 from tests.conftest import ROOT, SHARED
@@ -44,9 +45,10 @@ pytestmark = pytest.mark.cc
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Observations of other tests must not count; compiled kernels may be shared."""
-    from edgec.evaluation import kept
 
-    monkeypatch.setattr(kept, "cache_dir", lambda name: _made(tmp_path / name))
+    monkeypatch.setattr(
+        observation_log, "cache_dir", lambda name: _made(tmp_path / name)
+    )
 
 
 def _made(folder: Path) -> Path:

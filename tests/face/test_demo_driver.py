@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime import Session
-from edgec_runtime.face.driving import NEUTRAL_FRAMES, Driver, FaceMotion
 from edgec_runtime.face.geometry import downward
 from edgec_runtime.face.landmarks import LEFT_BROW, LOWER_MOUTH, openings
 from edgec_runtime.face.lids import EYES
+from edgec_runtime.face.motion import NEUTRAL_FRAMES, Driver, FaceMotion
 from edgec_runtime.face.points import depth_scale, face_points, has_irises, solid
 from edgec_runtime.face.portrait import Portrait
 from edgec_runtime.vision.photo import read_photo

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from edgec_runtime import InputError
 from edgec_runtime.cascade.result import CascadeObject, CascadeResult
-from edgec_runtime.face.driving import NEUTRAL_FRAMES
 from edgec_runtime.face.landmarks import FOREHEAD, LEFT_BROW, LOWER_LIP, UPPER_LIP
-from edgec_runtime.face.placed import LEAST_NAMED, NAMES, portrait_points
+from edgec_runtime.face.motion import NEUTRAL_FRAMES
+from edgec_runtime.face.point_file import LEAST_NAMED, NAMES, portrait_points
 from edgec_runtime.face.puppet import puppet
 from edgec_runtime.vision.preprocess import Fit
 from edgec_runtime.vision.tasks.base import Result, View

@@ -8,7 +8,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from edgec_runtime.face.alignment import align, rotation_of, rotation_vector
-from edgec_runtime.face.driving import NEUTRAL_FRAMES, Driver, FaceMotion
 from edgec_runtime.face.landmarks import (
     LOWER_MOUTH,
     OVAL,
@@ -17,8 +16,9 @@ from edgec_runtime.face.landmarks import (
     openings,
 )
 from edgec_runtime.face.lids import EYES, UNDER
+from edgec_runtime.face.motion import NEUTRAL_FRAMES, Driver, FaceMotion
 from edgec_runtime.face.mouth import mouth_picture
-from edgec_runtime.face.placed import portrait_points
+from edgec_runtime.face.point_file import portrait_points
 from edgec_runtime.face.points import depth_scale
 from edgec_runtime.face.portrait import Portrait
 from edgec_runtime.face.puppet import SKIN, puppet

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_runtime.face.driving import NEUTRAL_FRAMES
+from edgec_runtime.face.motion import NEUTRAL_FRAMES
 from edgec_runtime.face.puppet import puppet
 from edgec_runtime.webcam.show import Show
 from edgec_runtime.webcam.sources import open_source

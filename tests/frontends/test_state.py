@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from edgec.errors import InputError, UnsupportedError
 from edgec.frontends import read_model
-from edgec.frontends.asked import likely_state
+from edgec.frontends.input_requests import likely_state
 from edgec.ir import Array, Calls, Graph, State, interp, parse, print_graph, verify
 from edgec.ir.verify import VerifyError
 from edgec.passes.pipeline import optimize

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgec.frontends import read_model
-from edgec.frontends.stated import Stated, stated_preprocessing
+from edgec.frontends.preprocessing_metadata import Stated, stated_preprocessing
 from edgec.ir.tensors import tensor_info
 from edgec.quantize.observe.preprocess import choose
 from tests.frontends import onnx_files

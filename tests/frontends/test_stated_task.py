@@ -12,7 +12,7 @@ from edgec_runtime.vision.tasks.detection import Detection
 from edgec_runtime.vision.tasks.image import ImageOutput
 from onnx import TensorProto, helper, save
 
-from edgec.frontends.stated_task import stated_task
+from edgec.frontends.task_metadata import stated_task
 from edgec.frontends.tflite_metadata import OutputMetadata, read_outputs
 from tests.frontends.tflite_with_metadata import (
     _table,

@@ -7,7 +7,7 @@ import pytest
 from edgec.measure.agreement import Agreement
 from edgec.quantize.observe.layers import LayerNoise
 from edgec.quantize.observe.verification import SegmentCheck, Verification
-from edgec.report.checked import accuracy, checks
+from edgec.report.checks import accuracy, checks
 
 WORST = LayerNoise("y", "conv2d", "/conv", "seg0", -14.7, -14.7)
 

@@ -12,7 +12,7 @@ import pytest
 from edgec.comparing.result import Diff
 from edgec.ir import Graph
 from edgec.report.diff.page import page
-from edgec.verbs.sides import InterpSide
+from edgec.verbs.diff_sides import InterpSide
 from tests.comparing.nets import compared, small
 from tests.comparing.planted import plant
 from tests.quantize.nets import Net, samples

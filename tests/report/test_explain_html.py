@@ -25,7 +25,7 @@ from edgec.ir import Graph
 from edgec.quantize import assumed
 from edgec.report.explain.page import page
 from edgec.report.files import check_place, write_whole
-from edgec.report.terms import TERMS
+from edgec.report.legend import TERMS
 from tests.quantize.nets import NETS
 
 CPU = CpuCost(0.01)

@@ -17,7 +17,7 @@ import pytest
 from edgec_devices.protocol import Connection
 from edgec_devices.transfer import Sending, send
 
-from edgec.report.sending import shown
+from edgec.report.transfer_progress import shown
 from tests.devices.faults import Faults, SimStream, World, fake_program, make_bundle
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from edgec.report.explain.text import report_terms, to_text
+from edgec.report.legend import TERMS, legend
 from edgec.report.tables import WIDTH, table
-from edgec.report.terms import TERMS, legend
 from tests.report.test_explain_html import report
 
 

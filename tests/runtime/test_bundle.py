@@ -19,7 +19,7 @@ import pytest
 from edgec_runtime import Bundle, BundleError, write_bundle
 from edgec_runtime.bundle import archive as bundle_module
 from edgec_runtime.bundle.cache import cache_dir
-from edgec_runtime.bundle.extracted import extract
+from edgec_runtime.bundle.extraction import extract
 from edgec_runtime.bundle.manifest import parse_manifest
 
 from tests.runtime import tiny_model

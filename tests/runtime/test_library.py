@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from edgec_runtime import Bundle, BundleError, Session, write_bundle
-from edgec_runtime.bundle.extracted import program_command
+from edgec_runtime.bundle.extraction import program_command
 from edgec_runtime.device_end.bundles import WEIGHTS_FILE, machine_target
 from edgec_runtime.device_end.elf import fault
 

@@ -30,7 +30,7 @@ from edgec_runtime import (
     noise_inputs,
     write_bundle,
 )
-from edgec_runtime.bundle.extracted import extract
+from edgec_runtime.bundle.extraction import extract
 from edgec_runtime.model.interpreters import (
     find_interpreter,
     interpreter_factory,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from edgec_runtime import InputError
-from edgec_runtime.bundle.whole import whole
+from edgec_runtime.bundle.atomic_write import atomic_write
 
 from edgec.report.files import write_whole
 
@@ -58,7 +58,7 @@ def test_nothing_is_left_of_what_failed(tmp_path: Path) -> None:
     path.write_text("before")
 
     def half() -> None:
-        with whole(path) as aside:
+        with atomic_write(path) as aside:
             aside.write_text("half")
             raise KeyError
 

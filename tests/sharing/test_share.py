@@ -24,8 +24,8 @@ import edgec
 from edgec.benching.result import BenchReport
 from edgec.emit.graph_file import GraphFile, GraphOp, GraphSegment
 from edgec.errors import InputError
+from edgec.sharing.bench_facts import latency_row, network_row
 from edgec.sharing.machine import board_row, machine_row
-from edgec.sharing.measured import latency_row, network_row
 from edgec.sharing.rules import MAX_ROWS
 from edgec.sharing.schema import REPORT
 from edgec.verbs.sharing import shared_text

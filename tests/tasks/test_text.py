@@ -23,7 +23,7 @@ from hypothesis.extra.numpy import arrays
 from onnx import TensorProto, helper
 
 from edgec.errors import InputError
-from edgec.frontends.stated_task import stated_task
+from edgec.frontends.task_metadata import stated_task
 from edgec.ir import Array
 
 masks = arrays(np.bool_, st.tuples(st.integers(1, 12), st.integers(1, 12)))

@@ -18,8 +18,8 @@ from edgec_runtime.vision.tasks.instances import Box
 
 import edgec
 from edgec.errors import UnsupportedError
-from edgec.frontends.stated_task import stated_task
 from edgec.frontends.task_file import ANCHORS_FILE
+from edgec.frontends.task_metadata import stated_task
 from edgec.ir import Array
 from tests.cli.verbs import edgec as verb
 from tests.conftest import ROOT

@@ -19,9 +19,9 @@ from edgec.ops.pool import MaxPool2D
 from edgec.toolchain.edgetpu import handoff
 from edgec.toolchain.edgetpu.driver import compile_segments
 from edgec.toolchain.edgetpu.handoff import HandOff, Pending
+from edgec.toolchain.edgetpu.runner_option import runner_for
 from edgec.toolchain.edgetpu.runners import LocalRunner
 from edgec.toolchain.edgetpu.ssh import SshRunner
-from edgec.toolchain.edgetpu.where import runner_for
 from tests.partition.test_legalize import pool
 from tests.toolchain.stand_in_edgetpu_compiler import Rules, StandInEdgetpuCompiler
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from edgec.toolchain.edgetpu.compiled import Operator, read
+from edgec.toolchain.edgetpu.compiled_file import Operator, read
 from edgec.toolchain.edgetpu.driver import compile_segments
 from edgec.toolchain.edgetpu.handoff import sha256
 from edgec.toolchain.edgetpu.runners import Answer, answer

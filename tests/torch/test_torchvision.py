@@ -12,7 +12,7 @@ import pytest
 from edgec_runtime.vision.tasks.detection import Detection
 
 import edgec
-from edgec.frontends.stated_task import stated_task
+from edgec.frontends.task_metadata import stated_task
 from tests.tasks.test_torchvision_ssd import compare, waves
 
 WHY = "torchvision is not installed: pip install torchvision runs these"

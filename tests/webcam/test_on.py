@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edgec_devices import showing
+from edgec_devices import remote_show
 from edgec_devices.links.local import LocalStream
 from edgec_devices.protocol import Connection
-from edgec_devices.showing import RemoteShow, show_on
+from edgec_devices.remote_show import RemoteShow, show_on
 from edgec_devices.signing import new_key, sign, trust
 from edgec_devices.stream import LinkLost
 from edgec_runtime import BundleError, DeviceError, EdgecError, InputError
+from edgec_runtime.device_end.remote_show import page_folder
 from edgec_runtime.device_end.requests import ShowState
-from edgec_runtime.device_end.showing import page_folder
 from PIL import Image
 
 import edgec
@@ -228,7 +228,7 @@ def test_the_page_comes_through_and_ctrl_c_ends_it_there(shown: Typed) -> None:
 def test_ctrl_c_before_the_first_frame_is_no_error() -> None:
     """As the webcam there ends then: without a word."""
     with pytest.raises(KeyboardInterrupt):
-        showing._last(ShowState(said="", status=130, error_output=""), [], "local:")
+        remote_show._last(ShowState(said="", status=130, error_output=""), [], "local:")
 
 
 @pytest.mark.parametrize("which", ["device end", "host"])
@@ -307,7 +307,7 @@ def test_a_device_that_lies(
 def test_a_page_that_does_not_come_through(
     bundles: list[Path], photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgec_devices.showing._free_port", lambda: 9)
+    monkeypatch.setattr("edgec_devices.remote_show._free_port", lambda: 9)
     carry = LocalStream.carry_page
     monkeypatch.setattr(LocalStream, "carry_page", lambda self, port: carry(self, 0))
     with pytest.raises(DeviceError, match="the page does not come through the link"):

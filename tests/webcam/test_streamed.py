@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from edgec_runtime import InputError
-from edgec_runtime.webcam.streamed import streamed
+from edgec_runtime.webcam.stream_measurement import streamed
 
 import edgec
 from tests.cli.verbs import edgec as typed

@@ -22,13 +22,13 @@ from pathlib import Path
 import numpy as np
 from edgec_runtime import Bundle, DeviceError, InputError, TensorInfo, ToolError
 from edgec_runtime.bundle.arrays import read_array
-from edgec_runtime.bundle.extracted import program_command
+from edgec_runtime.bundle.extraction import program_command
 from edgec_runtime.model.inputs import Array, check_inputs
 
-from edgec_devices import there
+from edgec_devices import device_names
 from edgec_devices.boards import ArchTarget, Board
 from edgec_devices.device import Device, Progress
-from edgec_devices.estimating import backend, estimated
+from edgec_devices.estimates import backend, estimated
 from edgec_devices.links.ssh import SshStream
 from edgec_devices.measurement import (
     Identity,
@@ -63,7 +63,7 @@ def open_stream(rest: str, ask: bool = False) -> ByteStream:
     that boots a machine.
     """
     board = Board.load(rest.partition("/")[0]).name
-    running = [m for m in there.machines() if m.settings.board == board]
+    running = [m for m in device_names.machines() if m.settings.board == board]
     # A machine with the name of the board is the one without a name of its own.
     running = [m for m in running if m.folder.name == board] or running
     if not running:
@@ -72,7 +72,7 @@ def open_stream(rest: str, ask: bool = False) -> ByteStream:
             "until its whole machine is on"
         )
         raise InputError(
-            what, at=f"emulated:{rest}", hint=there.boot_command(board, board)
+            what, at=f"emulated:{rest}", hint=device_names.boot_command(board, board)
         )
     if len(running) > 1:
         urls = " or ".join(machine.ssh_url for machine in running)

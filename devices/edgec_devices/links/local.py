@@ -13,7 +13,7 @@ from typing import Any
 
 import edgec_runtime
 from edgec_runtime import Bundle, DeviceError, InputError, Session
-from edgec_runtime.bundle.extracted import program_command
+from edgec_runtime.bundle.extraction import program_command
 from edgec_runtime.device_end.facts import identity
 from edgec_runtime.device_end.vitals import VitalsWatch
 from edgec_runtime.errors import did_you_mean

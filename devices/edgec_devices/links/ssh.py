@@ -13,9 +13,9 @@ import sys
 from urllib.parse import urlsplit
 
 from edgec_runtime import DeviceError, InputError
-from edgec_runtime.device_end.showing import page_socket
+from edgec_runtime.device_end.remote_show import page_socket
 
-from edgec_devices import there
+from edgec_devices import device_names
 from edgec_devices.device import Device
 from edgec_devices.remote import Remote
 from edgec_devices.stream import ByteStream, Page, PipeStream, bootstrap
@@ -233,7 +233,7 @@ class SshStream(PipeStream):
         # 255 is ssh's own failure; other codes come from the command on the device.
         unreachable = UNKNOWN_HOST in said or "Connection refused" in said
         if status == 255 and unreachable:
-            again = there.power_on_command(f"ssh://{self._host}")
+            again = device_names.power_on_command(f"ssh://{self._host}")
             if again:
                 return DeviceError(
                     f"{self._host} has no power", at=self.url, hint=again
@@ -242,7 +242,7 @@ class SshStream(PipeStream):
             return InputError(
                 f"there is no host {self._host}",
                 at=self.url,
-                hint=there.instead_of_host(self._host),
+                hint=device_names.instead_of_host(self._host),
             )
         if status == 255:
             for words, what, input_error, hint in SAYS:
@@ -265,5 +265,5 @@ def config_options(host: str) -> list[str]:
     if file:
         return ["-F", file]
     # A person can name an emulated machine without editing ~/.ssh/config.
-    machine = there.machine_named(host)
+    machine = device_names.machine_named(host)
     return ["-F", str(machine.ssh_config)] if machine else []

@@ -40,9 +40,9 @@ from edgec.report.bench.whole import (
 )
 from edgec.report.bench.wording import mark, ms
 from edgec.report.graph_svg import NodeBox, picture, short
+from edgec.report.legend import explained
 from edgec.report.markup import html, rendered
 from edgec.report.summary_page import PageTable, SummaryPage
-from edgec.report.terms import explained
 from edgec.report.wording import count, plain, shortened
 
 TILES = ("p50", "p95", "p99", "fps", "first", "load", "rss", "celsius")

@@ -23,7 +23,7 @@ from edgec.report.bench.whole import (
     object_rows,
 )
 from edgec.report.bench.wording import mark, ms
-from edgec.report.terms import legend
+from edgec.report.legend import legend
 from edgec.report.wording import count, plain, shortened
 
 MAX_OPS = 10

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from edgec.benching.quantities import ON_TPU
 from edgec.benching.result import BenchReport, OncePerLaunch, SegmentReport
-from edgec.report.terms import TERMS
+from edgec.report.legend import TERMS
 from edgec.report.wording import plain, size
 
 EST = "est. "

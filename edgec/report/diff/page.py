@@ -30,9 +30,9 @@ from edgec.report.diff.text import (
     task,
 )
 from edgec.report.graph_svg import NodeBox, picture, short
+from edgec.report.legend import explained
 from edgec.report.markup import rendered
 from edgec.report.pictures import exact_url
-from edgec.report.terms import explained
 from edgec.report.wording import plain
 
 GOOD_DB = 30.0

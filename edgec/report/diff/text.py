@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from edgec.report.legend import legend
 from edgec.report.tables import table
-from edgec.report.terms import legend
 from edgec.report.wording import plain, shortened
 
 if TYPE_CHECKING:

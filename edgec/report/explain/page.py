@@ -27,8 +27,8 @@ from edgec.report.explain.text import (
     segment_terms,
 )
 from edgec.report.graph_svg import NodeBox, picture, short
+from edgec.report.legend import TERMS, explained
 from edgec.report.markup import rendered
-from edgec.report.terms import TERMS, explained
 from edgec.report.wording import count, percent, plain
 
 MAX_OPEN_REASONS = 3

@@ -15,8 +15,8 @@ from edgec_partitioner.partition import WORTHWHILE
 
 from edgec.report.explain.reasons import SMALL, Reason, pays, reasons
 from edgec.report.explain.schedule import schedule_text
+from edgec.report.legend import legend
 from edgec.report.tables import WIDTH, table
-from edgec.report.terms import legend
 from edgec.report.wording import count, percent, plain, size
 
 SEGMENT_HEAD = (

@@ -26,8 +26,8 @@ from edgec.report.inspect.text import (
     terms,
     versions,
 )
+from edgec.report.legend import explained
 from edgec.report.markup import rendered
-from edgec.report.terms import explained
 from edgec.report.wording import count, percent, plain, size
 
 

@@ -19,10 +19,10 @@ from edgec.inspecting.facts import (
     InspectedTensor,
     Inspection,
 )
-from edgec.report.checked import accuracy, checks
+from edgec.report.checks import accuracy, checks
 from edgec.report.explain.text import PLACES
+from edgec.report.legend import legend
 from edgec.report.tables import WIDTH, table
-from edgec.report.terms import legend
 from edgec.report.wording import count, percent, plain, shortened, size
 
 SEGMENT_HEAD = (

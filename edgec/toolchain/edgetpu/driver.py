@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgec.toolchain.edgetpu import PROGRAM
-from edgec.toolchain.edgetpu.compiled import Operator, Outline, read
+from edgec.toolchain.edgetpu.compiled_file import Operator, Outline, read
 from edgec.toolchain.edgetpu.log import (
     CompilerLog,
     LogRow,

@@ -42,10 +42,10 @@ from ..device_end.bundles import (
 from ..device_end.bundles import WEIGHTS_FILE as WEIGHTS_FILE
 from ..device_end.trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
 from ..errors import BundleError, InputError
+from .atomic_write import atomic_write
 from .cache import CODE, keep, kept
 from .manifest import SCHEMA, Contents, Manifest, check_manifest, parse_manifest
 from .tflite_file import is_tflite, refuse_as_bundle
-from .whole import whole
 
 MANIFEST = "manifest.json"
 
@@ -137,7 +137,7 @@ def write_signed(path: PathLike, bundle: "Bundle", signature: bytes) -> None:
 
 def _write_whole(path: Path, files: Mapping[str, bytes]) -> None:
     """Aside, then renamed: the file is there as a whole or not at all."""
-    with whole(path) as aside, aside.open("wb") as f:
+    with atomic_write(path) as aside, aside.open("wb") as f:
         _write_zip(f, files)
 
         # Else a power cut could leave a renamed file without content.

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from numpy.typing import NDArray
 
-from ..session.locked import alone
+from ..session.locks import alone
 from ..session.meters import Lap, Meter, StageFigures
 from ..session.vision import Vision
 from ..vision.camera import CameraFrame

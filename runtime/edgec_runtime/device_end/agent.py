@@ -30,9 +30,18 @@ from edgec_runtime.device_end.disk import (
     replace,
 )
 from edgec_runtime.device_end.facts import collect, identity
-from edgec_runtime.device_end.incoming import App, WritePlan
-from edgec_runtime.device_end.packed import one_file
 from edgec_runtime.device_end.printable import printable
+from edgec_runtime.device_end.programs import (
+    MAX_OUTPUT_BYTES,
+    TooMuch,
+    check_limit,
+    check_options,
+    check_sizes,
+    environment,
+    run,
+)
+from edgec_runtime.device_end.reception import App, WritePlan
+from edgec_runtime.device_end.remote_show import Showing
 from edgec_runtime.device_end.requests import (
     ACTIVATE,
     ADOPT,
@@ -79,16 +88,7 @@ from edgec_runtime.device_end.requests import (
     decode,
     encode,
 )
-from edgec_runtime.device_end.running import (
-    MAX_OUTPUT_BYTES,
-    TooMuch,
-    check_limit,
-    check_options,
-    check_sizes,
-    environment,
-    run,
-)
-from edgec_runtime.device_end.showing import Showing
+from edgec_runtime.device_end.single_file import one_file
 from edgec_runtime.device_end.slots import SCRATCH, recover_all
 from edgec_runtime.device_end.trust import (
     FOLDER,
@@ -550,7 +550,7 @@ def main(sha: str, texts: Dict[str, str]) -> None:
     as it was.
 
     With the arguments verify, root and application: see verify().  sha, texts: of
-    packed.one_file().
+    single_file.one_file().
     """
     if sys.argv[1:2] == ["verify"]:
         sys.exit(verify(*sys.argv[2:4]))

@@ -102,7 +102,7 @@ class Units:
     """The units of a device.
 
     root: ~/.edgec.  folder: where they are; default is the manager's own.  source: the
-    device end (packed.py), which stays there so that each start of a service verifies
+    device end (single_file.py), which stays there so that each start of a service verifies
     what it runs.
     """
 

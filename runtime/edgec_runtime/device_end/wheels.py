@@ -30,8 +30,8 @@ from edgec_runtime.device_end.disk import (
     replace,
     sync_all,
 )
-from edgec_runtime.device_end.incoming import App
-from edgec_runtime.device_end.running import environment
+from edgec_runtime.device_end.programs import environment
+from edgec_runtime.device_end.reception import App
 from edgec_runtime.device_end.trust import MAX_SIGNATURE_BYTES, Untrusted, check_wheel
 
 if TYPE_CHECKING:

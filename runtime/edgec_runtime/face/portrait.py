@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from .alignment import HeadPose, align
-from .around import AroundFace
-from .driving import FaceMotion, turned_by
 from .geometry import length, lengths, limited
 from .landmarks import LEFT_CORNERS, RIGHT_CORNERS, STABLE, face_layout
 from .lids import close_eyes, lid_pictures, lid_warps
+from .motion import FaceMotion, turned_by
 from .mouth import FINE, mouth_picture
 from .openings import (
     Triangle,
@@ -32,6 +31,7 @@ from .openings import (
     within_lids,
 )
 from .proportions import proportions
+from .surroundings import AroundFace
 from .warping import Warp
 
 Array = NDArray[Any]

@@ -12,7 +12,7 @@ import json
 from typing import Any, Dict, Optional
 
 from ..bundle.archive import Bundle
-from ..bundle.extracted import extract
+from ..bundle.extraction import extract
 from ..bundle.manifest import Manifest
 from ..device_end.elf import fault
 from ..errors import BundleError, DeviceError

@@ -15,7 +15,7 @@ from ..model.interpreters import (
     load_edgetpu,
 )
 from ..stick.process import Delegate, StickModel, StickTask
-from ..stick.shared import shared_stick
+from ..stick.shared_stick import shared_stick
 from ..stick.stick import Stick, StickOfModel
 
 TPU_MODES = ("auto", "delegate", "interpreter", "c")

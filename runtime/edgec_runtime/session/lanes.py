@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Optional, Sequence, TypeVar
 
 from ..errors import InputError
 from ..model.inference import ExecutionContext, Inference
-from .locked import alone
+from .locks import alone
 from .program import Program, shared_scratch
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
 from ..model.stats import Summary
 from ..stick.stick import StickFacts
-from .locked import Signal
+from .locks import Signal
 
 KEPT = 512  # samples of each kind: the last ones
 # of the newest time in the mean that decides how many frames are in flight

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle
-from ..bundle.extracted import extract
+from ..bundle.extraction import extract
 from ..bundle.manifest import SegmentInfo
 from ..device_end.bundles import machine_target
 from ..errors import DeviceError, InputError
@@ -34,7 +34,7 @@ from ..model.library import load_library
 from ..model.segments import CSegment, InterpreterSegment
 from ..stick.stick import StickOfModel
 from ..tensors import TensorInfo
-from .locked import alone
+from .locks import alone
 
 Array = NDArray[Any]
 TPU_MODES = ("auto", "delegate", "interpreter", "c")

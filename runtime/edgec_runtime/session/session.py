@@ -27,7 +27,7 @@ from typing import (
 from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle, PathLike
-from ..cascade.opened import OpenedNetworks
+from ..cascade.networks import OpenedNetworks
 from ..cascade.runner import FrameRunner, Infer
 from ..device_end.bundles import machine_target as machine_target
 from ..device_end.printable import printable
@@ -44,7 +44,7 @@ from ..vision.tasks.base import Result
 from .edgetpu import TPU_MODES as TPU_MODES
 from .edgetpu import EdgeTpuOptions, open_stick
 from .lanes import Lanes, closed
-from .locked import finish
+from .locks import finish
 from .meters import StageFigures
 from .model_stages import CascadeStages, ModelStages
 from .network import LoadedNetwork

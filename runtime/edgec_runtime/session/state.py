@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle
 from ..model.inference import Inference
-from .locked import alone
+from .locks import alone
 
 Array = NDArray[Any]
 T = TypeVar("T")

@@ -36,7 +36,7 @@ from ..device_end.printable import printable
 from ..errors import InputError
 from ..model.inference import Inference
 from ..stick.stick import StickFacts
-from .locked import Signal, alone, finish, start
+from .locks import Signal, alone, finish, start
 from .meters import Deliveries, Gate, Lap, Meter, StageFigures, StreamFigures
 
 Array = NDArray[Any]

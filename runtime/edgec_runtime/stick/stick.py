@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ..bundle.manifest import SegmentInfo
 from ..errors import DeviceError, InputError
 from ..model.inference import Inference
-from ..session.locked import alone, start
+from ..session.locks import alone, start
 from ..tensors import TensorInfo
 from .process import (
     ANSWER,
@@ -460,7 +460,7 @@ class Stick:
 
     def _closes_within(self, pause: float) -> bool:
         """Return whether it is closed, at once or after so many seconds."""
-        # An event would take its lock in Python code (see session/locked.py).
+        # An event would take its lock in Python code (see session/locks.py).
         with contextlib.suppress(Empty):
             self._ending.get(timeout=pause)
         return self._closing

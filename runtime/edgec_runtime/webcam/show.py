@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle
 from ..errors import InputError, did_you_mean
-from ..session.locked import locked
+from ..session.locks import locked
 from ..session.meters import StreamFigures
 from ..session.stream import Shot, Stream
 from ..vision.camera import CameraFrame

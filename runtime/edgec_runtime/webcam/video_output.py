@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DeviceError
-from ..session.locked import locked
+from ..session.locks import locked
 from ..vision.resample import whole
 from .v4l2 import CAN_OUTPUT, CAN_STREAM, OUTPUT, RATE, SILENT_S, VideoDevice
 

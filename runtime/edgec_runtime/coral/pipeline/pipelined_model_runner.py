@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ...interpreter import Interpreter
 from ...interpreter.errors import InterpreterError, InvokeError
-from ...session.locked import Signal, alone, start
+from ...session.locks import Signal, alone, start
 
 Array = NDArray[Any]
 Tensors = Dict[str, Array]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError
-from ...face.driving import Driver, FaceMotion, at_rest
-from ...face.placed import is_face, portrait_points
+from ...face.motion import Driver, FaceMotion, at_rest
+from ...face.point_file import is_face, portrait_points
 from ...face.points import depth_scale, face_points, has_irises, solid
 from ...face.portrait import Portrait, check_portrait
 from ...face.puppet import puppet as drawn_head

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError, did_you_mean
+from ...face.face_picture import RingedFace
 from ...face.geometry import smooth_step
-from ...face.painted import HAIR, LIDS, PARTS, lid_shares, part_shares, share_warp
-from ...face.pinned import RingedFace
+from ...face.makeup_areas import HAIR, LIDS, PARTS, lid_shares, part_shares, share_warp
 from ...face.points import results_of
 from ...vision.tasks.base import Result
 from ...vision.tasks.segmentation import Segments

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError
-from ...face.driving import NEUTRAL_FRAMES
+from ...face.face_picture import PinnedPicture
 from ...face.geometry import bilinear
 from ...face.landmarks import OVAL
-from ...face.pinned import PinnedPicture
-from ...face.placed import mask_points
+from ...face.motion import NEUTRAL_FRAMES
+from ...face.point_file import mask_points
 from ...vision.photo import read_photo
 from ...vision.resample import whole
 from ...vision.tasks.base import Result

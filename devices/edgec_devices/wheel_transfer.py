@@ -23,7 +23,7 @@ from edgec_runtime.device_end.requests import (
     Empty,
 )
 
-from edgec_devices.bare import bare
+from edgec_devices.minify import bare
 from edgec_devices.package_index import download
 from edgec_devices.protocol import Connection
 from edgec_devices.transfer import Assembly, send_parts
@@ -40,10 +40,10 @@ ADOPT_S = 300.0
 """Limit of installing wheels on a device, s."""
 SENT_MODULES = (
     "agent",
-    "incoming",
-    "packed",
-    "running",
-    "showing",
+    "reception",
+    "single_file",
+    "programs",
+    "remote_show",
     "slots",
     "units",
     "wheels",
@@ -57,7 +57,7 @@ connection.
 def runtime_wheel() -> Wheel:
     """Build the slim runtime from the files that this program uses itself.
 
-    It has no docstrings and comments (bare.py). The same files give the same bytes.
+    It has no docstrings and comments (minify.py). The same files give the same bytes.
     """
     version = edgec_runtime.__version__
     folder = Path(edgec_runtime.__file__).parent

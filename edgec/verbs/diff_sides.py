@@ -17,7 +17,7 @@ from edgec.comparing.changes import Changes
 from edgec.comparing.side import Look, Sample, See, walk
 from edgec.compiler.native import NativeGraph
 from edgec.errors import EdgecError, InputError
-from edgec.frontends.asked import fix_onnx
+from edgec.frontends.input_requests import fix_onnx
 from edgec.ir import Array, Graph, Value
 from edgec.ir.interp import initial
 from edgec.schedule.cores import Core

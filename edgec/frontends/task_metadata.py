@@ -17,7 +17,7 @@ from edgec_runtime.vision.tasks import parse_task
 from edgec_runtime.vision.tasks.text_recognition import TextRecognition
 
 from edgec.frontends import MAX_MODEL_BYTES
-from edgec.frontends.stated import pixels, properties
+from edgec.frontends.preprocessing_metadata import pixels, properties
 from edgec.frontends.task_file import ANCHORS_FILE, TaskFile
 from edgec.frontends.task_formats import FORMATS
 from edgec.frontends.tflite_metadata import read_outputs

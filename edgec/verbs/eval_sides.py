@@ -22,7 +22,7 @@ from edgec.compiler.optimise import optimise
 from edgec.compiler.read import ReadModel, ReadOptions, read
 from edgec.errors import InputError
 from edgec.evaluation.report import BUNDLE, DEVICE, FLOAT
-from edgec.frontends.stated_task import stated_task
+from edgec.frontends.task_metadata import stated_task
 from edgec.ir import Array
 from edgec.ir.interp import initial
 from edgec.ir.tensors import tensor_info

@@ -21,9 +21,9 @@ from typing import Dict, List, Optional
 
 from edgec_runtime.device_end.bundles import MODEL
 from edgec_runtime.device_end.disk import Disk, Refused
-from edgec_runtime.device_end.incoming import App
+from edgec_runtime.device_end.programs import RunningProgram
+from edgec_runtime.device_end.reception import App
 from edgec_runtime.device_end.requests import ShowBundle, ShowRequest, ShowState
-from edgec_runtime.device_end.running import RunningProgram
 from edgec_runtime.device_end.wheels import WheelSite
 
 END_S = 10.0  # that it may take to end by itself

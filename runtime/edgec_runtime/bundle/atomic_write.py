@@ -13,7 +13,7 @@ from typing import Iterator
 
 
 @contextlib.contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Give a file to write to, which replaces `path` when the block ends.
 
     If the block fails the file is removed. Its name is random, so that nobody can have

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .face_picture import RingedFace
 from .geometry import downward, length, smooth_step
 from .landmarks import (
     COUNT,
@@ -26,7 +27,6 @@ from .landmarks import (
     openings,
     strip,
 )
-from .pinned import RingedFace
 from .warping import Warp
 
 Array = NDArray[Any]

@@ -15,7 +15,7 @@ from .bending import bent
 from .geometry import lengths
 from .landmarks import OVAL, face_layout, openings, strip
 from .openings import Triangle
-from .placed import Pinned
+from .point_file import Pinned
 from .points import depth_scale, seen_pose, solid
 from .warping import Warp
 

@@ -12,7 +12,7 @@ from edgec_runtime.vision.preprocess import ImageLayout
 
 from edgec.compiler.read import ReadModel
 from edgec.compiler.samples import Samples
-from edgec.compiler.tasking import bound, output_infos
+from edgec.compiler.task import bound, output_infos
 from edgec.errors import InputError
 from edgec.evaluation.bootstrap import draws
 from edgec.evaluation.label_files import check_there, photo_size

@@ -2,7 +2,7 @@
 
 A verb's options are the fields of a frozen dataclass whose metadata
 `edgec_devices.options.option` makes. The fields are the arguments of the function in
-Python (`takes`), the options of the command line (`edgec.cli.declared`) and the rows of
+Python (`takes`), the options of the command line (`edgec.cli.options`) and the rows of
 the tables in docs/api.md.
 """
 

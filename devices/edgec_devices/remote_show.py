@@ -34,9 +34,9 @@ from msgspec import Struct
 from edgec_devices.decoding import from_json
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.protocol import KINDS, Connection
-from edgec_devices.pushing import has_runtime, push
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import Assembly, send
+from edgec_devices.wheel_transfer import has_runtime, push
 
 STARTS = 4
 """A page may take this many timeouts of the link to appear, on a slow board."""

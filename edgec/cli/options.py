@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from edgec.cli.sections import option
-from edgec.options.declared import Declared, declared, flags_of
+from edgec.options.declaration import Declared, declared, flags_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
