@@ -1,6 +1,4 @@
-"""Bundles whose times are known: segments that wait, and a real one that was made
-slower.
-"""
+"""Bundles with known times: segments that wait, and a real bundle that is slower."""
 
 from __future__ import annotations
 
@@ -83,32 +81,29 @@ int edgec_{name}_run(void *arena, const void *weights, const void *const *in, vo
 
 
 def one_wait(path: Path, ms: float) -> Path:
-    """A bundle of one segment that waits."""
+    """Write a bundle of one segment that waits, and return its path."""
     return _waiting(path, f"(void)i;\n    return {round(ms * 1e6)}u;")
 
 
 def known_waits(path: Path) -> tuple[Path, list[float]]:
-    """2 to 3 ms, evenly, but every 33rd inference 8 ms.
+    """Write a bundle that waits for 2 to 3 ms, evenly, but 8 ms every 33rd inference.
 
-    The bundle, and the times in ms of many periods.
+    Returns:
+        its path, and the times in ms of many periods
     """
-    body = (
-        f"return i % {_PERIOD} == 0 ? 8000000u : "
-        "2000000u + (uint32_t)((uint64_t)(i "
-        f"* {_GOLDEN}u) * 1000000u >> 32);"
-    )
+    jitter_ns = f"(uint32_t)((uint64_t)(i * {_GOLDEN}u) * 1000000u >> 32)"
+    body = f"return i % {_PERIOD} == 0 ? 8000000u : 2000000u + {jitter_ns};"
     i = np.arange(_PERIOD * 1000, dtype=np.uint64)
     jitter = (i * _GOLDEN % 2**32).astype(np.float64) / 2**32
     return _waiting(path, body), np.where(i % _PERIOD == 0, 8.0, 2.0 + jitter).tolist()
 
 
 def slowed(bundle: Path, path: Path, factor: float) -> Path:
-    """The bundle with each of its segments `factor` times as slow: after its work a
-    segment keeps the processor.
+    """Write a bundle whose segments take `factor` times as long, and return its path.
 
-    By the clock of the processor's time, so that it is as much slower on a busy
-    machine. Its C is what the bundle has in src/, compiled again; only the entry points
-    are renamed.
+    After its work a segment keeps the processor, by the clock of the processor's time, so
+    that it is as much slower on a busy machine. The C is the bundle's own with other names
+    of the entry points.
     """
     with Bundle.open(bundle) as opened:
         segments = opened.manifest.segments
@@ -116,7 +111,7 @@ def slowed(bundle: Path, path: Path, factor: float) -> Path:
         sources = {
             n.removeprefix(here): opened.read(n).decode()
             for n in opened.names
-            if n.startswith(here)
+            if n.startswith(here) and n.endswith(".c")
         }
         for s in segments:
             if f"{s.name}.c" in sources:
@@ -137,7 +132,7 @@ def slowed(bundle: Path, path: Path, factor: float) -> Path:
 
 
 def _waiting(path: Path, body: str) -> Path:
-    """body: of a function that returns ns for inference i."""
+    """Write a bundle; `body` is that of a C function from inference i to its ns."""
     segment = (
         f"{_CLOCK % 'CLOCK_MONOTONIC'}\nstatic uint32_t wait_ns(uint32_t "
         f"i)\n{{\n    {body}\n}}\n{_WAITING}"
@@ -182,7 +177,7 @@ def _write(
     sources: Mapping[str, str],
     files: Mapping[str, bytes],
 ) -> Path:
-    """Compiled for this machine."""
+    """Compile the sources for this machine, and write the bundle."""
     compilers = compilers_for(Board.load("host"), None)
     made = build(dict.fromkeys(compilers, sources), CSRC, compilers)
     libraries, programs = (
