@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import edgec
 from edgec.compiler.build import compilers_for
 from edgec.emit.program import ModelTable, SegmentEntry
 from edgec.ir import TensorType
+from edgec.schedule.cores import cores_of
 from edgec.toolchain.build import build
 
 CSRC = Path(edgec_runtime.__file__).parent / "csrc"
@@ -128,7 +129,10 @@ def slowed(bundle: Path, path: Path, factor: float) -> Path:
             )
         manifest = opened.manifest_fields()
         files = {name: opened.read(name) for name in opened.names}
-    return _write(path, manifest, sources, files)
+    board = Board.load("host")
+    cores = [core for target in board.targets for core in cores_of(board, target)]
+    flags = {f"{s.name}_{core.name}.c": core.flags for s in segments for core in cores}
+    return _write(path, manifest, sources, files, flags)
 
 
 def _waiting(path: Path, body: str) -> Path:
@@ -168,7 +172,7 @@ def _waiting(path: Path, body: str) -> Path:
         "toolchain": {},
         "verification": {},
     }
-    return _write(path, manifest, sources, {})
+    return _write(path, manifest, sources, {}, {})
 
 
 def _write(
@@ -176,10 +180,11 @@ def _write(
     manifest: Mapping[str, Any],
     sources: Mapping[str, str],
     files: Mapping[str, bytes],
+    flags: Mapping[str, Sequence[str]],
 ) -> Path:
     """Compile the sources for this machine, and write the bundle."""
     compilers = compilers_for(Board.load("host"), None)
-    made = build(dict.fromkeys(compilers, sources), CSRC, compilers)
+    made = build(dict.fromkeys(compilers, sources), CSRC, compilers, flags=flags)
     libraries, programs = (
         {t: f"{kind}/{t}/{name}" for t in made} for kind, name in _BINARIES
     )
