@@ -8,21 +8,22 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from edgec_runtime import Bundle, Session
 
-from benchmarks.accuracy_tasks import Outputs, figures
 from benchmarks.data_folder import BUILD, PREPROCESS, index, model_file, photo_samples
 from edgec.ir import Array
 from edgec.measure.agreement import Tally, sqnr_db
 
 WORK = BUILD / "accuracy"
 COMPILE = (sys.executable, "-m", "edgec", "compile", "-q")
+Outputs = Sequence[Array]
+"""The outputs for one photo, in the model's order."""
 TOP_DB = 100.0
 """The SQNR that equal outputs count as."""
 
@@ -37,7 +38,6 @@ class Row:
         sqnr: signal to quantization noise over all photos, dB
         centred: the same about the mean of the output, dB
         median: the SQNR of the median photo, dB
-        task: figures of accuracy_tasks.py by name
         edgetpu: the share of MACs on the Edge TPU
         seconds: the time of quantizing
         memory: the most memory of the process, MB
@@ -49,16 +49,13 @@ class Row:
     sqnr: float | None = None
     centred: float | None = None
     median: float | None = None
-    task: Mapping[str, float] = field(default_factory=dict)
     edgetpu: float | None = None
     seconds: float = 0.0
     memory: int = 0
     note: str = ""
 
 
-def fill(
-    row: Row, task: str, floats: Sequence[Outputs], int8: Sequence[Outputs]
-) -> None:
+def fill(row: Row, floats: Sequence[Outputs], int8: Sequence[Outputs]) -> None:
     """Fill in a row's figures from the outputs of both models for each photo."""
     tallies = [Tally() for _ in floats[0]]
     photo_db: list[float] = []
@@ -70,7 +67,6 @@ def fill(
     row.sqnr = round(_mean_db([tally.sqnr_db() for tally in tallies]), 2)
     row.centred = round(_mean_db([tally.centred_sqnr_db() for tally in tallies]), 2)
     row.median = round(float(np.median(photo_db)), 2)
-    row.task = figures(row.model, task, floats, int8)
 
 
 def _mean_db(ratios: Sequence[float]) -> float:
@@ -126,16 +122,13 @@ class Case:
         name: the model's name in the data folder
         file: its file
         spec: the preprocessing of photos
-        task: the index's word for its task
         folder: where its bundles and photos are written
     """
 
     def __init__(self, name: str, limit: int, seed: int) -> None:
-        entry = index()[name]
         self.name = name
         self.file = model_file(name)
-        self.spec = PREPROCESS[entry["preproc"]]
-        self.task = str(entry["task"])
+        self.spec = PREPROCESS[index()[name]["preproc"]]
         self.folder = WORK / f"{name}-{seed}-{limit}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self._limit = limit

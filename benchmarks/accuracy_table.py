@@ -9,7 +9,6 @@ it, and a published file with edgec's float bundle. Figures of several outputs a
     SQNR     signal to quantization noise over all photos, dB (at most 100)
     centred  the same about the mean of the output, which hardly changing outputs need
     median   the SQNR of the median photo
-    task     see accuracy_tasks.py
     TPU      share of MACs on the Edge TPU, which is given all that it can run
     s, MB    time and memory: of the whole command with edgec, of quantizing alone with peers
 
@@ -41,7 +40,6 @@ TOLERANCE = 0.2
 HEADS = (
     "model",
     "way",
-    "task",
     "SQNR, dB",
     "centred",
     "median",
@@ -64,13 +62,11 @@ def float_models() -> Iterator[str]:
 
 def cells(row: Row) -> list[str]:
     """Return a row's cells."""
-    task = ", ".join(f"{name} {figure:.4g}" for name, figure in row.task.items())
     db = [_db_text(row, figure) for figure in FIGURES]
     edgetpu = "" if row.edgetpu is None else f"{100 * row.edgetpu:.1f}"
     return [
         row.model,
         row.way,
-        task,
         *db,
         edgetpu,
         f"{row.seconds:g}",
@@ -134,7 +130,7 @@ class Results:
             heads, (self._verdict(m, w) for m, w in self._rows.items()), 2
         )
         yield ""
-        heads = ("best -", "models", *HEADS[3:6])
+        heads = ("best -", "models", *HEADS[2:5])
         yield from markdown(heads, self._differences())
         if models := self.less_on_edgetpu():
             yield f"\nless on the Edge TPU by best than by fast: {', '.join(models)}"
@@ -184,7 +180,7 @@ def main() -> int:
     args = parser.parse_args()
     engines = dict.fromkeys(PEERS[way].engine for way in args.ways if way in PEERS)
     print(f"Peers: {', '.join(map(peer_env.version, engines)) or 'none'}.\n")
-    print("\n".join(markdown(HEADS, [], texts=3)))
+    print("\n".join(markdown(HEADS, [], texts=2)))
     rows: list[Row] = []
     for model in args.models or float_models():
         case = Case(model, args.photos, args.seed)

@@ -14,8 +14,15 @@ import numpy as np
 from edgec_runtime import Bundle
 
 from benchmarks import peer_env
-from benchmarks.accuracy_rows import COMPILE, Case, Row, bundle_outputs, fill, run
-from benchmarks.accuracy_tasks import Outputs
+from benchmarks.accuracy_rows import (
+    COMPILE,
+    Case,
+    Outputs,
+    Row,
+    bundle_outputs,
+    fill,
+    run,
+)
 from benchmarks.data_folder import index, model_file
 from edgec.ir import Array
 
@@ -72,7 +79,7 @@ def _fill_edgec(row: Row, case: Case, recipe: str) -> None:
     process = run(*COMPILE, case.file, *photos, *options, *target, "-o", path)
     row.seconds = process.seconds
     row.memory = process.memory
-    fill(row, case.task, case.floats, bundle_outputs(path, case.test))
+    fill(row, case.floats, bundle_outputs(path, case.test))
     with Bundle.open(path) as bundle:
         macs = sum(s.macs for s in bundle.manifest.segments)
         on_edgetpu = sum(
@@ -118,7 +125,7 @@ def _peer_row(case: Case, python: Path, engine: str, method: str, model: Path) -
     facts = json.loads(process.last_line)
     with np.load(results) as data:
         floats, int8 = (_outputs(data, letter) for letter in "fq")
-    fill(row, case.task, floats, int8)
+    fill(row, floats, int8)
     row.seconds = facts["seconds"]
     row.memory = facts["memory"]
     row.note = method
@@ -157,7 +164,7 @@ def _fill_published(row: Row, case: Case) -> None:
         [_fitting(x, parts) for x in photo]
         for photo, parts in zip(case.floats, outputs, strict=True)
     ]
-    fill(row, case.task, case.floats, int8)
+    fill(row, case.floats, int8)
     row.note = name
 
 

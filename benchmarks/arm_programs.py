@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
 from edgec_devices.boards import Board
-from edgec_partitioner.regions import Region
 from edgec_partitioner.segments import Segment
-from edgec_partitioner.segments import segment as split_off
 
 from benchmarks.data_folder import MODELS, PREPROCESS, ROOT, index
 from edgec.benching.memory import sections
 from edgec.compiler.lower import Lowered, lower
 from edgec.emit.c import CSRC, CSource
 from edgec.emit.sources import TargetSources, target_sources
-from edgec.emit.tflite import write_tflite
-from edgec.errors import EdgecError
 from edgec.ir import Op, Value
 from edgec.options.compile import CompileOptions
 from edgec.toolchain.build import build
@@ -107,43 +102,6 @@ def compile_for(model: Path, board_name: str) -> Program:
         text=sections(built.library)[0],
         calls=tuple(calls),
     )
-
-
-def alone(
-    model: Path, board_name: str, places: Collection[tuple[int, int]]
-) -> dict[tuple[int, int], bytes]:
-    """Return what functions of a model's C compute, each as a .tflite file of its own.
-
-    Args:
-        model: the model's file
-        board_name: the board
-        places: segment and function of each, as profiles have them
-
-    Returns:
-        the files by place; none for a function that TFLite cannot express
-    """
-    segments, sources = _emitted(model, board_name)
-    files: dict[tuple[int, int], bytes] = {}
-    for i, segment in enumerate(segments):
-        calls = _by_call(segment, sources.segments[segment.name])
-        for number, ops in calls.items():
-            if (i, number) in places:
-                region = _region(segment, ops)
-                with contextlib.suppress(EdgecError, NotImplementedError):
-                    graph = split_off("alone", region).graph
-                    files[i, number] = write_tflite(graph)
-    return files
-
-
-def _region(segment: Segment, ops: Sequence[Op]) -> Region:
-    """Return some ops of a segment with the values that they read and give to others."""
-    written = dict.fromkeys(v for op in ops for v in op.outputs)
-    variables = (v for op in ops for v in op.inputs if v.const is None)
-    reads = dict.fromkeys(v for v in variables if v not in written)
-    others = [op for op in segment.graph.ops if op not in ops]
-    needed = {*segment.graph.outputs, *(v for op in others for v in op.inputs)}
-    outputs = tuple(v for v in written if v in needed)
-    return Region("cpu", tuple(ops), tuple(reads), outputs)
 
 
 @lru_cache(maxsize=1)

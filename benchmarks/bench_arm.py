@@ -5,15 +5,14 @@ The networks are those of the data folder, and twelve of 2025 and 2026. Cycles a
 inference by one thread, as armlab's `picycles` estimates them. Peers are counted once and
 kept in the user's cache, or read from a file (peer_figures.py). Where a network takes
 longer than with the best peer, its slowest functions are listed, with their share of the
-core's peak; with --beside also LiteRT's cycles for the same ops as a model of their own
-(a uint8 model is converted at both ends there, which costs some more). Without a data
-folder or llvm-mca, cycles are those of edgec's own model of the cores, without peers.
+core's peak. Without a data folder or llvm-mca, cycles are those of edgec's own model of
+the cores, without peers.
 
 Markdown on the screen, build/bench-arm.json, and the programs in build/bench-arm/.
 Results are kept in the user's cache until the sources change.
 
     python -m benchmarks.bench_arm [--models a,b,FILE] [--boards pi3,pi4] [--ops all]
-        [--beside] [--peers-from FILE] [--peers-only FILE]
+        [--peers-from FILE] [--peers-only FILE]
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -36,7 +35,7 @@ from edgec_devices.pipeline import Counts, estimate, plugin_option
 from edgec_devices.plugin import block_count_plugin
 
 from benchmarks import peer_figures
-from benchmarks.arm_programs import Call, Program, alone, compile_for, sources_digest
+from benchmarks.arm_programs import Call, Program, compile_for, sources_digest
 from benchmarks.arm_results import (
     estimator,
     file_digest,
@@ -68,12 +67,10 @@ class Share:
     Attributes:
         call: the function
         cycles: of one inference
-        litert: LiteRT's cycles for the same ops as a model of their own
     """
 
     call: Call
     cycles: float
-    litert: float | None = None
 
     @property
     def rate(self) -> float:
@@ -136,7 +133,6 @@ class Job:
         board: the board
         ops: whose functions are listed: "all", "none", or "lose" for networks that a peer
             computes faster
-        beside: whether LiteRT computes each listed function too
         fresh: whether the cache is not used
         peers: the figures of peers by key; None if they are counted
     """
@@ -145,7 +141,6 @@ class Job:
     files: Sequence[Path]
     board: str
     ops: str
-    beside: bool
     fresh: bool
     peers: Mapping[Key, Figure] | None
 
@@ -168,15 +163,13 @@ def measure(job: Job) -> Row:
     file = job.files[0]
     key = (
         f"row beside peers {estimator()} {sources_digest()} {file_digest(file)} "
-        f"{job.board} {job.ops} {job.beside} {sorted(peers.items())}"
+        f"{job.board} {job.ops} {sorted(peers.items())}"
     )
     facts = job.recall(key)
     if facts is None:
         facts = asdict(_measured(job, peers))
         remember(key, facts)
-    shares = tuple(
-        Share(_call(s["call"]), s["cycles"], s["litert"]) for s in facts["shares"]
-    )
+    shares = tuple(Share(_call(s["call"]), s["cycles"]) for s in facts["shares"])
     facts |= {"model": job.model, "differs": differs, "shares": shares}
     return Row(**facts)
 
@@ -191,8 +184,6 @@ def _measured(job: Job, peers: Mapping[str, float]) -> Row:
     shares: Sequence[Share] = ()
     if job.ops == "all" or (job.ops == "lose" and is_slower):
         shares = _shares(program, job, main)
-        if job.beside:
-            shares = _beside(shares, job)
     sizes = (program.arena, program.bound, program.text)
     return Row(job.model, job.board, program.macs, cycles, peers, *sizes, tuple(shares))
 
@@ -228,18 +219,6 @@ def _shares(program: Program, job: Job, main: Path) -> list[Share]:
         remember(key, rows)
     cycles = {(segment, op): count for segment, op, count in rows}
     return [Share(call, cycles.get(call.place, 0.0)) for call in program.calls]
-
-
-def _beside(shares: Sequence[Share], job: Job) -> list[Share]:
-    """Return the shares, those that are listed with LiteRT's cycles."""
-    listed = {s.call.place for s in _slowest(shares)[:LISTED]}
-    models = alone(job.files[0], job.board, listed) if picycles() else {}
-    return [
-        replace(s, litert=peer_figures.litert_of(models[s.call.place], job.board))
-        if s.call.place in models
-        else s
-        for s in shares
-    ]
 
 
 def _slowest(shares: Sequence[Share]) -> list[Share]:
@@ -320,9 +299,7 @@ def _functions(row: Row) -> Iterator[str]:
     against = f", {row.ratio:.2f} × {row.best}" if row.ratio else ""
     yield f"{row.model} on {row.board}{against}: where {row.cycles / 1e6:.2f} M cycles go"
     yield ""
-    heads = (
-        "function|shapes|MMAC|M cycles|of all|MAC a cycle|of the peak|LiteRT|× LiteRT"
-    )
+    heads = "function|shapes|MMAC|M cycles|of all|MAC a cycle|of the peak"
     shares = _slowest(row.shares)
     lines = [_function_cells(s, row) for s in shares[:LISTED]]
     others = shares[LISTED:]
@@ -334,7 +311,7 @@ def _functions(row: Row) -> Iterator[str]:
             f"{cycles / 1e6:.3f}",
             f"{cycles / row.cycles:.1%}",
         ]
-        lines.append([f"{len(others)} more", "", *work, *[""] * 4])
+        lines.append([f"{len(others)} more", "", *work, *[""] * 2])
     yield from table(heads.split("|"), lines, texts=2)
 
 
@@ -343,12 +320,9 @@ def _function_cells(s: Share, row: Row) -> list[str]:
     rate = ["–", "–"]
     if s.call.macs:
         rate = [f"{s.rate:.2f}", f"{s.of_peak(row.board):.0%}"]
-    beside = ["–", "–"]
-    if s.litert:
-        beside = [f"{s.litert / 1e6:.3f}", f"{s.litert / s.cycles:.2f}"]
     name = [f"op {s.call.place[1]} {kinds} {s.call.dtype}", s.call.shapes]
     work = [f"{s.call.macs / 1e6:.2f}", f"{s.cycles / 1e6:.3f}"]
-    return [*name, *work, f"{s.cycles / row.cycles:.1%}", *rate, *beside]
+    return [*name, *work, f"{s.cycles / row.cycles:.1%}", *rate]
 
 
 def as_json(row: Row) -> dict[str, Any]:
@@ -381,11 +355,6 @@ def _parse() -> argparse.Namespace:
         help="the networks whose functions are listed",
     )
     parser.add_argument(
-        "--beside",
-        action="store_true",
-        help="let LiteRT compute each listed function as its own model",
-    )
-    parser.add_argument(
         "--json", type=Path, default=BUILD / "bench-arm.json", metavar="FILE"
     )
     parser.add_argument("--fresh", action="store_true", help="do not use the cache")
@@ -410,7 +379,7 @@ def main() -> int:
     if reason := missing():
         print(f"{reason}: cycles are those of edgec's own model of the pipelines\n")
     peers = peer_figures.read(args.peers_from) if args.peers_from else None
-    options = (args.ops, args.beside, args.fresh, peers)
+    options = (args.ops, args.fresh, peers)
     jobs = [
         Job(name, files, board, *options)
         for name, files in files_by_format(args.models)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -143,17 +142,3 @@ def _published(model: str, file: Path, board: str, peer: str) -> Figure | None:
         return None
     digest = file_digest(file)
     return Figure(model, digest, board, LITERT, "2.3.0", float(cycles), True)
-
-
-def litert_of(model: bytes, board: str) -> float | None:
-    """LiteRT's cycles for the bytes of a .tflite file; None where it is not there, or
-    cannot run it.
-    """
-    lab = picycles()
-    if lab is None:
-        return None
-    with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-        path = Path(folder, "model.tflite")
-        path.write_bytes(model)
-        figure = _counted("one op", path, board, LITERT)
-    return None if figure is None else figure.cycles
