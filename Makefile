@@ -194,10 +194,10 @@ cascade-check: setup
 endurance: setup
 	$(BIN)/python -m benchmarks.endurance $(ARGS)
 
-# Damaged real networks through edgec explain, within 1 GB and 60 s (reads ../shared; kept in build/fuzz-models):
+# Damaged real networks through edgec explain, within 1 GB and 60 s (reads ../shared):
 # make fuzz-models CASES=10000 SEED=1
 fuzz-models: setup
-	$(BIN)/python -m benchmarks.fuzzing.models --cases $(CASES) --seed $(SEED) $(ARGS)
+	$(BIN)/python -m benchmarks.fuzzing.readers --only network_onnx,network_tflite --cases $(CASES) --seed $(SEED) $(ARGS)
 
 # Damaged files and messages of every kind, each read within 2 GB and 60 s; what went wrong is kept in build/fuzz-readers:
 # make fuzz-readers CASES=20000 SEED=1 ARGS='--only onnx,toml'

@@ -1,21 +1,21 @@
-"""The graph fuzzer: random graphs of every op's samples and networks of images, and
-every way to run one must agree with `interp`.
+"""The graph fuzzer: random graphs of every op's samples and networks of images, which must
+give the same by every way to run them.
 
-Ways: the text form (printed and parsed), the passes, C (tensors lie between pages that
-nobody may touch), onnxruntime and edgec's own reading of what ONNX can say, LiteRT's
-reference kernels and edgec's own reading of what TFLite can say. Integers must be
-equal, floats as near as rounding explains. For a board with an Edge TPU the graph,
-quantized if it is of floats, is partitioned with each combination of smaller
-interfaces; the segments must give what it gives, by `interp`, LiteRT and C. C is made in turn for AVX2, AVX-512 VNNI
-where there is such a processor, plain kernels, and sometimes a board's core under QEMU;
-with the best schedules or any legal ones, one thread or several; with and without the
-compiler's optimization. A failure is shrunk, printed as IR text and kept in
-build/graph-fuzz, as is how far a seed is: what was interrupted goes on there, and
-hundreds that failed run again first. 1 if anything is wrong.
+The reference is `interp`. Ways are the text form (printed and parsed); the passes; C, whose
+tensors lie between pages that nobody may touch; onnxruntime, and edgec's reading of the same
+file, for what ONNX can express; LiteRT's reference kernels, and edgec's reading, for what
+TFLite can; and the segments for a board with an Edge TPU, of the graph or its quantized
+form, with each combination of smaller interfaces. Integers must be equal, floats as near as
+rounding explains. C is made in turn for AVX2, AVX-512 VNNI where the processor has it,
+plain kernels, and a board's core under QEMU; with the best schedule or any legal one, one
+thread or several, with and without the compiler's optimization.
 
-    python -m benchmarks.graph_fuzz [--cases 2000] [--seed 0] [--ways text,passes,onnx,tflite,c,edgetpu]
-    python -m benchmarks.graph_fuzz --table                                   # what was reached, op by op
-    python -m benchmarks.graph_fuzz --graph build/graph-fuzz/0-17-c.ir        # a failure again
+A failure is shrunk, printed as IR text and written to build/graph-fuzz; the exit code is 1
+if there is one.
+
+    python -m benchmarks.graph_fuzz [--cases 2000] [--seed 0] [--ways text,passes,onnx,c]
+    python -m benchmarks.graph_fuzz --table                             # cases by op and type
+    python -m benchmarks.graph_fuzz --graph build/graph-fuzz/0-17-c.ir  # a failure again
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import argparse
 import json
 import shutil
 import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,17 +34,19 @@ from typing import Any
 import numpy as np
 
 import edgec.ops  # noqa: F401 (registers all operations)
+from benchmarks.data_folder import BUILD
 from benchmarks.fuzzing.graphs import random_graph, samples
 from benchmarks.fuzzing.judging import ALL, problems
 from benchmarks.fuzzing.progress import Progress
 from benchmarks.fuzzing.shrink import shrunk
 from benchmarks.fuzzing.ways import PLAIN, Manner, Trial, trial_of
+from benchmarks.tables import markdown, names
 from edgec.ir import parse, print_graph
 from tests import builds
 from tests.harness import has
 from tests.schedule.runner import BUILDS, FEATURES
 
-KEPT = Path(__file__).parents[1] / "build" / "graph-fuzz"
+FAILURES = BUILD / "graph-fuzz"
 _BATCH = 100
 """Graphs of one program."""
 _TURNS = (
@@ -67,8 +68,12 @@ Optimizing takes three times as long, a board's core ten times.
 
 
 def manner_of(seed: int, number: int, core: str = "") -> Manner:
-    """How the C of a case is made; half of them by any legal schedules. core: for that
-    one alone.
+    """Return how the C of a case is made, half of them by any legal schedules.
+
+    Args:
+        seed: the run's seed
+        number: the case
+        core: the core; "" if cores take turns
     """
     name, level = _TURNS[number // _BATCH % len(_TURNS)]
     name = core or name
@@ -82,8 +87,15 @@ def manner_of(seed: int, number: int, core: str = "") -> Manner:
 
 @dataclass
 class Tally:
-    """What was tried. refused: what the other runtimes have no kernel for, by way;
-    reached: by op, type and rank.
+    """What was tried.
+
+    Attributes:
+        cases: the number of graphs
+        ops: the number of ops
+        kinds: the number of ops of each kind
+        reached: the same by kind, element type and rank
+        refused: the number of cases that a way could not run in full
+        failures: the cases that failed
     """
 
     cases: int = 0
@@ -94,7 +106,7 @@ class Tally:
     failures: list[str] = field(default_factory=list)
 
     def add(self, trial: Trial) -> None:
-        """One case."""
+        """Count a case."""
         self.cases += 1
         self.ops += len(trial.graph.ops)
         self.kinds.update(op.kind for op in trial.graph.ops)
@@ -109,7 +121,7 @@ class Tally:
 def fuzz(
     seed: int, numbers: Sequence[int], ways: Sequence[str], core: str, tally: Tally
 ) -> Iterator[str]:
-    """What is said of each failure, while it is found. core: "" for all in turn."""
+    """Yield the report of each failure, and count the cases."""
     for at in range(0, len(numbers), _BATCH):
         some = numbers[at : at + _BATCH]
         trials = [
@@ -126,14 +138,14 @@ def fuzz(
 
 
 def failure(seed: int, number: int, trial: Trial, why: str) -> str:
-    """A report of a failure: the smallest graph that fails in the same way, as text."""
+    """Shrink a failure, write it, and return the report with the graph as text."""
     way = why.split(":")[0]
     ways = [way] if way in ALL else []
     small = shrunk(
         trial, lambda t: any(w.split(":")[0] == way for w in problems([t], ways)[0])
     )
-    KEPT.mkdir(parents=True, exist_ok=True)
-    path = KEPT / f"{seed}-{number}-{way}.ir"
+    FAILURES.mkdir(parents=True, exist_ok=True)
+    path = FAILURES / f"{seed}-{number}-{way}.ir"
     path.write_text(print_graph(small.graph))
     path.with_suffix(".json").write_text(json.dumps(asdict(trial.manner)))
     given: dict[str, Any] = {
@@ -148,7 +160,7 @@ def failure(seed: int, number: int, trial: Trial, why: str) -> str:
 
 
 def again(path: Path, ways: Sequence[str]) -> list[str]:
-    """What is wrong with a graph that was kept."""
+    """Return the failures of a graph that was written."""
     graph = parse(path.read_text())
     manner = Manner(**json.loads(path.with_suffix(".json").read_text()))
     with np.load(path.with_suffix(".npz")) as file:
@@ -158,20 +170,17 @@ def again(path: Path, ways: Sequence[str]) -> list[str]:
 
 
 def table(reached: Mapping[str, int]) -> Iterator[str]:
-    """Markdown: how often each op was tried, with elements of which types, of which
-    ranks.
-    """
+    """Yield a table of how often each op was tried, by element type and rank."""
     rows: dict[str, Counter[str]] = {kind: Counter() for kind in samples()}
     for name, n in reached.items():
-        kind, *what = name.split()
-        rows.setdefault(kind, Counter()).update(
-            {kind: n, " ".join(what[:-1]): n, what[-1]: n}
-        )
-    yield "| op | graphs' ops | of |"
-    yield "| --- | --- | --- |"
+        kind, *types, rank = name.split()
+        counts = {kind: n, " ".join(types): n, rank: n}
+        rows.setdefault(kind, Counter()).update(counts)
+    lines = []
     for kind, row in sorted(rows.items()):
-        of = ", ".join(f"{what} {n}" for what, n in sorted(row.items()) if what != kind)
-        yield f"| {kind} | {row[kind]} | {of} |"
+        parts = [f"{name} {n}" for name, n in sorted(row.items()) if name != kind]
+        lines.append((kind, row[kind], ", ".join(parts)))
+    yield from markdown(("op", "times", "types and ranks"), lines)
 
 
 def _parse() -> argparse.Namespace:
@@ -183,63 +192,47 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, default=0, help="the same seed gives the same cases"
     )
-    parser.add_argument("--ways", default=",".join(ALL), help="names, with commas")
+    parser.add_argument("--ways", type=names, default=list(ALL))
     parser.add_argument(
         "--core",
         default="",
         choices=["", PLAIN, *cores],
         help="default: several in turn",
     )
-    parser.add_argument("--case", type=int, help="this one alone")
+    parser.add_argument("--case", type=int, help="the number of one case")
     parser.add_argument(
-        "--table", action="store_true", help="print what the seed reached, op by op"
+        "--table", action="store_true", help="print how often each op was tried"
     )
-    parser.add_argument("--graph", type=Path, help="a failure that was kept")
+    parser.add_argument("--graph", type=Path, help="the file of a failure")
     return parser.parse_args()
 
 
 def main() -> int:
-    """Prints what is wrong as it becomes known, then how much was tried."""
+    """Print each failure, then how much was tried."""
     warnings.simplefilter("ignore")  # numpy's, of divisions by zero
-    given = _parse()
-    ways = given.ways.split(",")
-    if unknown := [way for way in ways if way not in ALL]:
+    args = _parse()
+    if unknown := [way for way in args.ways if way not in ALL]:
         sys.exit(f"there is no way {unknown[0]}: there are {', '.join(ALL)}")
-    if given.graph:
-        wrong = again(given.graph, ways)
-        print("\n".join(wrong) or "nothing is wrong")
-        return int(bool(wrong))
-    if given.case is not None:
-        said = list(fuzz(given.seed, [given.case], ways, given.core, Tally()))
-        print("\n".join(said) or "nothing is wrong")
-        return int(bool(said))
-    kept = Progress.at(KEPT / f"{'-'.join([str(given.seed), *ways, given.core])}.json")
-    for batch in kept.cases(-(-given.cases // _BATCH)):
-        tally = Tally()
-        start = time.monotonic()
-        numbers = range(batch * _BATCH, min(given.cases, (batch + 1) * _BATCH))
-        for text in fuzz(given.seed, numbers, ways, given.core, tally):
+    if args.graph or args.case is not None:
+        if args.graph:
+            failures = again(args.graph, args.ways)
+        else:
+            failures = list(fuzz(args.seed, [args.case], args.ways, args.core, Tally()))
+        print("\n".join(failures) or "nothing is wrong")
+        return int(bool(failures))
+    tally = Tally()
+    progress = Progress()
+    for first in progress.cases(range(0, args.cases, _BATCH)):
+        numbers = range(first, min(args.cases, first + _BATCH))
+        for text in fuzz(args.seed, numbers, args.ways, args.core, tally):
             print(text, flush=True)
-        how = f"{len(tally.failures)} failures" if tally.failures else "good"
-        kept.ended(batch, how, bool(tally.failures), time.monotonic() - start)
-        kept.reached.update(tally.reached)
-        kept.reached.update({f"{way} refuses": n for way, n in tally.refused.items()})
-    reached = {
-        name: n for name, n in kept.reached.items() if not name.endswith(" refuses")
-    }
-    refused = ", ".join(
-        f"{k.removesuffix(' refuses')} {n}"
-        for k, n in sorted(kept.reached.items())
-        if k not in reached
-    )
-    if given.table:
-        print("\n".join(table(reached)))
-    ends = ", ".join(f"{n} batches {end}" for end, n in sorted((+kept.ends).items()))
-    print(
-        f"{kept.next} batches of {_BATCH} graphs, {sum(reached.values())} ops: {ends}"
-    )
+        progress.failed = len(tally.failures)
+    if args.table:
+        print("\n".join(table(tally.reached)))
+    refused = ", ".join(f"{way} {n}" for way, n in sorted(tally.refused.items()))
+    print(f"{tally.cases} graphs, {tally.ops} ops: {len(tally.failures)} failures")
     print(f"cases that another runtime or reader refuses in part: {refused or 'none'}")
-    return int(bool(kept.failed))
+    return int(bool(tally.failures))
 
 
 if __name__ == "__main__":

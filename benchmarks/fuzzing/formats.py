@@ -13,7 +13,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from benchmarks.fuzzing.driver import Call, guarded, verb
+from benchmarks.data_folder import MODELS
+from benchmarks.fuzzing.driver import LIMITS, Call, Limits, guarded, verb
 from benchmarks.fuzzing.formats_beside import besides, damaged_beside, read_beside
 from benchmarks.fuzzing.model_files import damaged_onnx, damaged_tflite
 from benchmarks.fuzzing.mutations import flipped, odd, regrown, retyped
@@ -29,17 +30,26 @@ from benchmarks.fuzzing.mutations import flipped, odd, regrown, retyped
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits"
 Damage = Callable[[random.Random, bytes], bytes]
+LARGEST_NETWORK = 5_000_000
+"""Bytes of a network: larger ones are like it, and take longer."""
+NETWORK_LIMITS = Limits(memory=1 << 30, seconds=60)
 
 
 @dataclass(frozen=True)
 class Format:
-    """wholes: to damage. damage: of one. read: writes it to a folder, and what reads it
-    there.
+    """A kind of file or message.
+
+    Attributes:
+        wholes: returns files without damage
+        damage: damages one
+        read: writes one into a folder, and returns what reads it there
+        limits: the bounds on memory and time
     """
 
     wholes: Callable[[], list[bytes]]
     damage: Damage
     read: Callable[[random.Random, bytes, Path], Call]
+    limits: Limits = LIMITS
 
 
 def _mixed(structured: Damage, share: float) -> Damage:
@@ -83,6 +93,18 @@ def tflite_files() -> list[bytes]:
                 # TFLite has no such op or type
                 continue
     return [*found, *[write_tflite(residual_int8())] * (len(found) // 3)]
+
+
+@cache
+def networks(suffix: str) -> list[bytes]:
+    """Return the smaller model files of the data folder, or else the fixture's."""
+    paths = sorted(MODELS.glob(f"*/*{suffix}"))
+    files = [p.read_bytes() for p in paths if p.stat().st_size < LARGEST_NETWORK]
+    if files:
+        return files
+    return (
+        [(DIGITS / "digits.onnx").read_bytes()] if suffix == ".onnx" else tflite_files()
+    )
 
 
 def _model(suffix: str) -> Callable[[random.Random, bytes, Path], Call]:
@@ -599,6 +621,18 @@ def _messages(rng: random.Random, data: bytes, folder: Path) -> Call:
 
 
 FORMATS: Mapping[str, Format] = {
+    "network_onnx": Format(
+        partial(networks, ".onnx"),
+        _mixed(damaged_onnx, 0.15),
+        _model(".onnx"),
+        NETWORK_LIMITS,
+    ),
+    "network_tflite": Format(
+        partial(networks, ".tflite"),
+        _mixed(damaged_tflite, 0.15),
+        _model(".tflite"),
+        NETWORK_LIMITS,
+    ),
     "onnx": Format(onnx_files, _mixed(damaged_onnx, 0.15), _model(".onnx")),
     "tflite": Format(tflite_files, _mixed(damaged_tflite, 0.15), _model(".tflite")),
     "compiled": Format(tflite_files, _mixed(damaged_tflite, 0.5), _compiled),

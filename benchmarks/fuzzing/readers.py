@@ -1,12 +1,11 @@
-"""Damaged files and messages of every kind, each read in a child with 2 GB and 60 s:
-all must end as a person expects.
+"""Damaged files and messages of every kind, each read in a child with bounds on memory and
+time: all must end with exit code 0, 1 or 2 and a message.
 
-    python -m benchmarks.fuzzing.readers --cases 20000 --seed 1      # what `make fuzz-readers` runs
-    python -m benchmarks.fuzzing.readers --only toml --case 17       # one again, with all that it says
+    python -m benchmarks.fuzzing.readers --cases 20000 --seed 1    # make fuzz-readers
+    python -m benchmarks.fuzzing.readers --only toml --case 17     # one case, with its output
 
-What went wrong is kept in build/fuzz-readers, and how far a seed is: what was
-interrupted goes on there, and the cases that failed run again first. 1 if anything is
-wrong.
+The files that are read wrongly are written to build/fuzz-readers; the exit code is 1 if
+there is one.
 """
 
 from __future__ import annotations
@@ -20,44 +19,41 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.fuzzing.driver import LIMITS, Limits, Verdict, preload, run
-from benchmarks.fuzzing.formats import FORMATS, ROOT
+from benchmarks.data_folder import BUILD
+from benchmarks.fuzzing.driver import Verdict, preload, run
+from benchmarks.fuzzing.formats import FORMATS
 from benchmarks.fuzzing.progress import Progress
+from benchmarks.tables import names
 
-KEPT = ROOT / "build" / "fuzz-readers"
+FAILURES = BUILD / "fuzz-readers"
 
 
-def run_case(
-    name: str, seed: int, case: int, folder: Path, limits: Limits = LIMITS
-) -> tuple[bytes, Verdict]:
-    """One damaged file of a format, and how reading it in this empty folder ends."""
+def run_case(name: str, seed: int, case: int, folder: Path) -> tuple[bytes, Verdict]:
+    """Return the damaged file of a case, and how its reading in an empty folder ends."""
     rng = random.Random(f"{name}:{seed}:{case}")
     form = FORMATS[name]
     data = form.damage(rng, rng.choice(form.wholes()))
-    return data, run(form.read(rng, data, folder), folder, limits)
+    return data, run(form.read(rng, data, folder), folder, form.limits)
 
 
 def run_cases(
-    names: Sequence[str], seed: int, cases: Iterable[int]
+    formats: Sequence[str], seed: int, cases: Iterable[int]
 ) -> Iterator[tuple[str, int, bytes, Verdict]]:
-    """The formats in turn."""
+    """Yield format, number, file and verdict of each case; formats take turns."""
     with tempfile.TemporaryDirectory(prefix="edgec-fuzz-") as tmp:
-        os.environ["EDGEC_CACHE"] = os.environ["XDG_CONFIG_HOME"] = str(
-            Path(tmp) / "cache"
-        )
+        cache = str(Path(tmp) / "cache")
+        os.environ["EDGEC_CACHE"] = os.environ["XDG_CONFIG_HOME"] = cache
         warm = Path(tmp) / "warm"
         warm.mkdir()
         rng = random.Random(0)
-        preload(
-            [
-                FORMATS[n].read(rng, rng.choice(FORMATS[n].wholes()), warm)
-                for n in names
-                for _ in range(3)
-            ],
-            warm,
-        )
+        calls = []
+        for name in formats:
+            form = FORMATS[name]
+            wholes = (rng.choice(form.wholes()) for _ in range(3))
+            calls += [form.read(rng, data, warm) for data in wholes]
+        preload(calls, warm)
         for case in cases:
-            name = names[case % len(names)]
+            name = formats[case % len(formats)]
             folder = Path(tmp) / "case"
             folder.mkdir()
             data, verdict = run_case(name, seed, case, folder)
@@ -66,51 +62,34 @@ def run_cases(
 
 
 def main() -> int:
-    """Prints what went wrong as it does, and how the cases of each format ended."""
+    """Print each failure, and how the cases of each format ended."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--only", default=",".join(FORMATS), help="formats, with commas"
-    )
-    parser.add_argument("--case", type=int, help="this one alone, shown")
-    given = parser.parse_args()
-    names = given.only.split(",")
-    kept = Progress.at(
-        KEPT
-        / f"{given.seed}{'' if given.only == ','.join(FORMATS) else '-' + given.only}.json"
-    )
-    cases = kept.cases(given.cases) if given.case is None else [given.case]
-    for name, case, data, verdict in run_cases(names, given.seed, cases):
-        kept.ended(
-            case,
-            f"{name} {verdict.fault or f'exit {verdict.code}'}",
-            bool(verdict.fault),
-            verdict.seconds,
-        )
-        if given.case is not None:
+    parser.add_argument("--only", type=names, default=list(FORMATS), help="formats")
+    parser.add_argument("--case", type=int, help="run one case and print its output")
+    args = parser.parse_args()
+    progress = Progress()
+    cases = range(args.cases) if args.case is None else [args.case]
+    results = run_cases(args.only, args.seed, progress.cases(cases))
+    for name, case, data, verdict in results:
+        end = verdict.fault or f"exit {verdict.code}"
+        progress.add(f"{name} {end}", bool(verdict.fault), verdict.seconds)
+        if args.case is not None:
             print(verdict.said)
-        if verdict.fault or given.case is not None:
-            file = KEPT / f"{name}-{given.seed}-{case}"
-            KEPT.mkdir(parents=True, exist_ok=True)
+        if verdict.fault:
+            file = FAILURES / f"{name}-{args.seed}-{case}"
+            FAILURES.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
             file.with_suffix(".txt").write_text(verdict.said)
-            print(
-                f"{name} --case {case}: {verdict.fault}, {verdict.seconds:.1f} s: "
-                f"{verdict.last}",
-                flush=True,
-            )
-    for name in names:
-        row = ", ".join(
-            f"{n} {end.removeprefix(name)}"
-            for end, n in sorted(kept.ends.items())
-            if end.split()[0] == name
-        )
-        print(f"{name:10} {row}")
-    print(f"the slowest took {kept.slowest:.1f} s")
-    return int(bool(kept.failed))
+            text = f"{verdict.fault}, {verdict.seconds:.1f} s: {verdict.last}"
+            print(f"{name} --case {case}: {text}", flush=True)
+    for end, count in sorted(progress.ends.items()):
+        print(f"{end}: {count}")
+    print(f"the slowest took {progress.slowest:.1f} s")
+    return int(bool(progress.failed))
 
 
 if __name__ == "__main__":

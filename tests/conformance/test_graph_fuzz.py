@@ -37,10 +37,10 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Failures are kept in a folder of the test's own; numpy's warnings of divisions by
     zero are not.
     """
-    monkeypatch.setattr(graph_fuzz, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(graph_fuzz, "FAILURES", tmp_path / "failures")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        yield tmp_path / "kept"
+        yield tmp_path / "failures"
 
 
 def test_all_ways_agree_but_c() -> None:
