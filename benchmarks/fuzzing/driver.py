@@ -1,9 +1,8 @@
-"""One command on one file, in a child of this warm process: how it ends within memory
-and time.
+"""Runs one command in a child of this process, within bounds of memory and time.
 
-A new interpreter with all that edgec imports takes a second; a fork of this one takes
-milliseconds. A case is good if it ends with exit code 0, 1 or 2, says nothing but
-printable text, and leaves nothing in the temporary folder.
+A new interpreter with all that edgec imports takes a second; a fork of this process, which
+has imported it, takes milliseconds. A case is right if it ends with exit code 0, 1 or 2,
+prints nothing but printable text, and leaves nothing in the temporary folder.
 """
 
 from __future__ import annotations
@@ -33,8 +32,11 @@ _SAID = 200_000  # characters of output that are looked at
 
 @dataclass(frozen=True)
 class Limits:
-    """What a case may take: memory (of its data, not of mapped files) in bytes, time in
-    seconds.
+    """The bounds of a case.
+
+    Attributes:
+        memory: the bytes of its data, mapped files not counted
+        seconds: its time
     """
 
     memory: int = 2 << 30
@@ -46,8 +48,13 @@ LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Verdict:
-    """fault: what was wrong, "" if nothing. code: exit code, None where a signal or the
-    clock ended it.
+    """How a case ended.
+
+    Attributes:
+        fault: what was wrong; "" if nothing
+        code: the exit code; None if a signal or the clock ended it
+        seconds: its time
+        said: what it printed
     """
 
     fault: str
@@ -57,18 +64,17 @@ class Verdict:
 
     @property
     def last(self) -> str:
-        """The line of a traceback that names the exception, else the last line."""
+        """The line that names the exception, else the last line."""
         lines = [line for line in self.said.splitlines() if line.strip()]
         bugs = [line for line in lines if line.startswith("error: this is a bug")]
         return (bugs or lines or [""])[-1][:300]
 
 
 def preload(calls: Iterable[Call], folder: Path) -> None:
-    """What these calls would import and every child read again, so that children find
-    it.
+    """Import what some calls import, so that their children do not.
 
-    The calls run in children; this process imports what they did, and reads one network
-    itself, for this machine: no solver's threads may be running when it forks.
+    The calls run in children; this process imports the same modules, and reads one network
+    for this machine itself: no solver's threads may be running when it forks.
     """
     names = folder / "modules"
     found = dict[str, None]()
@@ -90,7 +96,7 @@ def preload(calls: Iterable[Call], folder: Path) -> None:
 
 
 def _named(call: Call, names: Path) -> int:
-    """What a call imports, in a file, however the call ends."""
+    """Run a call, and write the names of all modules to a file."""
     try:
         return call()
     finally:
@@ -98,16 +104,14 @@ def _named(call: Call, names: Path) -> int:
 
 
 def verb(*args: str | Path) -> Call:
-    """A command line of edgec."""
+    """Return the call of a command line of edgec."""
     from edgec.cli.main import run_verb
 
     return lambda: run_verb([str(a) for a in args])
 
 
 def guarded(call: Callable[[], object]) -> Call:
-    """As a verb ends: the exit code of edgec's own errors, and of the error that a
-    reader is to raise.
-    """
+    """Return a call that ends like a verb: with the exit code of edgec's errors."""
     from edgec.errors import EdgecError
 
     def run() -> int:
@@ -122,8 +126,9 @@ def guarded(call: Callable[[], object]) -> Call:
 
 
 def run(call: Call, folder: Path, limits: Limits = LIMITS) -> Verdict:
-    """Runs it in a child whose working folder this is; the child's own temporary folder
-    is watched and removed.
+    """Run a call in a child with this working folder, and return how it ends.
+
+    The child has a temporary folder of its own, which is looked at and removed.
     """
     tmp = Path(tempfile.mkdtemp(prefix="case-", dir=folder))
     said = tmp.with_suffix(".txt")
@@ -164,7 +169,7 @@ def _fault(code: int | None, text: str, left: Sequence[str]) -> str:
 
 
 def _wait(pid: int, until: float) -> int | None:
-    """The child's status; None where it, and what it started, had to be ended."""
+    """Return the child's status; None if it and what it started had to be ended."""
     descriptor = os.pidfd_open(pid)
     try:
         done, _, _ = select.select(
@@ -180,7 +185,7 @@ def _wait(pid: int, until: float) -> int | None:
 
 
 def _child(call: Call, folder: Path, tmp: Path, said: Path, limits: Limits) -> None:
-    """Never comes back."""
+    """Run the call in the child, and end it."""
     code = 70
     try:
         os.setsid()

@@ -1,6 +1,4 @@
-"""Damage by a seeded generator: to bytes, to lines of text, and to trees of plain
-values or of a file's own objects.
-"""
+"""Damages bytes, lines of text and trees of plain values, by a seeded generator."""
 
 from __future__ import annotations
 
@@ -95,7 +93,7 @@ _NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?")
 
 
 def odd(rng: random.Random, like: object) -> Any:
-    """A value of this one's type that readers do not expect."""
+    """Return a value of the same type that readers do not expect."""
     if isinstance(like, bool):
         return not like
     if isinstance(like, int) and rng.random() < 0.4:
@@ -123,8 +121,8 @@ def odd(rng: random.Random, like: object) -> Any:
 
 
 def flipped(rng: random.Random, data: bytes) -> bytes:
-    """Some bytes are others; or a stretch is gone, doubled, zero or from elsewhere; or
-    the end is.
+    """Return bytes of which some are changed, removed, doubled, zero or moved, or which
+    are cut off.
     """
     out = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
@@ -154,7 +152,7 @@ def flipped(rng: random.Random, data: bytes) -> bytes:
 
 
 def retyped(rng: random.Random, data: bytes) -> bytes:
-    """Text with other numbers, words, lines or nesting."""
+    """Return text with other numbers, words, lines or nesting."""
     lines = data.split(b"\n")
     at = rng.randrange(len(lines))
     match rng.randrange(10):
@@ -200,7 +198,13 @@ def _one_number(rng: random.Random, data: bytes) -> bytes:
 
 @dataclass
 class Leaf:
-    """A place in a tree. take: puts another value there; drop: takes it away."""
+    """A place in a tree.
+
+    Attributes:
+        value: the value there
+        take: puts another value there
+        drop: removes the value
+    """
 
     value: Any
     take: Callable[[Any], None]
@@ -208,7 +212,7 @@ class Leaf:
 
 
 def leaves(tree: object) -> Iterator[Leaf]:
-    """Every value of a tree of dicts and lists, itself or of others, but the root."""
+    """Yield every place of a tree of dicts and lists, but the root."""
     if isinstance(tree, MutableMapping):
         for key, value in list(tree.items()):
             yield Leaf(
@@ -228,7 +232,7 @@ def leaves(tree: object) -> Iterator[Leaf]:
 
 
 def regrown(rng: random.Random, tree: Any) -> Any:
-    """A tree of plain values with some of them odd, of another type, gone, doubled or
+    """Return a tree of which some values are odd, of another type, removed, doubled or
     nested.
     """
     for _ in range(rng.choice((1, 1, 2, 3))):

@@ -1,5 +1,5 @@
-"""Graphs for boards with an Edge TPU: the segments must give what the graph gives, with
-any of the smaller interfaces, as `interp`, as .tflite and as C.
+"""Partitions graphs for boards with an Edge TPU: the segments must compute what the graph
+does, with any of the smaller interfaces, by `interp`, as .tflite and as C.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tests.schedule.runner import PORTS
 
 _REFUSAL = Refusal("edgetpu_compiler", "drawn", "drawn", None)
 _CLOCKS_GHZ = (1e-3, 1e-3, 0.1, 1.8)
-"""Of a CPU so slow that all that can runs on the Edge TPU, and of faster ones."""
+"""Clocks of a CPU so slow that the Edge TPU runs all that it can, and of faster ones."""
 _CALIBRATED = ("conv2d", "depthwise_conv2d", "fully_connected")
 """Float graphs with such an op are quantized first."""
 
 
 def by_edgetpu(trials: Sequence[Trial]) -> list[list[str]]:
-    """What is wrong with each; the C of all segments is one program."""
+    """Return the failures of each trial; the C of all segments is one program."""
     wrong: list[list[str]] = []
     segments: list[list[Trial]] = []
     for trial in trials:
@@ -51,7 +51,7 @@ def by_edgetpu(trials: Sequence[Trial]) -> list[list[str]]:
 
 
 def _placed(trial: Trial, segments: list[Trial]) -> Iterator[str]:
-    """What is wrong with the segments of a graph; adds those for C to a list."""
+    """Yield the failures of a graph's segments, and add those for C to a list."""
     graph, inputs = _lowered(trial)
     if graph is None:
         return
@@ -82,7 +82,7 @@ def _placed(trial: Trial, segments: list[Trial]) -> Iterator[str]:
 
 
 def _lowered(trial: Trial) -> tuple[Graph | None, Mapping[str, Array]]:
-    """The graph as a compile partitions it, with inputs; None where nothing is int8."""
+    """Return the graph that a compile partitions, with inputs; None if it is float."""
     graph = optimize(trial.graph.copy())
     inputs = {v.name: trial.inputs[v.name] for v in graph.inputs}
     if not is_quantized(graph):
@@ -95,8 +95,10 @@ def _lowered(trial: Trial) -> tuple[Graph | None, Mapping[str, Array]]:
 
 
 def _partition(graph: Graph, trial: Trial, disabled: Collection[str]) -> Partition:
-    """The segments for a board, with ops on the CPU that are drawn by their names, so
-    that they stay there in a smaller graph.
+    """Return the segments for a board.
+
+    Some ops are refused for the Edge TPU, drawn by their names, so that they are refused in
+    a smaller graph too.
     """
     seed = zlib.crc32(f"{trial.graph.name} {trial.manner}".encode())
     rng = np.random.default_rng(seed)
@@ -119,7 +121,7 @@ def _partition(graph: Graph, trial: Trial, disabled: Collection[str]) -> Partiti
 def _chained(
     parts: Partition, inputs: Mapping[str, Array], flat: list[str]
 ) -> dict[str, Array]:
-    """Every value between segments; adds the segments that end LiteRT to a list."""
+    """Return the values between segments; add segments that end LiteRT to a list."""
     values = dict(inputs)
     with np.errstate(all="ignore"):
         for s in parts.segments:
@@ -133,7 +135,7 @@ def _chained(
 def _as_tflite(
     graph: Graph, inputs: Mapping[str, Array], values: Mapping[str, Array]
 ) -> Iterator[str]:
-    """What is wrong with the .tflite of an Edge TPU segment."""
+    """Yield the failures of the .tflite file of an Edge TPU segment."""
     empty = any(v.type.size == 0 for v in graph.values())
     if empty or (needs_uint8(graph) and any(map(_is_of_int8, graph.ops))):
         return
@@ -152,7 +154,7 @@ def _as_tflite(
 
 
 def _is_of_int8(op: Op) -> bool:
-    """Whether TFLite has no such op of uint8; no file has one beside ops that need it."""
+    """Return whether TFLite has no such op of uint8."""
     by_channel = any(
         v.type.quant is not None and v.type.quant.axis is not None and v.type.rank > 1
         for v in op.inputs
@@ -161,6 +163,6 @@ def _is_of_int8(op: Op) -> bool:
 
 
 def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """All subsets, the empty one last."""
+    """Yield all subsets, the empty one last."""
     sizes = range(len(names), -1, -1)
     return chain.from_iterable(combinations(names, n) for n in sizes)

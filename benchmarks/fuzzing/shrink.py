@@ -1,6 +1,4 @@
-"""A failing graph made small: fewer outputs, fewer ops, inputs in place of what
-computes them.
-"""
+"""Shrinks a graph that fails: fewer outputs, fewer ops, inputs instead of results."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ Fails = Callable[[Trial], bool]
 
 
 def shrunk(trial: Trial, fails: Fails) -> Trial:
-    """The smallest that still fails, with the values that its inputs had in the whole."""
+    """Return the smallest graph that still fails, with the values of its inputs."""
     while True:
         smaller = next(
             (t for t in _smaller(trial) if _is_smaller(t, trial) and fails(t)), None
@@ -32,7 +30,7 @@ def _size(t: Trial) -> tuple[int, int, int]:
 
 
 def _smaller(trial: Trial) -> Iterator[Trial]:
-    """From the boldest step to the least."""
+    """Yield smaller trials, the smallest first."""
     graph = trial.graph
     for v in graph.outputs if len(graph.outputs) > 1 else ():
         yield _kept(trial, [v])
@@ -52,7 +50,7 @@ def _smaller(trial: Trial) -> Iterator[Trial]:
 def _kept(
     trial: Trial, outputs: list[Value], values: dict[Value, Array] | None = None
 ) -> Trial:
-    """With these outputs alone. values: inputs that are given as arrays now."""
+    """Return a trial with some outputs alone; `values` become inputs."""
     given = {v: trial.inputs[v.name] for v in trial.graph.inputs} | (values or {})
     graph = Graph(
         trial.graph.name,
@@ -67,7 +65,7 @@ def _kept(
 
 
 def _cut(trial: Trial, which: set[int]) -> Trial:
-    """Some ops' results become inputs."""
+    """Return a trial in which the results of some ops are inputs."""
     made = [v for i in which for v in trial.graph.ops[i].outputs]
     outputs = [v for v in trial.graph.outputs if v not in made]
     values = trial.computed
@@ -77,7 +75,7 @@ def _cut(trial: Trial, which: set[int]) -> Trial:
 
 
 def _headless(trial: Trial, n: int) -> Trial:
-    """The first n ops: the outputs are what nobody reads."""
+    """Return a trial of the first n ops, whose outputs are the values that none reads."""
     ops = trial.graph.ops[:n]
     read = {v for op in ops for v in op.inputs}
     ends = [
@@ -94,7 +92,7 @@ def _headless(trial: Trial, n: int) -> Trial:
 
 
 def _headless_of(trial: Trial, i: int) -> Trial:
-    """Without one op whose results nobody reads."""
+    """Return a trial without an op whose results none reads."""
     op = trial.graph.ops[i]
     others = [v for v in trial.graph.outputs if v not in op.outputs]
     ends = dict.fromkeys(

@@ -61,9 +61,13 @@ PLAIN = "plain"
 
 @dataclass(frozen=True)
 class Manner:
-    """How a graph becomes C: for which core of BUILDS, or PLAIN, how far the compiler
-    goes, and by which seed schedules, rules, caches and threads are drawn among all
-    legal ones; None: those that analysis prefers, one thread.
+    """How a graph becomes C.
+
+    Attributes:
+        core: a core of BUILDS, or PLAIN
+        level: the optimization of the compiler
+        chance: the seed that draws schedules, rules, caches and threads among all legal
+            ones; None for those that analysis prefers, and one thread
     """
 
     core: str = "x86_64_v3"
@@ -72,7 +76,7 @@ class Manner:
 
     @property
     def build(self) -> str:
-        """The name of its compiler and emulator in BUILDS."""
+        """The name of the compiler and emulator in BUILDS."""
         return "x86_64_v3" if self.core == PLAIN else self.core
 
     @property
@@ -88,7 +92,7 @@ class Manner:
         ]
 
     def case(self, graph: Graph, inputs: Mapping[str, Array]) -> Case:
-        """A graph as C."""
+        """Return the case of a graph with inputs."""
         if self.chance is None:
             return Case(graph, inputs, core_of(self.core))
         return random_case(
@@ -98,23 +102,30 @@ class Manner:
 
 @dataclass
 class Trial:
-    """A graph with inputs, and what `interp` makes of them."""
+    """A graph with inputs, and the values that `interp` computes.
+
+    Attributes:
+        graph: the graph
+        inputs: the inputs by name
+        manner: how it becomes C
+        refused: the reason of each way that cannot run it in full
+    """
 
     graph: Graph
     inputs: Mapping[str, Array]
     manner: Manner = Manner()
     refused: dict[str, str] = field(default_factory=dict)
-    """The ways that say that they cannot, and why."""
 
     @cached_property
     def values(self) -> dict[Value, Array]:
-        """Every value but the constants'."""
+        """The values by interp, without constants."""
         return _run(self.graph, self.inputs, lambda a: a)
 
     @cached_property
     def nudged(self) -> list[dict[Value, Array]]:
-        """The same with every float a little off: what only rounding decides is not the
-        same there.
+        """The values with every float a little off, several times.
+
+        What only rounding decides is not the same there.
         """
         if not any(a.dtype.kind == "f" for a in self.values.values()):
             return []
@@ -130,9 +141,10 @@ class Trial:
 
     @cached_property
     def is_open(self) -> bool:
-        """Whether an op chooses by what is not a number, or makes an integer of it:
-        ways may take that for any. Or it sums squares that float32 does not hold: some
-        ways do so in double.
+        """Whether the result of an op is not defined.
+
+        An op may choose by NaN or make an integer of it, which ways do differently; or it
+        sums squares beyond float32, which some ways do in double.
         """
         for op in self.graph.ops:
             arrays = [
@@ -154,7 +166,7 @@ class Trial:
         return False
 
     def difference(self, v: Value, got: Array) -> str:
-        """What is wrong with a value; empty: nothing."""
+        """Return how a value differs from interp's; "" if it does not."""
         want = self.values[v] if v.const is None else v.const
         if (got.shape, got.dtype) != (want.shape, want.dtype):
             return (
@@ -175,7 +187,7 @@ class Trial:
 
     @property
     def computed(self) -> dict[Value, Array]:
-        """The values before the first op that raises."""
+        """The values of the ops before the first one that raises."""
         ops = self.graph.ops
         for n in range(len(ops), -1, -1):
             try:
@@ -187,8 +199,9 @@ class Trial:
         return {}
 
     def part(self, takes: Callable[[Op], bool]) -> Graph | None:
-        """The ops that a way takes, as a graph whose inputs are computed by `interp`
-        where other ops make them.
+        """Return the ops that a way takes as a graph, None without one.
+
+        Values that other ops compute become inputs.
         """
         ops = [op for op in self.graph.ops if takes(op)]
         made = {v for op in ops for v in op.outputs}
@@ -206,7 +219,7 @@ class Trial:
         return Graph("part", list(needed), ends, ops) if ops else None
 
     def given(self, graph: Graph) -> dict[str, Array]:
-        """The inputs of a part."""
+        """Return the inputs of a part by name."""
         return {v.name: self.values[v] for v in graph.inputs}
 
 
@@ -222,8 +235,9 @@ def _run(
 
 
 def _off(a: Array, rng: np.random.Generator) -> Array:
-    """Every element a little off, zeros to both sides; what is not a number becomes
-    any, since kernels may take it for one.
+    """Return an array with every element a little off, and zeros to both sides.
+
+    NaN becomes any number, since kernels may take it for one.
     """
     finite = np.abs(a[np.isfinite(a)])
     scale = min(float(finite.max(initial=1e-30)), 1e30)
@@ -233,7 +247,7 @@ def _off(a: Array, rng: np.random.Generator) -> Array:
 
 
 def _wrong(got: Array, want: Array, others: Sequence[Array]) -> Array:
-    """Which elements are further off than rounding explains."""
+    """Return which elements differ by more than rounding explains."""
     if want.dtype.kind != "f":
         if others:
             steady = np.logical_and.reduce([o == want for o in others])
@@ -263,17 +277,17 @@ _NOT_IN_TFLITE = ("uint16", "uint32", "uint64", "float16", "float64")
 """Element types that edgec does not write to TFLite."""
 
 Way = Callable[[Trial], Iterator[str]]
-"""What is wrong by one way."""
+"""Yields the failures of a trial by one way."""
 
 
 def as_text(trial: Trial) -> Iterator[str]:
-    """The text form, parsed back."""
+    """Print the graph and parse it."""
     if parse(print_graph(trial.graph)) != trial.graph:
         yield "the text form is of another graph"
 
 
 def optimized(trial: Trial) -> Iterator[str]:
-    """After all passes, by `interp`."""
+    """Run the graph after all passes by `interp`."""
     graph = optimize(trial.graph.copy())
     verify(graph, "partitioned")
     with np.errstate(all="ignore"):
@@ -286,7 +300,7 @@ def optimized(trial: Trial) -> Iterator[str]:
 
 
 def by_onnxruntime(trial: Trial) -> Iterator[str]:
-    """All that ONNX has by onnxruntime; the same file as edgec reads it, by `interp`."""
+    """Run what ONNX can express by onnxruntime, and as edgec reads the file."""
     part = trial.part(lambda op: _in_onnx(op) and not _far_out(trial, op))
     if part is None:
         return
@@ -321,10 +335,11 @@ def by_onnxruntime(trial: Trial) -> Iterator[str]:
 
 
 def _far_out(trial: Trial, op: Op) -> bool:
-    """Whether places are so far outside of an image that float32 has no fractions, or
-    few whole numbers, there. Or all of a curve is so near 0 that what onnxruntime is
-    off by itself, 6e-8, is much of it. Or what is not finite stays in onnxruntime's
-    running sum of squares over the channels behind.
+    """Return whether onnxruntime computes an op otherwise for these values.
+
+    Places may be so far outside of an image that float32 has few numbers there; a curve so
+    near 0 that onnxruntime's own error of 6e-8 is much of it; and what is not finite stays
+    in its running sum of squares over the channels behind.
     """
     if op.kind == "local_response_norm":
         return not np.isfinite(trial.values[op.output]).all()
@@ -340,8 +355,8 @@ def _in_onnx(op: Op) -> bool:
 
 
 def by_litert(trial: Trial) -> Iterator[str]:
-    """All that TFLite has by LiteRT's reference kernels; the same file as edgec reads
-    it, by `interp`.
+    """Run what TFLite can express by LiteRT's reference kernels, and as edgec reads the
+    file.
     """
     uint8 = any(map(has_asymmetric_weights, trial.graph.ops))
     part = trial.part(lambda op: _in_tflite(op, uint8) and _is_said(trial, op))
@@ -369,10 +384,11 @@ def by_litert(trial: Trial) -> Iterator[str]:
 
 
 def _is_said(trial: Trial, op: Op) -> bool:
-    """Whether TFLite says what comes out: its kernels compare what is not a number in
-    any way, and convert floats to integers, and shift these, as C does, to which
-    infinity and what is far out of range mean nothing. A flat softmax ends its process,
-    and the running sum of a long one loses digits.
+    """Return whether TFLite defines the result of an op.
+
+    Its kernels compare NaN in any way, and convert and shift like C, where infinities and
+    numbers out of range have no meaning. A flat softmax ends its process, and the running
+    sum of a long one loses digits.
     """
     if isinstance(op.spec, Softmax) and op.inputs[0] in trial.values:
         x = op.inputs[0]
@@ -398,7 +414,12 @@ def _is_said(trial: Trial, op: Op) -> bool:
 
 
 def _in_tflite(op: Op, uint8: bool) -> bool:
-    """uint8: whether the file will be of uint8, where another law holds for some ops."""
+    """Return whether TFLite has an op.
+
+    Args:
+        op: the op
+        uint8: whether the file will be of uint8, where some ops have another meaning
+    """
     values = (*op.inputs, *op.outputs)
     if op.kind in NO_REFERENCE or any(
         0 in v.type.shape or v.type.dtype in _NOT_IN_TFLITE for v in values
@@ -416,7 +437,7 @@ def _in_tflite(op: Op, uint8: bool) -> bool:
 
 
 def _is_of_int8(op: Op) -> bool:
-    """Whether TFLite's uint8 kernel computes something else, or there is none."""
+    """Return whether TFLite's uint8 kernel differs or does not exist."""
     return op.kind == "squared_difference" or beside_uint8(op) != op.spec
 
 
@@ -449,16 +470,16 @@ WAYS: Mapping[str, Way] = {
     "onnx": by_onnxruntime,
     "tflite": by_litert,
 }
-"""But for those that compile C, of many at once."""
+"""The ways that run one trial; others compile the C of many."""
 
 
 def trial_of(graph: Graph, seed: int, manner: Manner) -> Trial:
-    """With random inputs."""
+    """Return the trial of a graph with random inputs."""
     return Trial(graph, random_inputs(graph, seed), manner)
 
 
 def by_c(trials: Sequence[Trial]) -> list[list[str]]:
-    """The C of each, by one program: all are for one core."""
+    """Return the failures of each trial as C; all are for one core, in one program."""
     found = []
     for trial, got in zip(trials, _compiled(trials), strict=True):
         if isinstance(got, str):
@@ -475,8 +496,9 @@ def by_c(trials: Sequence[Trial]) -> list[list[str]]:
 
 
 def _compiled(trials: Sequence[Trial]) -> list[Mapping[str, Array] | str]:
-    """Outputs, or what went wrong; the cases whose C cannot be made or built are found
-    by halves.
+    """Return the outputs of each trial, or the error of one whose C cannot be built.
+
+    The trials are halved until such a one stands alone.
     """
     if not trials:
         return []
