@@ -1,5 +1,5 @@
-"""What other runtimes take for an ONNX file on a board's core: LiteRT, ncnn, MNN and
-onnxruntime, each as a person has it from the package index, under armlab's `picycles`.
+"""Counts the cycles of other runtimes for an ONNX file on a board's core, by armlab's
+`picycles`: LiteRT, ncnn, MNN and onnxruntime, each as its package on the index is.
 
 ncnn computes in float16 by itself on cores that can; its float32 is a peer of its own.
 MNN does so with `precision: low`. LiteRT runs what onnx2tf makes of the file. The arm64
@@ -96,7 +96,7 @@ def _inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 
 
 def _shape(model: Path) -> str:
-    """Of the only input: 1x3x224x224."""
+    """Return the shape of the only input, for example 1x3x224x224."""
     (value,) = _inputs(onnx.load(model, load_external_data=False))
     return "x".join(str(d.dim_value) for d in value.type.tensor_type.shape.dim)
 
@@ -161,7 +161,7 @@ PEERS: Mapping[str, Peer] = {
 
 
 def measure(tool: Picycles, peer: Peer, model: Path, board: str) -> Result | None:
-    """One inference; None where the peer is not there, or refuses the model."""
+    """Return the result of one inference; None if the peer refuses the model."""
     with tempfile.TemporaryDirectory(prefix="edgec-") as name:
         copy = Path(name, "model.onnx")
         onnx.save(with_sizes(model), copy)
@@ -178,7 +178,7 @@ def measure(tool: Picycles, peer: Peer, model: Path, board: str) -> Result | Non
 
 @cache
 def _expected(model: Path) -> Statistics:
-    """Of onnxruntime's outputs on this machine, for the input that guests make."""
+    """Return the statistics of onnxruntime's outputs for the input of the guests."""
     options = onnxruntime.SessionOptions()
     # Without its warnings, one for each weight of an older file.
     options.log_severity_level = 3
@@ -192,7 +192,7 @@ def _expected(model: Path) -> Statistics:
 
 
 def _printed(text: str) -> Statistics | None:
-    """What a guest printed of its outputs; None where it printed nothing."""
+    """Return the statistics that a guest printed; None if it printed none."""
     for line in text.splitlines():
         if line.startswith(OUTPUTS):
             pairs = json.loads(line.removeprefix(OUTPUTS))
@@ -201,9 +201,7 @@ def _printed(text: str) -> Statistics | None:
 
 
 def _agree(found: Statistics, expected: Statistics) -> bool:
-    """Whether each expected output is among those found, which may be more or in
-    another order.
-    """
+    """Return whether each expected output is among a peer's, in any order."""
     return all(any(_close(f, e) for f in found) for e in expected)
 
 
@@ -219,7 +217,7 @@ def _close(found: tuple[float, float], expected: tuple[float, float]) -> bool:
 
 
 def digest(name: str) -> str:
-    """Of how the peer is run: what is remembered of another way is forgotten."""
+    """Return a hash of how the peer is run, a part of the keys of its results."""
     programs = [path.read_bytes() for path in sorted(GUESTS.glob("*.py"))]
     requirements = repr((PNNX, MNN, ONNX2TF, TOLERANCE))
     texts = [name.encode(), requirements.encode(), *programs]

@@ -1,12 +1,11 @@
-"""The cycles of ops on the boards' cores, for the partitioner: each kernel's rates,
+"""The cycles of ops on the boards' cores, for the partitioner: the rates of each kernel,
 fitted to ops that it computes.
 
-Takes ops of the data folder's networks, some for every kernel that a core uses for
-them, each alone; counts their cycles as bench-arm does (one program for a core, some
-minutes); writes devices/edgec_devices/cores/<core>.cycles.json; prints how well the rates say
-what each op takes, by a fit to all and by one without it. --check instead compares
-networks: the sum of their ops' estimates beside the cycles of bench-arm
-(build/bench-arm.json: make bench-arm ARGS='--ops none').
+The ops are some of the data folder's networks for every kernel, each alone. Their cycles
+are counted like in bench-arm, by one program for each core, in some minutes. The rates are
+written to devices/edgec_devices/cores/<core>.cycles.json, and their errors printed: by the
+fit to all ops, and by one without the op. --check compares the sum of the estimates of
+whole networks with the cycles in build/bench-arm.json (make bench-arm ARGS='--ops none').
 
     python -m benchmarks.cpu_table [--boards pi3,pi4,pi5] [--models a,b] [--dry] [--check]
         [--json FILE]
@@ -48,17 +47,21 @@ MEASURED = (
     "yunet_n_320",
     str(ROOT / "fixtures" / "cartoon" / "cartoon.onnx"),
 )
-"""Whose ops are measured."""
-WANTED = 0.2
-"""How far the estimate of a network may be off."""
+"""The networks whose ops are measured."""
+NEAR = 0.2
+"""The relative error up to which the estimate of a network is near."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """An op alone, or one and those that follow at once. kernel: what computes the
-    first. then: plain kernels of those.
+    """An op alone, or one with the ops that are fused behind it.
 
-    work: of the first, as estimate.work has it. what: for people.
+    Attributes:
+        kernel: the kernel of the first op
+        then: the plain kernels of the others
+        work: the work of the first, see edgec.schedule.rates.work
+        cycles: the cycles of all
+        what: the op for a reader
     """
 
     kernel: str
@@ -69,7 +72,7 @@ class Measured:
 
 
 def measure(board: Board, graphs: Iterable[Graph]) -> list[Measured]:
-    """Some of the ops of graphs on a board's core."""
+    """Measure some of the ops of graphs on a board's core."""
     on = core_of(board)
     folder = BUILD / f"cpu-table-{board.name}"
     where = program(chosen(graphs, on), board, on, folder)
@@ -89,8 +92,9 @@ def measure(board: Board, graphs: Iterable[Graph]) -> list[Measured]:
 
 
 def fitted(known: Sequence[Measured]) -> Rates:
-    """Least squares of relative errors, with no rate below 0, for each kernel; for
-    kernels that were not measured, what three in four of those that were take at most.
+    """Fit the rates of each kernel by least squares of relative errors, none below 0.
+
+    A kernel that was not measured has the rates that three in four others do not exceed.
     """
     alone = [m for m in known if not m.then]
     table = {
@@ -105,8 +109,8 @@ def fitted(known: Sequence[Measured]) -> Rates:
 
 
 def _followers(known: Sequence[Measured], table: Rates) -> Rates:
-    """Of calls that follow: what the whole takes beyond the first alone, for each byte
-    of that one's result.
+    """Fit the rates of fused calls: the cycles beyond the first op alone, for each byte of
+    its result.
     """
     fused = [m for m in known if m.then]
     alone = {(m.kernel, m.work): m.cycles for m in known if not m.then}
@@ -127,16 +131,15 @@ def _followers(known: Sequence[Measured], table: Rates) -> Rates:
 
 
 def _estimate(table: Rates, m: Measured) -> float:
-    """Of the first."""
+    """Return the estimate of the first op."""
     return float(rate(table, m.kernel.split("+")) @ np.array(m.work))
 
 
 def _fit(several: Sequence[Measured]) -> Matrix:
-    """Of a kernel.
+    """Fit the rates of a kernel.
 
-    Of a few ops one rate is all that can be told: of multiply-accumulates, or of bytes.
-    Constants are something to read where there are as many as in layers; a scalar is
-    not.
+    A few ops allow one rate alone, of multiply-accumulates or of bytes. Constants count as
+    bytes for ops that multiply, which have many.
     """
     a = np.array([m.work for m in several])
     truth = np.array([m.cycles for m in several])
@@ -150,12 +153,11 @@ def _fit(several: Sequence[Measured]) -> Matrix:
 
 
 FEW = 3
+"""The number of ops up to which one rate is fitted."""
 
 
 def errors(known: Sequence[Measured], held_out: bool) -> Matrix:
-    """Relative ones; of each op by rates that were fitted without it, or by those of
-    all.
-    """
+    """Return the relative error of each op, by a fit to all or by one without the op."""
     table = fitted(known)
     found = []
     for m in known:
@@ -171,7 +173,7 @@ def errors(known: Sequence[Measured], held_out: bool) -> Matrix:
 
 
 def quality(found: Mapping[str, Sequence[Measured]]) -> Iterator[str]:
-    """How far estimates are from what was measured."""
+    """Yield a table of the errors on each core."""
     yield (
         "| core | ops | kernels | half within | nine in ten within | left out: "
         "half within | nine in ten within |"
@@ -190,7 +192,7 @@ def quality(found: Mapping[str, Sequence[Measured]]) -> Iterator[str]:
 
 
 def write(core: str, table: Rates) -> Path:
-    """The core's file."""
+    """Write a core's file, and return its path."""
     path = cycles_file(core)
     rows = (
         f" {json.dumps(name)}: {json.dumps([float(f'{x:.4g}') for x in per])}"
@@ -203,12 +205,12 @@ def write(core: str, table: Rates) -> Path:
 # ---- whole networks
 # --------------------------------------------------------------------------------------
 def estimate(model: Path, on: Core) -> float:
-    """Cycles of a network on the CPU: what the partitioner reckons with."""
+    """Return the partitioner's estimate of a network's cycles on the CPU."""
     return sum(in_graph(lower(model, CompileOptions("pi4")).graph, on).values())
 
 
 def check(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Estimates beside what bench-arm measured."""
+    """Yield a table of estimates beside the cycles of bench-arm."""
     yield "| network | board | M cycles | estimated | off by |"
     yield "| --- | --- | --- | --- | --- |"
     off: dict[str, list[float]] = {}
@@ -222,15 +224,15 @@ def check(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         )
         yield f"| {row['model']} | {board} | {figures} |"
     for board, ratios in off.items():
-        within = sum(abs(r - 1) <= WANTED for r in ratios)
+        within = sum(abs(r - 1) <= NEAR for r in ratios)
         yield (
-            f"| {within} of {len(ratios)} within {WANTED:.0%} | {board} | | | "
+            f"| {within} of {len(ratios)} within {NEAR:.0%} | {board} | | | "
             f"{geometric_mean(ratios) - 1:+.0%} |"
         )
 
 
 def main() -> int:
-    """Prints the tables; writes the files."""
+    """Print the tables, and write the files."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

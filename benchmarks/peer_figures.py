@@ -1,5 +1,5 @@
-"""What the other runtimes take for a network on a board's core, for bench_arm: counted
-by armlab, or read from a file that an earlier run wrote (`bench_arm --peers-only`).
+"""The cycles of other runtimes for a network on a board's core, for bench_arm: counted by
+armlab, or read from a file of an earlier run (`bench_arm --peers-only`).
 
 Counts are deterministic, and a peer's depend neither on edgec nor on the machine that
 counts. So a file of them, an hour's work of the emulator, serves until a peer has a new
@@ -56,13 +56,13 @@ Key = tuple[str, str, str]
 
 
 def read(path: Path) -> dict[Key, Figure]:
-    """The figures of a file of `write`."""
+    """Return the figures of a file that `write` wrote, by key."""
     figures = [Figure(**row) for row in json.loads(path.read_text())]
     return {(f.sha256, f.board, f.peer): f for f in figures}
 
 
 def write(path: Path, figures: Iterable[Figure]) -> None:
-    """As JSON, a list with an object a figure."""
+    """Write figures as a JSON list of objects."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [asdict(f) for f in figures]
     path.write_text(json.dumps(rows, indent=1) + "\n")
@@ -71,9 +71,13 @@ def write(path: Path, figures: Iterable[Figure]) -> None:
 def figures(
     model: str, files: Sequence[Path], board: str, known: Mapping[Key, Figure] | None
 ) -> Iterator[Figure]:
-    """Each peer's figure for the first of a network's files that it reads.
+    """Yield each peer's figure for the first of a network's files that it reads.
 
-    known: the figures of a file, beside which none is counted; None to count them.
+    Args:
+        model: the network
+        files: its files
+        board: the board
+        known: the figures of a file; None if they are counted
     """
     seen = set[str]()
     for file in files:
@@ -91,12 +95,12 @@ def figures(
 
 
 def _readers(file: Path) -> Sequence[str]:
-    """The peers that read a file."""
+    """Return the peers that read a file."""
     return list(arm_peers.PEERS) if file.suffix == ".onnx" else [LITERT]
 
 
 def _counted(model: str, file: Path, board: str, peer: str) -> Figure | None:
-    """The figure that armlab counts, or has counted; None where the peer is not there."""
+    """Return the figure that armlab counts; None if the peer is not installed."""
     if published := _published(model, file, board, peer):
         return published
     lab = picycles()
@@ -122,7 +126,7 @@ def _counted(model: str, file: Path, board: str, peer: str) -> Figure | None:
 def _count(
     lab: Picycles, file: Path, board: str, peer: str
 ) -> tuple[float | None, bool]:
-    """The cycles, and whether the outputs are right; no cycles where it refuses."""
+    """Return the cycles, None if the peer refuses, and whether the outputs are right."""
     if file.suffix == ".tflite":
         # LiteRT is the judge of its own format.
         cycles = lab.litert(board, file)
@@ -132,7 +136,7 @@ def _count(
 
 
 def _published(model: str, file: Path, board: str, peer: str) -> Figure | None:
-    """LiteRT's figure of the data folder; None where it has none, and for others."""
+    """Return LiteRT's figure of the data folder, if it has one."""
     if peer != LITERT or file.suffix != ".tflite":
         return None
     path = SHARED / "bench" / "arm-litert.json"

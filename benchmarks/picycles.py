@@ -29,7 +29,7 @@ LAB = SHARED / "armlab"
 
 
 def missing() -> str:
-    """What picycles lacks here; "" if it can run."""
+    """Return what picycles lacks here; "" if it can run."""
     if not (LAB / "picycles").is_file():
         return f"no data folder at {SHARED} (set EDGEC_SHARED)"
     for names in (("qemu-aarch64",), ("gcc", "cc")):
@@ -39,8 +39,9 @@ def missing() -> str:
 
 
 def _skips() -> bool:
-    """Whether the llvm-mca that picycles takes can skip what it does not know, as older
-    ones (Debian 12's) cannot.
+    """Return whether llvm-mca can skip instructions that it does not know.
+
+    Older ones, such as Debian 12's, cannot.
     """
     found = next(
         filter(
@@ -74,9 +75,10 @@ class Run:
 
 
 class Picycles:
-    """Its command for a program, its cycles of a block for what our own plugin counted.
+    """The command picycles, and its cycles for the blocks that edgec's plugin counted.
 
-    cache: where it keeps what it found out; processes may share it.
+    Args:
+        cache: the folder of its results, which processes may share
     """
 
     def __init__(self, cache: Path) -> None:
@@ -99,12 +101,13 @@ class Picycles:
                 lab.sysroot(board)
 
     def program(self, board: str, command: Sequence[str | Path]) -> float:
-        """Cycles of one inference of a static program."""
+        """Return the cycles of one inference of a static program."""
         return self._run(board, [], command, os.environ).cycles
 
     def litert(self, board: str, model: Path) -> float | None:
-        """Cycles of one inference of a .tflite file by LiteRT, one thread; None where
-        LiteRT is not or cannot.
+        """Return LiteRT's cycles of one inference of a .tflite file by one thread.
+
+        None if LiteRT is not installed or fails.
         """
         if model.suffix != ".tflite":
             return None
@@ -112,8 +115,9 @@ class Picycles:
         return None if run is None else run.cycles
 
     def guest(self, board: str, site: str, command: Sequence[str | Path]) -> Run | None:
-        """One inference of a Python program with the wheels of a site; None
-        where the wheels are not there, or the program fails.
+        """Run one inference of a Python program with the wheels of a site.
+
+        None if the wheels are not installed, or the program fails.
         """
         if not self.has(site):
             return None
@@ -128,11 +132,11 @@ class Picycles:
             return None
 
     def has(self, site: str) -> bool:
-        """Whether the wheels of a site are there: armlab/setup.sh user peers."""
+        """Return whether the wheels of a site are installed (armlab/setup.sh user peers)."""
         return (self._sites / site).exists()
 
     def version(self, site: str, package: str) -> str:
-        """The version of a package of a site, for example "3.6.1"."""
+        """Return the version of a package of a site, for example "3.6.1"."""
         (folder,) = (self._sites / site).glob(f"{package}-*.dist-info")
         return folder.name.removeprefix(f"{package}-").removesuffix(".dist-info")
 
@@ -142,7 +146,7 @@ class Picycles:
         return home / "site"
 
     def places(self, counts: Counts, board: str) -> dict[tuple[int, int], float]:
-        """Cycles in each place of the last inference."""
+        """Return the cycles in each place of the last inference."""
         facts = self._tool.BOARDS[board]
         buckets = counts.inferences[-1]
         codes = {

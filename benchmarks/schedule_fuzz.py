@@ -1,10 +1,10 @@
-"""The schedule fuzzer: random layers by random legal schedules of every core, against
-what the ops mean.
+"""The schedule fuzzer: random layers by random legal schedules of every core, beside
+`interp`.
 
-Integers must be equal bit for bit, floats within 1e-5 of the range; each call is
-computed in 1 to 4 parts, one after the other; tensors and the arena lie between pages
-that nobody may touch.  Arm cores run under QEMU.  Markdown on the screen,
-build/schedule-fuzz.json; 1 if anything is wrong.
+Integers must be equal bit for bit, floats within 1e-5 of the range. Each call is computed
+in 1 to 4 parts; tensors and the arena lie between pages that nobody may touch. Arm cores
+run under QEMU. Markdown on the screen, build/schedule-fuzz.json; the exit code is 1 if
+there is a mismatch.
 
     python -m benchmarks.schedule_fuzz [--cases 10000] [--cores cortex_a53,…] [--seed 0] [--jobs
         2] [--batch 250]
@@ -36,7 +36,7 @@ Job = tuple[str, int, int]
 
 
 def jobs(cores: Sequence[str], cases: int, batch: int) -> Iterator[Job]:
-    """Programs; every core has its share of the cases, and cores take turns."""
+    """Yield programs: every core has its share of the cases, and cores take turns."""
     share = [cases // len(cores) + (i < cases % len(cores)) for i in range(len(cores))]
     for first in range(0, max(share), batch):
         for name, count in zip(cores, share, strict=True):
@@ -44,20 +44,20 @@ def jobs(cores: Sequence[str], cases: int, batch: int) -> Iterator[Job]:
                 yield name, first, min(batch, count - first)
 
 
-def tried(job: Job, seed: int) -> list[Verdict]:
-    """The cases of one program. Each core has a stream of its own."""
+def run_job(job: Job, seed: int) -> list[Verdict]:
+    """Return the verdicts of one program's cases."""
     name, first, count = job
     with builds.apart():
         return list(verdicts(name, first, count, seed_of(name, seed)))
 
 
 def seed_of(name: str, seed: int) -> int:
-    """Of a core's stream."""
+    """Return the seed of a core's cases."""
     return 1000 * seed + [*BUILDS].index(name)
 
 
 def markdown(found: Sequence[tuple[str, Verdict]]) -> Iterator[str]:
-    """By family and variant, and by core."""
+    """Yield a table of families and variants, and one of cores."""
     cases = Counter[tuple[str, str]]()
     wrong = Counter[tuple[str, str]]()
     functions = defaultdict[tuple[str, str], set[str]](set)
@@ -102,7 +102,7 @@ def _parse() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Prints what is wrong as it becomes known, then the table."""
+    """Print each mismatch, then the tables."""
     given = _parse()
     cores = given.cores.split(",")
     found = list[tuple[str, Verdict]]()
@@ -114,7 +114,7 @@ def main() -> int:
     ]
     with ProcessPoolExecutor(max(1, given.jobs)) as pool:
         running = {
-            pool.submit(partial(tried, seed=given.seed), job): job for job in todo
+            pool.submit(partial(run_job, seed=given.seed), job): job for job in todo
         }
         for future in as_completed(running):
             name = running[future][0]

@@ -1,5 +1,5 @@
-"""Ops of the data folder's networks, each alone, in one program for a core: what its
-cycles can be counted of.
+"""Compiles ops of networks, each alone, into one program for a core, whose cycles can be
+counted.
 """
 
 from __future__ import annotations
@@ -33,27 +33,28 @@ from edgec.toolchain.cc import Compiler
 
 MOST_MACS = 16e6
 HUGE = 64e6
-"""Of an op that is measured: larger ones take emulators long, and are as fast.
-
-Those of a kernel for large ones are measured up to the second.
+"""The multiply-accumulates of an op that is measured: larger ones take emulators long, and
+have the same rates. The second is for kernels of large ops alone.
 """
 EACH = 8
 EACH_DENSE = 20
-"""Ops of a kernel that are measured; of one that multiplies and accumulates, where
-networks spend their time.
-"""
+"""The ops that are measured of a kernel; the second, of one that multiplies."""
 EACH_FUSED = 4
-"""Of those that follow at once, for each kernel that they follow."""
+"""The ops that are measured of each pair of a kernel and fused calls."""
 ROOM = Rules(spare=False)
-"""What a kernel takes where it has the room that it wants."""
+"""The rules of a schedule with as much room as kernels can use."""
 IN_ONE = 24
-"""Units in a segment: each compiles its kernels once."""
+"""The units of a segment, each of which compiles its kernels once."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """An op, or one and those that are computed at once with it. kernel: of the first;
-    then: plain ones that follow.
+    """An op, or one with the ops that are fused behind it.
+
+    Attributes:
+        kernel: the kernel of the first op
+        then: the plain kernels of the others
+        ops: the ops
     """
 
     kernel: str
@@ -62,14 +63,12 @@ class Unit:
 
     @property
     def work(self) -> Array:
-        """Of the first."""
+        """The work of the first op."""
         return work(self.ops[0])
 
 
 def graphs_of(models: Iterable[Path]) -> Iterator[Graph]:
-    """Networks as they are computed; of float ones also what int8 with made-up scales
-    is.
-    """
+    """Yield networks as they are computed, float ones also in int8 with any scales."""
     for path in models:
         for options, assume in (
             (CompileOptions("pi4"), False),
@@ -80,8 +79,8 @@ def graphs_of(models: Iterable[Path]) -> Iterator[Graph]:
 
 
 def units(graph: Graph, on: Core) -> Iterator[tuple[str, Unit]]:
-    """The functions of a graph that can stand alone, and what is the same for all that
-    are alike.
+    """Yield the units of a graph that can stand alone, each with a signature that equal
+    ones share.
     """
     for step in plan_plain_steps(graph, on, ROOM).plain_steps:
         ops = tuple(graph.ops[i] for i in step.ops)
@@ -94,8 +93,9 @@ def units(graph: Graph, on: Core) -> Iterator[tuple[str, Unit]]:
 
 
 def chosen(graphs: Iterable[Graph], on: Core) -> list[Unit]:
-    """Of every kernel that the core uses for them, some that differ, from small to
-    large; the first of those that are done at once alone too.
+    """Return some different units of each kernel, from small to large.
+
+    The first op of a fused unit is measured alone too.
     """
     found: dict[tuple[str, ...], dict[str, Unit]] = {}
     for graph in graphs:
@@ -125,8 +125,10 @@ def chosen(graphs: Iterable[Graph], on: Core) -> list[Unit]:
 def program(
     several: Sequence[Unit], board: Board, on: Core, folder: Path
 ) -> list[tuple[Unit, list[tuple[int, int]]]]:
-    """Write the program of a board's best target that computes every unit once; where
-    each is, as profiles have it.
+    """Write the program of a board's best target that computes every unit once.
+
+    Returns:
+        each unit with its places, as profiles have them
     """
     groups = [several[at : at + IN_ONE] for at in range(0, len(several), IN_ONE)]
     parts = [_apart(f"part{i}", group) for i, group in enumerate(groups)]
@@ -156,7 +158,7 @@ def program(
 def _functions(
     part: Segment, group: Sequence[Unit], calls: Sequence[int | None], on: Core
 ) -> Iterator[tuple[Unit, list[int]]]:
-    """The functions of the units of a segment that are computed at once there too."""
+    """Yield the functions of the units that are fused in the segment too."""
     for step in plan_plain_steps(part.graph, on, ROOM).plain_steps:
         sources = {part.graph.ops[i].source for i in step.ops}
         if min(sources).isdigit() and len(sources) == 1:
@@ -168,12 +170,10 @@ def _functions(
 
 
 def _apart(name: str, group: Sequence[Unit]) -> Segment:
-    """A segment of units that have nothing to do with one another; an op's source is
-    the unit that it is of.
+    """Return a segment of independent units; the source of an op is its unit's number.
 
-    As in networks, what each reads was just written, and what it writes lies in the
-    arena: by an op before it, and one behind it that reads a little of each, so that it
-    stays apart.
+    Like in networks, an op before a unit has just written what it reads, and an op behind
+    it reads a little of its result, which so lies in the arena.
     """
     inputs: list[Value] = []
     outputs: list[Value] = []
@@ -203,7 +203,7 @@ def _apart(name: str, group: Sequence[Unit]) -> Segment:
 
 
 def _own_values(prefix: str, unit: Unit) -> dict[Value, Value]:
-    """A copy of each value that a unit reads or writes, with a name of its own."""
+    """Return a copy with another name of each value that a unit reads or writes."""
     values = dict.fromkeys(v for op in unit.ops for v in (*op.inputs, *op.outputs))
     own: dict[Value, Value] = {}
     for n, v in enumerate(values):
@@ -212,12 +212,12 @@ def _own_values(prefix: str, unit: Unit) -> dict[Value, Value]:
 
 
 def _has_ops_around(v: Value) -> bool:
-    """Whether an op before a unit can write the value, and one behind it read it."""
+    """Return whether ops around a unit can write or read the value."""
     return v.type.dtype in ("int8", "float32") and v.type.rank > 0
 
 
 def _written_before(v: Value, made: list[Op]) -> Value:
-    """The segment's input that becomes what a unit reads, by an op that is added."""
+    """Add an op that writes what a unit reads, and return its input."""
     if not _has_ops_around(v):
         return v
     given = Value(f"{v.name}_in", v.type)
@@ -226,7 +226,7 @@ def _written_before(v: Value, made: list[Op]) -> Value:
 
 
 def _read_behind(v: Value, made: list[Op]) -> Value:
-    """One element of a value, by an op that is added."""
+    """Add an op that reads one element of a value, and return its result."""
     ones = (1,) * v.type.rank
     first = Slice((0,) * v.type.rank, ones, ones)
     (element,) = first.infer(v.type)
@@ -236,5 +236,5 @@ def _read_behind(v: Value, made: list[Op]) -> Value:
 
 
 def core_of(board: Board) -> Core:
-    """Of its best target."""
+    """Return the core of a board's best target."""
     return cores_of(board, board.targets[0])[-1]

@@ -1,11 +1,9 @@
-"""The schedules that edgec comes with: edgec/schedule/tuned/<core>.json, for cores
-where a search beats analysis.
+"""Searches the schedules that edgec comes with: edgec/schedule/tuned/<core>.json.
 
-Compiles networks of the data folder as analysis has it, runs `edgec tune` on each
-emulated board, and keeps what is more than 3 % faster. What was tried is kept in
-build/tuned.json: stop it when you like. Then each network is compiled by what is kept:
-what lies in a network that takes more of the arena so, or longer as a whole, is
-dropped.
+Networks of the data folder are compiled by analysis, `edgec tune` searches on each emulated
+board, and schedules that are more than 3 % faster stay. Then each network is compiled with
+them; if it needs more of the arena or more time as a whole, its schedules are dropped.
+Results are in build/tuned.json, so a search that was stopped goes on.
 
     python -m benchmarks.tuned [--models a,b] [--boards pi3,pi4,pi5] [--ops 12] [--jobs 2]
 """
@@ -37,7 +35,7 @@ FOUND = BUILD / "tuned.json"
 def search(
     models: Sequence[tuple[str, Path]], board: str, ops: int, jobs: int
 ) -> dict[str, Path]:
-    """Tune all networks; their bundles as analysis has them."""
+    """Tune all networks, and return their bundles by analysis."""
     bundles = {}
     for name, path in models:
         bundles[name] = BUILD / f"tuned-{name}-{board}.edgec"
@@ -56,7 +54,7 @@ def search(
 
 
 def better(core: str) -> Database:
-    """What was found for a core and is worth a line."""
+    """Return the schedules of a core that are worth a line."""
     known = Database.load(FOUND).of(core)
     return Database(
         cores={
@@ -72,7 +70,7 @@ def better(core: str) -> Database:
 def without_harm(
     models: Sequence[tuple[str, Path]], board: str, core: str, bundles: dict[str, Path]
 ) -> Database:
-    """What is better, but for networks as a whole that it does no good."""
+    """Return the better schedules but for those that harm a whole network."""
     kept = better(core)
     url = f"emulated:{board}"
     aside = BUILD / "tuned-kept.json"
