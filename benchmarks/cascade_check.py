@@ -1,8 +1,9 @@
 """Whether a cascade bears a long film: objects that move, vanish and come back, from two
-networks whose answers are known. Memory, descriptors, threads and children must not grow
-meanwhile, every object must be where it is, and one that is back must be found within so
-many frames: "wrong" has what was not. Markdown on the screen; exit code 1 where something
-of this does not hold. Needs a C compiler.
+networks whose answers are known.
+
+Every object must be found in its place, and one that comes back within some frames; memory,
+descriptors, threads and children must not grow. Markdown on the screen; the exit code is 1
+if something does not hold. It needs a C compiler.
 
     python -m benchmarks.cascade_check [--frames 10000] [--every 10]
 """
@@ -38,7 +39,7 @@ def things(frame: int) -> tuple[Thing, ...]:
 
 
 def film(session: Session, frames: int, every: int) -> list[str]:
-    """Run frames of the film; return what was wrong."""
+    """Run frames of the film, and return the faults."""
     pictures = [scene(*things(frame)) for frame in range(FILM)]
     wrong: list[str] = []
     missing = 0
@@ -56,7 +57,7 @@ def film(session: Session, frames: int, every: int) -> list[str]:
 
 
 def check(frames: int, every: int) -> tuple[list[str], float]:
-    """Return what was wrong, and the frames per second."""
+    """Return the faults, and the frames per second."""
     with Session(bundle(every=every), threads=2) as session:
         wrong = film(session, WARM, every)
         before = Resources.now()

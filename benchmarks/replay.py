@@ -25,7 +25,6 @@ import argparse
 import difflib
 import hashlib
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -35,6 +34,7 @@ from pathlib import Path
 import numpy as np
 from edgec_devices.boards import Board
 
+from benchmarks.data_folder import ROOT, SHARED
 from edgec.compiler.emit import targets_of
 from edgec.compiler.job import Job
 from edgec.compiler.lower import Lowered, lower
@@ -49,9 +49,7 @@ from edgec.options.compile import CompileOptions
 from edgec.quantize.change.convert import random_sample
 from edgec.verbs.explain import explain_model
 
-ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "benchmarks" / "replay.txt"
-SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
 FIXTURES = ("cartoon", "digits")
 MODELS = (
     "deeplab_dm05_u8",

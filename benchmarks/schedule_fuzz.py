@@ -21,15 +21,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 import edgec.ops  # noqa: F401 (registers all operations)
+from benchmarks.data_folder import BUILD
 from tests import builds
 from tests.harness import has
 from tests.schedule.fuzz import Verdict, verdicts
 from tests.schedule.runner import BUILDS, FEATURES
-
-ROOT = Path(__file__).parents[1]
 
 Job = tuple[str, int, int]
 """Core, the first case of its stream, and how many."""
@@ -126,7 +124,7 @@ def main() -> int:
                 )
             print(f"{len(found)} of {given.cases}", file=sys.stderr)
     print("\n".join(markdown(found)))
-    path = ROOT / "build" / "schedule-fuzz.json"
+    path = BUILD / "schedule-fuzz.json"
     path.parent.mkdir(exist_ok=True)
     wrong = [{"core": name, **asdict(v)} for name, v in found if v.why]
     path.write_text(

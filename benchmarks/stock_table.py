@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.data_folder import BUILD, SHARED
+from benchmarks.tables import markdown as table
+from benchmarks.tables import names, write_json
 from tests.networks_logged import LOGGED
 
-ROOT = Path(__file__).parents[1]
-SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
 MAPPED = "Mapped to Edge TPU"
 POINTS = 0.05
 """How far the shares may be apart."""
@@ -53,8 +53,15 @@ of the log's path).
 
 @dataclass(frozen=True)
 class Row:
-    """Operators that the log says are mapped, and all of them; the same of the stock
-    column.
+    """One network.
+
+    Attributes:
+        name: its name
+        source: the repository of the log
+        log_mapped: the operators that are mapped by the log
+        log_ops: all operators of the log
+        our_mapped: the operators that are mapped by the stock column
+        our_ops: all operators of the stock column
     """
 
     name: str
@@ -66,113 +73,81 @@ class Row:
 
     @property
     def apart(self) -> float:
-        """Our share less the log's."""
+        """The share of the stock column minus that of the log."""
         return self.our_mapped / self.our_ops - self.log_mapped / self.log_ops
+
+    def cells(self) -> list[str]:
+        """Return the cells of the table."""
+        pairs = ((self.log_mapped, self.log_ops), (self.our_mapped, self.our_ops))
+        shares = [f"{mapped} of {ops} ({mapped / ops:.1%})" for mapped, ops in pairs]
+        return [self.name, self.source, *shares, f"{100 * self.apart:+.1f} points"]
 
 
 def read_logs() -> list[dict[str, Any]]:
-    """All logs of the data folder."""
-    found: list[dict[str, Any]] = json.loads(
-        (SHARED / "edgetpu" / "logs.json").read_text()
-    )
-    return found
+    """Return all logs of the data folder."""
+    path = SHARED / "edgetpu" / "logs.json"
+    if not path.is_file():
+        sys.exit(f"no data folder at {SHARED} (set EDGEC_SHARED)")
+    logs: list[dict[str, Any]] = json.loads(path.read_text())
+    return logs
 
 
 def logged(logs: list[dict[str, Any]], source: str, part: str) -> tuple[int, int]:
-    """(mapped, all) operators of the one log of this source whose path or note has this
-    part.
+    """Return the mapped and all operators of the one log of a source with a part of its
+    path or note; raise LookupError if there is no such log, or several that differ.
     """
-    found = [
-        e
-        for e in logs
-        if e["source"].startswith(source)
-        and part in f"{e['path']}\n{e.get('note', '')}"
-    ]
-    if not found:
-        raise LookupError(f"no log of {source} has {part}")
-    counts = {
-        (
-            sum(r["count"] for r in e["rows"] if r["status"] == MAPPED),
-            sum(r["count"] for r in e["rows"]),
-        )
-        for e in found
-    }
-    if len(counts) > 1:
-        raise LookupError(f"{len(found)} logs of {source} have {part}")
+    counts = set()
+    for log in logs:
+        text = f"{log['path']}\n{log.get('note', '')}"
+        if log["source"].startswith(source) and part in text:
+            rows = log["rows"]
+            mapped = sum(r["count"] for r in rows if r["status"] == MAPPED)
+            counts.add((mapped, sum(r["count"] for r in rows)))
+    if len(counts) != 1:
+        raise LookupError(f"{len(counts)} logs of {source} have {part}")
     return counts.pop()
 
 
 def explained(model: Path) -> Mapping[str, Any]:
-    """The comparison of `edgec explain --json`."""
-    command = [
-        sys.executable,
-        "-m",
-        "edgec",
-        "explain",
-        str(model),
-        "--target",
-        "pi4+coral",
-        "--json",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    comparison: Mapping[str, Any] = json.loads(done.stdout)["comparison"]
+    """Return the comparison of `edgec explain --json`."""
+    command = [sys.executable, "-m", "edgec", "explain", str(model)]
+    command += ["--target", "pi4+coral", "--json"]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    comparison: Mapping[str, Any] = json.loads(process.stdout)["comparison"]
     return comparison
 
 
-def rows(only: set[str]) -> Iterator[Row]:
-    """One for each network."""
+def rows(only: Collection[str]) -> Iterator[Row]:
+    """Yield the rows of some networks, or of all."""
     logs = read_logs()
     makers: list[tuple[str, Callable[[Path], Path], str, str]] = [*LOGGED]
     for name, folder, source, part in FILES:
-        (file,) = (
-            f for f in (SHARED / folder).iterdir() if f.suffix in (".onnx", ".tflite")
-        )
+        paths = (SHARED / folder).iterdir()
+        (file,) = (p for p in paths if p.suffix in (".onnx", ".tflite"))
         makers.append((name, lambda _, file=file: file, source, part))  # type: ignore[misc]
     with tempfile.TemporaryDirectory() as folder:
         for name, make, source, part in makers:
             if not only or name in only:
                 stock = explained(make(Path(folder) / "model.onnx"))["stock"]
-                yield Row(
-                    name,
-                    source,
-                    *logged(logs, source, part),
-                    stock["tpu_ops"],
-                    stock["ops"],
-                )
+                counts = (*logged(logs, source, part), stock["tpu_ops"], stock["ops"])
+                yield Row(name, source, *counts)
 
 
 def markdown(found: list[Row]) -> Iterator[str]:
-    """The table."""
-    yield "| network | log | mapped in the log | stock column | apart |"
-    yield "| --- | --- | ---: | ---: | ---: |"
-    for r in found:
-        log = f"{r.log_mapped} of {r.log_ops}"
-        ours = f"{r.our_mapped} of {r.our_ops}"
-        shares = (
-            f"{log} ({r.log_mapped / r.log_ops:.1%}) | {ours} "
-            f"({r.our_mapped / r.our_ops:.1%})"
-        )
-        yield f"| {r.name} | {r.source} | {shares} | {100 * r.apart:+.1f} points |"
-    for r in found:
-        if r.name in KNOWN:
-            yield f"\n{r.name}: {KNOWN[r.name]}"
+    """Yield the table, and the differences that are known."""
+    heads = ("network", "log", "mapped in the log", "stock column", "apart")
+    yield from table(heads, (row.cells() for row in found), texts=2)
+    yield from (f"\n{r.name}: {KNOWN[r.name]}" for r in found if r.name in KNOWN)
 
 
 def main() -> int:
-    """Print the table; exit 1 when a share is too far from the log's."""
+    """Print the table; return 1 if a share is too far from the log's."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="")
-    args = parser.parse_args()
-    if not (SHARED / "edgetpu" / "logs.json").is_file():
-        print(f"no data folder at {SHARED}: set EDGEC_SHARED")
-        return 2
-    found = list(rows({n for n in args.only.split(",") if n}))
-    print("\n".join(markdown(found)))
-    (ROOT / "build").mkdir(exist_ok=True)
-    (ROOT / "build" / "stock-table.json").write_text(
-        json.dumps([asdict(r) for r in found], indent=1) + "\n"
-    )
-    return int(any(abs(r.apart) > POINTS and r.name not in KNOWN for r in found))
+    parser.add_argument("--only", type=names, default=[], help="networks")
+    networks = list(rows(parser.parse_args().only))
+    print("\n".join(markdown(networks)))
+    write_json(BUILD / "stock-table.json", networks)
+    return int(any(abs(r.apart) > POINTS and r.name not in KNOWN for r in networks))
 
 
 if __name__ == "__main__":

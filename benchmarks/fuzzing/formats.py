@@ -1,5 +1,5 @@
-"""Every kind of file and message that comes from outside: whole ones to damage, how,
-and what then reads them.
+"""Every kind of file and message that comes from outside: files to damage, how to damage
+them, and what reads them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from benchmarks.data_folder import MODELS
+from benchmarks.data_folder import MODELS, ROOT
 from benchmarks.fuzzing.driver import LIMITS, Call, Limits, guarded, verb
 from benchmarks.fuzzing.formats_beside import besides, damaged_beside, read_beside
 from benchmarks.fuzzing.model_files import damaged_onnx, damaged_tflite
 from benchmarks.fuzzing.mutations import flipped, odd, regrown, retyped
 
-ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits"
 Damage = Callable[[random.Random, bytes], bytes]
 LARGEST_NETWORK = 5_000_000
@@ -53,7 +52,7 @@ class Format:
 
 
 def _mixed(structured: Damage, share: float) -> Damage:
-    """That, or for a share of the cases bytes alone."""
+    """Return a damage that changes bytes alone in a share of the cases."""
     return lambda rng, data: (
         flipped(rng, data) if rng.random() < share else structured(rng, data)
     )
@@ -64,7 +63,7 @@ def _mixed(structured: Damage, share: float) -> Damage:
 
 @cache
 def onnx_files() -> list[bytes]:
-    """The fixture's, often, and those of ONNX's own tests of single nodes."""
+    """Return ONNX's tests of single nodes, and the fixture for a fourth of the cases."""
     from onnx.backend.test.loader import load_model_tests
 
     # it computes what its tests are to give
@@ -76,7 +75,7 @@ def onnx_files() -> list[bytes]:
 
 @cache
 def tflite_files() -> list[bytes]:
-    """One for each sample of each op that has a TFLite form, and whole networks."""
+    """Return a file for each sample of an op that TFLite has, and a network."""
     import edgec.ops  # noqa: F401 (registers all operations)
     from edgec.emit.tflite import write_tflite
     from edgec.errors import EdgecError, InternalError
@@ -131,7 +130,7 @@ def _model(suffix: str) -> Callable[[random.Random, bytes, Path], Call]:
 
 
 def _compiled(rng: random.Random, data: bytes, folder: Path) -> Call:
-    """What edgetpu_compiler gave back, as the loop around it reads it."""
+    """Read what edgetpu_compiler wrote."""
     from edgec.errors import InputError
     from edgec.toolchain.edgetpu import compiled_file
 
@@ -150,13 +149,13 @@ def _compiled(rng: random.Random, data: bytes, folder: Path) -> Call:
 
 @cache
 def bundle() -> bytes:
-    """Of the fixture, for this machine."""
+    """Return a bundle of the fixture for this machine."""
     return _bundle_of()
 
 
 @cache
 def task_bundle() -> bytes:
-    """The same in int8, with preprocessing and what its output means."""
+    """Return a bundle of the fixture in int8, with preprocessing and a task."""
     with tempfile.TemporaryDirectory() as tmp:
         labels = Path(tmp) / "labels.txt"
         labels.write_text("\n".join(f"digit {i}" for i in range(10)))
@@ -177,8 +176,8 @@ def _bundle_of(**options: Any) -> bytes:
 
 
 def damaged_bundle(rng: random.Random, data: bytes) -> bytes:
-    """With another manifest, or other contents that the manifest has the hashes of;
-    code stays as it is.
+    """Return a bundle with another manifest, or with other contents whose hashes are
+    right; code stays as it is.
     """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         parts = {i: archive.read(i) for i in archive.infolist()}
@@ -260,7 +259,7 @@ def _bundle(rng: random.Random, data: bytes, folder: Path) -> Call:
 
 @cache
 def reports() -> list[bytes]:
-    """What edgec bench --json writes."""
+    """Return a report of edgec bench --json."""
     from edgec.cli.main import run_verb
 
     with tempfile.TemporaryDirectory() as tmp:
@@ -384,7 +383,7 @@ def _toml(rng: random.Random, data: bytes, folder: Path) -> Call:
 
 @cache
 def samples() -> list[bytes]:
-    """Calibration data: arrays in several layouts, and photos."""
+    """Return calibration data: arrays in several layouts, and photos."""
     rng = np.random.default_rng(0)
     found = [(DIGITS / "digits_calibration.npz").read_bytes()]
     for save in (np.savez, np.savez_compressed):
@@ -406,7 +405,7 @@ def samples() -> list[bytes]:
 
 
 def damaged_samples(rng: random.Random, data: bytes) -> bytes:
-    """Of an .npz file the header or the elements of an array."""
+    """Return calibration data with another header or other elements."""
     if data[:2] != b"PK":
         return flipped(rng, data)
     with np.load(io.BytesIO(data)) as archive:
@@ -487,7 +486,7 @@ def _samples(rng: random.Random, data: bytes, folder: Path) -> Call:
 
 @cache
 def logs() -> list[bytes]:
-    """In the layouts of all versions of edgetpu_compiler; and failures."""
+    """Return logs in the layouts of all versions of edgetpu_compiler, and failures."""
     from tests.toolchain.edgetpu_log_text import V1, V2_1, V15, V16, log_file, screen
 
     rows = [{"op": "CONV_2D", "count": 35, "status": "Mapped to Edge TPU"}]
@@ -556,7 +555,7 @@ def _log(rng: random.Random, data: bytes, folder: Path) -> Call:
 
 @cache
 def graphs() -> list[bytes]:
-    """The text form of a graph for each sample of each op."""
+    """Return the text form of a graph for some samples of each op."""
     import edgec.ops  # noqa: F401 (registers all operations)
     from edgec.ir import OpDef, print_graph
     from tests.harness import sample_graph
@@ -590,7 +589,7 @@ def _graph(rng: random.Random, data: bytes, folder: Path) -> Call:
 
 
 def _messages(rng: random.Random, data: bytes, folder: Path) -> Call:
-    """A flash over a line where one end says what the other does not expect."""
+    """Flash over a line on which one end sends what the other does not expect."""
     from edgec_devices import protocol
     from edgec_runtime.device_end import agent, wire
 

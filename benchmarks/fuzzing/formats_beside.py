@@ -55,7 +55,7 @@ file = "a.npy"
 
 @cache
 def besides() -> list[bytes]:
-    """Told apart by how they begin: JSON, TOML, .npy, rows of numbers, lines of text."""
+    """Return JSON, TOML, .npy, rows of numbers and lines of text."""
     from edgec.schedule.database import SHIPPED
 
     anchors = io.BytesIO()
@@ -83,7 +83,7 @@ def damaged_beside(rng: random.Random, data: bytes) -> bytes:
 
 
 def read_beside(rng: random.Random, data: bytes, folder: Path) -> Call:
-    """By the function that reads it, or sometimes by a whole compile."""
+    """Read it by the function for it, or sometimes by a whole compile."""
     from edgec.compiler.tuning_databases import TuningDatabases
     from edgec.frontends.task_file import task_file
 

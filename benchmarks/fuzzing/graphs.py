@@ -1,5 +1,5 @@
-"""Random graphs: of the registry's samples, any op behind any other, of other shapes,
-types and ranks; and networks of images.
+"""Random graphs: samples of all ops behind each other, in other shapes, types and ranks; and
+networks of images.
 """
 
 from __future__ import annotations
@@ -35,24 +35,22 @@ from tests.harness import random_array
 T = TypeVar("T")
 
 MOST_OPS = 7
-"""Samples of a graph; what brings one's output to the type of another's input comes on
-top.
-"""
+"""The most samples of a graph; ops that adapt the type of an output come on top."""
 PORTS = 8
-"""Inputs and outputs of a graph, at most: as many as tests.schedule.runner has."""
+"""The most inputs and outputs of a graph: as many as tests.schedule.runner has."""
 _LARGEST = 6000
-"""Elements of a tensor, at most."""
+"""The most elements of a tensor."""
 _DIMS = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
 _TRIES = 4
 _NETWORKS = 0.2
-"""How often a graph is a network of images."""
+"""The share of graphs that are networks of images."""
 _MORE_OUTPUTS = 0.07
-"""How often an input, a constant or an output is an output as well."""
+"""The share of graphs in which an input or a constant is an output too."""
 
 
 @cache
 def samples() -> dict[str, tuple[Sample, ...]]:
-    """What a graph can be made of, by kind: all that can be written as C."""
+    """Return the samples by kind of all ops that have a kernel."""
     found = {
         kind: tuple(cls.samples())
         for kind, cls in sorted(OpDef.registry.items())
@@ -63,19 +61,25 @@ def samples() -> dict[str, tuple[Sample, ...]]:
 
 @dataclass
 class _Maker:
-    """A graph under construction. pool: all values so far that an op may read."""
+    """A graph under construction.
+
+    Attributes:
+        rng: the random numbers
+        build: takes the ops
+        pool: the values that an op may read
+    """
 
     rng: np.random.Generator
     build: Builder
     pool: list[Value]
 
     def pick(self, options: list[T] | tuple[T, ...]) -> T:
-        """One of them."""
+        """Return one of some options."""
         return options[self.rng.integers(len(options))]
 
     def add(self) -> None:
-        """One op after a sample, of other shapes where the op takes them, reading what
-        there is.
+        """Add an op of a sample, in other shapes if it takes them, which reads values of
+        the pool.
         """
         of = samples()
         sample = self.rescaled(self.pick(of[self.pick(tuple(of))]))
@@ -94,7 +98,7 @@ class _Maker:
             del self.build.graph.ops[ops:], self.build.graph.inputs[inputs:]
 
     def write(self, sample: Sample, values: list[Value]) -> None:
-        """The op; raises ValueError or VerifyError where it does not take these."""
+        """Add the op; raise ValueError or VerifyError if it does not take these values."""
         types = outputs(sample, [v.type for v in values])
         results = [self.build.value("v", t) for t in types]
         op = self.build.write(sample.spec, values, results)
@@ -105,8 +109,9 @@ class _Maker:
         self.pool += [v for v in results if not _of_the_border(v.type)]
 
     def rescaled(self, sample: Sample) -> Sample:
-        """Sometimes with other scales and zero points, odd or extreme; biases keep the
-        product of two.
+        """Return a sample, sometimes with odd or extreme scales and zero points.
+
+        The scale of a bias stays the product of two.
         """
         acts = [
             a.type
@@ -154,7 +159,7 @@ class _Maker:
         return replace(sample, args=tuple(args), output_quant=given)
 
     def quant(self) -> Quant:
-        """Of int8: mostly about 1/50, sometimes tiny or huge; any zero point."""
+        """Return a scale of about 1/50, sometimes tiny or huge, and any zero point."""
         far = self.rng.random() < 0.2
         scale = 10.0 ** (
             self.rng.uniform(-7, 4) if far else self.rng.uniform(-2.5, -0.5)
@@ -165,9 +170,7 @@ class _Maker:
         )
 
     def varied(self, sample: Sample) -> tuple[Arg, ...] | None:
-        """Its operands in other shapes: dimensions renamed, some 1, one more in front;
-        None where the op refuses.
-        """
+        """Return the operands of a sample in other shapes; None if the op refuses them."""
         sizes = {d: int(self.pick(_DIMS)) for a in sample.args for d in a.type.shape}
         kept = self.rng.random() < 0.5
         front = (int(self.pick((1, 2, 3))),) if self.rng.random() < 0.15 else ()
@@ -196,9 +199,8 @@ class _Maker:
     def operand(
         self, sample: Sample, args: tuple[Arg, ...], i: int, before: list[Value]
     ) -> Value:
-        """A constant, what an op made, or an input; what it reads before as well.
-
-        Some channels of weights are dead.
+        """Return an operand: a constant, a value of the pool, an input, or an earlier
+        operand of the op again. Some channels of weights are dead.
         """
         arg = args[i]
         spec = sample.spec
@@ -243,12 +245,12 @@ class _Maker:
         return value
 
     def array(self, t: TensorType) -> Array:
-        """Random elements."""
+        """Return an array of random elements."""
         return random_array(t, self.rng)
 
     def brought(self, x: Value, to: TensorType) -> Value:
-        """The elements of a value as another type: another scale, repeated or cut off,
-        in another shape.
+        """Return the elements of a value as another type: in another scale, repeated or
+        cut off, and in another shape.
         """
         b = self.build
         if (x.type.dtype, x.type.quant) != (to.dtype, to.quant):
@@ -283,9 +285,7 @@ class _Maker:
 
 
 def outputs(sample: Sample, inputs: list[TensorType]) -> list[TensorType]:
-    """The types of a sample's outputs; raises ValueError where it does not take these
-    inputs.
-    """
+    """Return the types of a sample's outputs; raise ValueError if it refuses the inputs."""
     types = sample.spec.infer(*inputs)
     quant = sample.output_quant
     return [
@@ -297,7 +297,7 @@ def outputs(sample: Sample, inputs: list[TensorType]) -> list[TensorType]:
 
 
 def fits(sample: Sample, args: tuple[Arg, ...], i: int, given: TensorType) -> bool:
-    """Whether operand `i` can be of this type as it is."""
+    """Return whether operand `i` can be of this type."""
     if (given.dtype, given.quant) != (args[i].type.dtype, args[i].type.quant):
         return False
     try:
@@ -308,12 +308,12 @@ def fits(sample: Sample, args: tuple[Arg, ...], i: int, given: TensorType) -> bo
 
 
 def _of_the_border(t: TensorType) -> bool:
-    """Whether only inputs and outputs of a graph may be of this type."""
+    """Return whether only inputs and outputs of a graph may be of this type."""
     return t.dtype == "uint8" and t.is_quantized
 
 
 def _stretched(quant: Quant | None, shape: tuple[int, ...]) -> Quant | None:
-    """Scales for as many channels as there are now."""
+    """Return the scales for another number of channels."""
     if quant is None or quant.axis is None:
         return quant
     n = shape[quant.axis] if quant.axis < len(shape) else 0
@@ -345,14 +345,14 @@ _NAMES = (
 
 
 def _name_oddly(graph: Graph, rng: np.random.Generator) -> None:
-    """Some values are called what files may call them."""
+    """Give some values the odd names that files may have."""
     values = list(graph.values())
     for name, at in zip(_NAMES, rng.permutation(len(values)), strict=False):
         values[at].name = name
 
 
 def _more_outputs(graph: Graph, rng: np.random.Generator) -> None:
-    """Sometimes an input, a constant or an output is an output as well."""
+    """Make an input, a constant or an output sometimes an output again."""
     read = {v for op in graph.ops for v in op.inputs if v.const is not None}
     plain = [v for v in read if v.type.quant is None or v.type.quant.axis is None]
     anchors = rng.normal(size=(1, 6, 4)).astype(np.float32)
@@ -365,7 +365,7 @@ def _more_outputs(graph: Graph, rng: np.random.Generator) -> None:
 
 
 def random_graph(seed: int, number: int) -> Graph:
-    """The graph of a case. Each case of a seed has its own random numbers."""
+    """Return the graph of a case; each case of a seed has its own random numbers."""
     rng = np.random.default_rng([seed, number])
     name = f"case{number}"
     if rng.random() < _NETWORKS:
@@ -381,7 +381,7 @@ def random_graph(seed: int, number: int) -> Graph:
 
 
 def _of_samples(name: str, rng: np.random.Generator) -> Graph:
-    """A graph of samples of the registry; it may have no op."""
+    """Return a graph of samples, which may have no op."""
     build = Builder(name)
     maker = _Maker(rng, build, [])
     for _ in range(int(rng.integers(1, MOST_OPS + 1))):

@@ -1,6 +1,4 @@
-"""Damage to .onnx and .tflite files as their schemas see them: fields, edges, shapes
-and buffers of other sizes.
-"""
+"""Damages .onnx and .tflite files by their schemas: fields, edges, shapes and buffers."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ Change = Callable[[], None]
 
 
 def damaged_onnx(rng: random.Random, data: bytes) -> bytes:
-    """Of a .onnx file."""
+    """Return a damaged .onnx file."""
     model = onnx.ModelProto.FromString(data)
     for _ in range(rng.choice((1, 1, 2, 3))):
         if model.graph.node and rng.random() < 0.4:
@@ -36,7 +34,7 @@ def damaged_onnx(rng: random.Random, data: bytes) -> bytes:
 
 
 def _values(graph: Any) -> list[str]:
-    """The names of all values."""
+    """Return the names of all values."""
     made = [name for n in graph.node for name in n.output]
     return [
         *made,
@@ -47,9 +45,7 @@ def _values(graph: Any) -> list[str]:
 
 
 def _rewired(rng: random.Random, graph: Any) -> None:
-    """A node reads, writes or gives something else that is there; perhaps what comes
-    after it.
-    """
+    """Let a node or the graph name another value, perhaps a later one."""
     node = rng.choice(graph.node)
     ends = rng.choice((node.input, node.input, node.output))
     if len(ends):
@@ -59,7 +55,7 @@ def _rewired(rng: random.Random, graph: Any) -> None:
 
 
 def _renamed(rng: random.Random, graph: Any) -> None:
-    """One value has another name wherever it stands."""
+    """Give one value another name everywhere."""
     old = rng.choice(_values(graph))
     new = rng.choice(TEXTS).encode(errors="replace").decode()
     for ends in (e for n in graph.node for e in (n.input, n.output)):
@@ -71,7 +67,7 @@ def _renamed(rng: random.Random, graph: Any) -> None:
 
 
 def _reweighted(rng: random.Random, graph: Any) -> None:
-    """Elements of a constant are others; or it is of another shape or type, and whole."""
+    """Give a constant other elements, another shape or another type."""
     floats = [
         t
         for t in graph.initializer
@@ -103,7 +99,7 @@ def _reweighted(rng: random.Random, graph: Any) -> None:
 
 
 def _without_node(rng: random.Random, graph: Any) -> None:
-    """What read a node's result reads its input."""
+    """Remove a node; its readers read its input."""
     at = rng.randrange(len(graph.node))
     node = graph.node[at]
     if node.input and node.output:
@@ -116,7 +112,7 @@ def _without_node(rng: random.Random, graph: Any) -> None:
 
 
 def _retyped(rng: random.Random, graph: Any) -> None:
-    """An input or output of another element type or rank."""
+    """Give an input or output another element type or rank."""
     if not graph.input:
         return
     t = rng.choice([*graph.input, *graph.output]).type.tensor_type
@@ -186,7 +182,7 @@ def _resize(rng: random.Random, values: Any, scalar: bool) -> None:
 
 
 def damaged_tflite(rng: random.Random, data: bytes) -> bytes:
-    """Of a .tflite file."""
+    """Return a damaged .tflite file."""
     model = schema.ModelT.InitFromPackedBuf(data, 0)
     for _ in range(rng.choice((1, 1, 2, 3))):
         places = [

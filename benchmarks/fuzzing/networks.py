@@ -30,7 +30,7 @@ from tests.quantize.nets import Net, samples
 _SIZES = (1, 7, 8, 12, 33, 48, 64, 96, 128, 161)
 """Rows and columns of an image."""
 _LARGEST = 150_000
-"""Elements of a tensor, at most."""
+"""The most elements of a tensor."""
 _MOST_LAYERS = 12
 _KERNELS: tuple[tuple[int, int], ...] = ((1, 1), (2, 2), (3, 3))
 _UNARY: tuple[OpDef, ...] = (
@@ -44,7 +44,7 @@ _UNARY: tuple[OpDef, ...] = (
 
 
 class _Maker:
-    """A network under construction. values: what a layer may read."""
+    """A network under construction; its values are what a layer may read."""
 
     def __init__(self, name: str, rng: np.random.Generator) -> None:
         self.net = Net(name, int(rng.integers(1 << 31)))
@@ -73,7 +73,7 @@ class _Maker:
             self.values.append(y)
 
     def layers(self, x: Value) -> list[Callable[[], Value]]:
-        """The layers that can read a value."""
+        """Return the layers that can read a value."""
         if x.type.rank != 4:
             return [
                 lambda: self.net.op(self.activation(), x),
@@ -93,11 +93,11 @@ class _Maker:
         ]
 
     def activation(self) -> OpDef:
-        """One that is an op of its own."""
+        """Add an activation that is an op."""
         return _UNARY[self.rng.integers(len(_UNARY))]
 
     def conv(self, x: Value) -> Value:
-        """A convolution."""
+        """Add a convolution."""
         channels = int(self.rng.choice([1, 2, 3, 5, 8, 12, 16, 21]))
         stride = int(self.rng.choice([1, 1, 2]))
         act = str(self.rng.choice(["none", "relu", "relu6"]))
@@ -106,12 +106,12 @@ class _Maker:
         return self.perhaps_dead(y, 0)
 
     def depthwise(self, x: Value) -> Value:
-        """A depthwise convolution."""
+        """Add a depthwise convolution."""
         stride = int(self.rng.choice([1, 1, 2]))
         return self.perhaps_dead(self.net.depthwise(x, stride=(stride, stride)), 3)
 
     def perhaps_dead(self, y: Value, axis: int) -> Value:
-        """Let some channels of the weights of the layer be nothing, or all."""
+        """Make some or all channels of the layer's weights zero."""
         if self.rng.random() < 0.25:
             w = self.net.build.graph.ops[-1].inputs[1].const
             assert w is not None
@@ -120,14 +120,14 @@ class _Maker:
         return y
 
     def pool(self, x: Value) -> Value:
-        """A maximum or a mean of windows."""
+        """Add a maximum or a mean of windows."""
         kernel = _KERNELS[self.rng.integers(len(_KERNELS))]
         stride = _KERNELS[self.rng.integers(len(_KERNELS))]
         pool = MaxPool2D if self.rng.random() < 0.5 else AveragePool2D
         return self.net.op(pool(kernel, stride), x)
 
     def resized(self, x: Value) -> Value:
-        """An image of another size."""
+        """Add a resize."""
         _, height, width, _ = x.type.shape
         by = int(self.rng.integers(1, 4))
         size = (height * by, width * by) if self.rng.random() < 0.7 else (5, 9)
@@ -135,7 +135,7 @@ class _Maker:
         return self.net.op(resize(size), x)
 
     def moved(self, x: Value) -> Value:
-        """The same elements, or some of them, elsewhere."""
+        """Add an op that moves elements, pads them or takes some."""
         shape = x.type.shape
         axis = int(self.rng.integers(1, 4))
         length = int(self.rng.integers(1, shape[axis] + 1))
@@ -152,7 +152,7 @@ class _Maker:
         return self.net.op(specs[self.rng.integers(len(specs))], x)
 
     def joined(self, x: Value) -> Value:
-        """A value with another of the same size, or with itself."""
+        """Add a sum or a join with another value of that size, or with itself."""
         if self.rng.random() < 0.5:
             others = [v for v in self.values if v.type.shape == x.type.shape]
             return self.net.op(Add(), x, others[self.rng.integers(len(others))])
@@ -161,7 +161,7 @@ class _Maker:
         return self.net.op(Concat(3), x, others[self.rng.integers(len(others))])
 
     def head(self, x: Value) -> Value:
-        """The end of a classifier, or rows of a detector."""
+        """Add the end of a classifier, or rows of a detector."""
         n, height, width, channels = x.type.shape
         if self.rng.random() < 0.5:
             return self.net.op(Reshape((n, height * width, channels)), x)
@@ -172,7 +172,7 @@ class _Maker:
         return self.net.op(Reshape((n, 1, 6)), y)
 
     def done(self, most_ends: int) -> Graph:
-        """The network, with what nothing reads as its outputs."""
+        """Return the network, whose outputs are the values that no layer reads."""
         read = {v for op in self.net.build.graph.ops for v in op.inputs}
         ends = [v for v in self.values[::-1] if v not in read]
         graph = self.net.done(*ends[:most_ends])
@@ -183,7 +183,7 @@ class _Maker:
 
 
 def network(name: str, rng: np.random.Generator, most_ends: int) -> Graph:
-    """A random network; without an op where no layer fits."""
+    """Return a random network, without an op if no layer fits."""
     maker = _Maker(name, rng)
     for _ in range(int(rng.integers(2, _MOST_LAYERS + 1))):
         maker.add()
