@@ -64,8 +64,10 @@ def run(options: argparse.Namespace) -> Dict[str, object]:
 def _inputs(session: Session, paths: List[str]) -> Dict[str, Any]:
     """Return the inputs of files in the model's order, or noise where there are none.
 
-    Raises InputError for more files than inputs.
+    Raises InputError for more files than inputs, and for a cascade.
     """
+    hint = "run it from Python: edgec_runtime.Session(BUNDLE).result(frame)"
+    session.manifest.check_alone(str(session.bundle.path), hint)
     if not paths:
         return noise_inputs(session.manifest)
     names = (*session.manifest.inputs, *session.manifest.kept)

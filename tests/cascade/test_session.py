@@ -235,6 +235,15 @@ def test_a_cascade_takes_frames_alone() -> None:
             assert e.value.hint == "give its `result` a frame"
 
 
+@pytest.mark.parametrize("inputs", [(), ("--input", "photo.png")])
+def test_a_cascade_is_not_timed_as_one_network(inputs: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "edgec_runtime", str(bundle()), *inputs]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "a cascade of several networks: thing, discs, mirror" in done.stderr
+    assert ".result(frame)" in done.stderr
+
+
 def test_one_network_has_results_of_frames_too(tmp_path: Path) -> None:
     with Bundle.open(bundle()) as opened:
         inner = tmp_path / "one.edgec"
