@@ -88,7 +88,9 @@ def test_the_verbs_of_edgec_take_cascades_as_its_commands_do(tmp_path: Path) -> 
     assert output.read_bytes() == bundle().read_bytes()
     report = edgec.explain(file, "pi4", allow_float=True)
     assert [*report.networks] == ["thing", "discs"]
-    bench = edgec.bench(output, runs=2)
+    bench = edgec.bench(output, runs=2, budgets=["fps.1>=0.001, discs.p95<=9s"])
+    assert [check.what for check in bench.budgets] == ["fps.1>=0.001", "p95<=9s"]
+    assert all(check.holds for check in bench.budgets)
     assert [*bench.networks] == ["thing", "discs"]
     # What is wrong with a cascade is said as of any model.
     with pytest.raises(EdgecError, match=r"none\.toml"):
