@@ -1,7 +1,8 @@
-"""Defines `edgec bench` and `edgec tune`, which measure a bundle."""
+"""Defines the verbs that measure and compare: bench, tune, diff and eval."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -14,9 +15,15 @@ from edgec.cli.options import QUIET, given, options_of
 from edgec.cli.output import echo
 from edgec.errors import EdgecError, InputError
 from edgec.options.bench import FILES, Bench
+from edgec.options.diff import DiffOptions
+from edgec.options.evaluate import EvalOptions
 from edgec.options.tune import TuneOptions
+from edgec.report.diff.text import ORDERS, threshold, to_text
+from edgec.report.files import check_place, write_whole
 from edgec.report.terminal import progress
 from edgec.steps import Prefixed
+
+_FILE = click.Path(path_type=Path)
 
 
 @click.command()
@@ -105,3 +112,110 @@ def tune(quiet: bool, **values: Any) -> None:
         tuning = edgec.tune(**given(TuneOptions, values), progress=say)
     if not quiet:
         echo(to_text(tuning))
+
+
+@click.command()
+@options_of(DiffOptions)
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="worst",
+    show_default=True,
+    help="of the layers: worst first, or as they run",
+)
+@click.option("--all", "every", is_flag=True, help="every layer, not only the worst")
+@click.option(
+    "--min-sqnr",
+    type=float,
+    metavar="DB",
+    help="exit code 1 if an output has less (default: only report)",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=_FILE,
+    metavar="FILE",
+    help="all figures, machine-readable (- for standard output)",
+)
+@click.option(
+    "--html",
+    type=_FILE,
+    metavar="FILE",
+    help="a page: error along the graph, ranges, images before and after",
+)
+def diff(
+    order: str,
+    every: bool,
+    min_sqnr: float | None,
+    json_file: Path | None,
+    html: Path | None,
+    **values: Any,
+) -> int:
+    """Compare A with B on the same inputs, layer by layer, and name the layer of B to
+    look at first.
+
+    A and B are models (.onnx, .tflite, .pt2) or bundles (.edgec), each perhaps after
+    what is to run it: interp:, c:, int8: (quantize it here), litert:, litert-opt:,
+    onnxruntime:, edgetpu:. A float model against its bundle:
+
+        edgec diff net.onnx net.edgec --inputs photos/
+
+    Exit code 1: an output is below --min-sqnr. See docs/diff.md.
+    """
+    from edgec.report.diff.page import page
+
+    # "-" is the usual name of standard output, and no file is called so.
+    to_screen = json_file == Path("-")
+    # A bad path is refused before the work, which may take minutes.
+    if html is not None:
+        check_place(html, "--html")
+    if json_file is not None and not to_screen:
+        check_place(json_file, "--json")
+    with progress() as say:
+        comparison = edgec.diff(**given(DiffOptions, values), progress=say)
+
+    if html is not None:
+        write_whole(html, page(comparison))
+    # NaN is no JSON: other languages could not read the file.
+    text = json.dumps(comparison.to_json(), indent=1, allow_nan=False)
+    if json_file is not None and not to_screen:
+        write_whole(json_file, text + "\n")
+    echo(text if to_screen else to_text(comparison, order, every))
+
+    missed = ""
+    if min_sqnr is not None:
+        missed = threshold(comparison, min_sqnr)
+    if missed:
+        # Behind JSON on standard output, the line would make it unreadable.
+        echo(missed, err=to_screen)
+    return 1 if missed else 0
+
+
+@click.command("eval")
+@options_of(EvalOptions)
+@click.option("-q", "--quiet", is_flag=True, help="print verdicts and errors alone")
+def evaluate(quiet: bool, **values: Any) -> int:
+    """Judge a BUNDLE on your own labelled pictures, beside its float model and on a
+    device.
+
+    The task of the bundle decides what is measured: top-1 and top-5, mAP, mIoU, the
+    error of points, or PSNR and SSIM, each with a 95 % interval:
+
+        edgec eval net.edgec --data photos/ --model net.onnx
+
+    Exit code 1: a budget does not hold. See docs/eval.md.
+    """
+    from edgec.report.evaluation.text import to_text
+
+    try:
+        with progress(quiet) as say:
+            report = edgec.eval(**given(EvalOptions, values), progress=say)
+    except KeyboardInterrupt:
+        echo("what was evaluated is kept: the same command goes on", err=True)
+        raise
+    lines = "".join(f"{verdict.line()}\n" for verdict in report.verdicts)
+    echo(lines if quiet else to_text(report), nl=False)
+    return 0 if report.passed else 1
+
+
+VERBS: tuple[click.Command, ...] = (bench, tune, diff, evaluate)

@@ -1,4 +1,4 @@
-"""Defines the verbs about devices: flash, rollback, status and devices."""
+"""Defines the verbs about devices and what goes to them: flash, status, package, sign, …"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from edgec_devices.options import SignOptions
 
 import edgec
 from edgec.cli.options import JSON, QUIET, given, options_of
@@ -18,7 +19,9 @@ from edgec.options.devices import (
     FlashCall,
     RollbackOptions,
     TargetOptions,
+    TrustOptions,
 )
+from edgec.options.files import PackageOptions
 from edgec.report.tables import table
 from edgec.report.transfer_progress import in_bytes, shown
 
@@ -82,9 +85,6 @@ def devices(as_json: bool, **values: Any) -> None:
     else:
         rows = [(d.url, d.what) for d in listed]
         echo(table(("url", "what it is"), rows, "ll"))
-
-
-VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)
 
 
 def finish(
@@ -155,3 +155,46 @@ def _facts(url: str, facts: dict[str, Any]) -> list[str]:
     if len(lines) == 1:
         lines.append("  nothing was flashed yet")
     return lines
+
+
+@click.command()
+@options_of(PackageOptions)
+def package(**values: Any) -> None:
+    """Make a Debian package of a bundle: program, bundle, runtime and a systemd
+    service.
+    """
+    echo(str(edgec.package(**given(PackageOptions, values))))
+
+
+@click.command()
+@options_of(SignOptions)
+def sign(**values: Any) -> None:
+    """Sign a bundle, or a wheel, so that devices with a trusted key take it."""
+    signed = edgec.sign(**given(SignOptions, values))
+    # Lines are for people; a script reads the path of the wheel alone.
+    for line in signed.lines:
+        echo(line, err=True)
+    if signed.runtime is not None:
+        echo(str(signed.runtime))
+
+
+@click.command()
+@options_of(TrustOptions)
+@JSON
+def trust(as_json: bool, **values: Any) -> None:
+    """Have devices take only bundles that are signed with this key, or one that they
+    trust already.
+    """
+    options = given(TrustOptions, values)
+    finish(edgec.trust(**options, ask=sys.stdin.isatty()), as_json)
+
+
+VERBS: tuple[click.Command, ...] = (
+    flash,
+    rollback,
+    status,
+    devices,
+    package,
+    sign,
+    trust,
+)

@@ -17,17 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
-from edgec.cli import (
-    bench,
-    catalogue,
-    devices,
-    diff,
-    evaluate,
-    machine,
-    models,
-    package,
-    webcam,
-)
+from edgec.cli import bench, devices, machine, models
 from edgec.cli.output import echo
 from edgec.errors import EdgecError, InputError, did_you_mean
 
@@ -83,19 +73,10 @@ def _add_verbs() -> None:
 
     `edgec devices` alone lists devices, and `edgec models` models; both have verbs too.
     """
-    for verb in (
-        *models.VERBS,
-        bench.bench,
-        bench.tune,
-        diff.diff,
-        evaluate.evaluate,
-        webcam.webcam,
-        *devices.VERBS,
-        *package.VERBS,
-    ):
+    for verb in (*models.VERBS, *bench.VERBS, *devices.VERBS):
         cli.add_command(verb)
     cli.add_command(_with_verbs(devices.devices, machine.MACHINE_VERBS))
-    cli.add_command(_with_verbs(catalogue.models, (catalogue.get,)))
+    cli.add_command(_with_verbs(models.models, (models.get,)))
 
 
 def _with_verbs(listing: click.Command, verbs: Iterable[click.Command]) -> click.Group:

@@ -16,29 +16,109 @@ All give pixels 0…255 as uint8 [1, height, width, 3], unless input_dtype says 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from edgec_partitioner.legalize import legalize
 from edgec_partitioner.stock import stock_places
 from edgec_runtime import Bundle, Preprocess, TensorInfo
 from edgec_runtime.vision.preprocess import ImageLayout
 from edgec_runtime.vision.tasks.detection import Detection
 
+from edgec.emit.anchors_file import ANCHORS_FILE
 from edgec.emit.tflite import write_tflite
 from edgec.emit.tflite_detections import with_detections
-from edgec.errors import InputError
-from edgec.exporting import _ssd
+from edgec.errors import BundleError, InputError
 from edgec.exporting._pictures import with_pixels
 from edgec.exporting._whole_graph import check_weights, joined_graph
-from edgec.exporting._yaml import document
 from edgec.exporting._yolo import BINS, FOUND, SIDES, HeadWriter, anchors, raw_heads
-from edgec.ir import Graph
+from edgec.ir import Graph, Op
+from edgec.ops.detection import Detections
 from edgec.ops.matmul import BatchMatMul
 from edgec.report.wording import plain
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.runners import LocalRunner
+
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
+"""Text that means itself without quotes (YAML 1.2.2, 7.3.3), but for words of YAML."""
+_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
+"""Of YAML 1.1, which Frigate's parser reads, and of YAML 1.2."""
+
+Section = Mapping[str, "str | int | Section"]
+
+
+def document(section: Section) -> str:
+    """Return a mapping as the lines of a document; its sections are indented."""
+    return "".join(f"{line}\n" for line in _yaml_lines(section, ""))
+
+
+def _yaml_lines(section: Section, indent: str) -> Iterator[str]:
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            yield f"{indent}{quoted(key)}:"
+            yield from _yaml_lines(value, f"{indent}  ")
+        else:
+            text = str(value) if isinstance(value, int) else quoted(value)
+            yield f"{indent}{quoted(key)}: {text}"
+
+
+def quoted(text: str) -> str:
+    """Return text as it is where that is safe, else in double quotes (7.3.1)."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    characters = []
+    for character in text:
+        number = ord(character)
+        if character in '"\\':
+            characters.append(f"\\{character}")
+        elif character.isprintable():
+            characters.append(character)
+        elif number > 0xFFFF:
+            characters.append(f"\\U{number:08x}")
+        else:
+            characters.append(f"\\u{number:04x}")
+    return f'"{"".join(characters)}"'
+
+
+def suppression(graph: Graph) -> Op | None:
+    """Return the operation that picks boxes; None in a network without one."""
+    for op in graph.ops:
+        if isinstance(op.spec, Detections):
+            return op
+    return None
+
+
+def up_to(graph: Graph, op: Op) -> Graph:
+    """Return the graph with the boxes and scores that the suppression reads."""
+    # The third input is the table of anchors.
+    graph.outputs = op.inputs[:2]
+    graph.drop_unused()
+    return graph
+
+
+def with_suppression(bundle: Bundle, graph: Graph, op: Op) -> bytes:
+    """Return the .tflite of boxes and scores, followed by the suppression.
+
+    Raises:
+        BundleError: the bundle has no anchors
+    """
+    if ANCHORS_FILE not in bundle.names:
+        raise BundleError(
+            f"the bundle has no {ANCHORS_FILE}",
+            str(bundle.path),
+            "compile the model again with this version of edgec",
+        )
+    found = np.load(io.BytesIO(bundle.read(ANCHORS_FILE)), allow_pickle=False)
+    spec = op.spec
+    assert isinstance(spec, Detections)
+    # The operator counts classes without background, which comes first.
+    classes = op.inputs[1].type.shape[2] - spec.background
+    return with_detections(write_tflite(graph), spec, found, classes)
+
 
 CORAL = "coral"
 """The file for the Edge TPU, before and (with _edgetpu behind it) after its compiler."""
@@ -136,12 +216,12 @@ def _model_files(bundle: Bundle, picture: DetectorInput) -> ModelFiles:
     graph = joined_graph(bundle)
     at = str(bundle.path)
     # A network with the operator that picks boxes is read as it is.
-    op = _ssd.suppression(graph)
+    op = suppression(graph)
     if op is not None:
-        cut = with_pixels(_ssd.up_to(graph, op), picture.info, picture.preprocess)
+        cut = with_pixels(up_to(graph, op), picture.info, picture.preprocess)
         check_weights(cut, at)
         cut = _for_edgetpu(cut)
-        data = _ssd.with_suppression(bundle, cut, op)
+        data = with_suppression(bundle, cut, op)
         return ModelFiles(data, "ssd", data, cut)
 
     classes = _class_count(bundle)

@@ -51,7 +51,7 @@ from edgec_runtime.webcam import decoding, listening, server, uploads
 from edgec import exporting
 from edgec.emit import program
 from edgec.evaluation import class_names, coco_file, coco_masks, label_files
-from edgec.exporting import _yaml
+from edgec.exporting import frigate
 from tests import builds
 from tests.devices import attack_data, attack_lies
 from tests.devices.attack_cases import cases
@@ -193,7 +193,7 @@ CHECKS: Mapping[str, Patch] = {
     attack_data.NUMBER: _instead(
         class_names, "class_number", lambda text, _: int(text)
     ),
-    attack_data.YAML: _instead(_yaml, "quoted", str),
+    attack_data.YAML: _instead(frigate, "quoted", str),
     attack_data.COMMENT: _instead(program, "commented", str),
     attack_data.FIELD: _instead(package, "printable", str),
     attack_data.PATH: _instead(units, "_check_path", lambda _: None),

@@ -25,7 +25,7 @@ from edgec_devices.package import ARCHITECTURES, FORMATS, package, package_name,
 from edgec_runtime import Bundle, BundleError, InputError, write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 
-from edgec.cli import package as cli_package
+from edgec.cli import devices as cli_devices
 from tests.runtime import tiny_model
 
 needs_dpkg = pytest.mark.skipif(
@@ -425,7 +425,7 @@ def test_names(app: str, name: str) -> None:
 @pytest.mark.cc
 def test_the_verb(bundle: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(
-        cli_package.package, [str(bundle), "--arch", "armhf", "-o", str(tmp_path)]
+        cli_devices.package, [str(bundle), "--arch", "armhf", "-o", str(tmp_path)]
     )
     assert done.exit_code == 0, done.output
     assert Path(done.output.strip()).read_bytes() == package(bundle, arch="armhf").data

@@ -34,7 +34,7 @@ from edgec_runtime.errors import EdgecError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgec.cli.package import VERBS
+from edgec.cli.devices import VERBS
 from tests.devices.faults import digest_of
 from tests.runtime import tiny_model
 

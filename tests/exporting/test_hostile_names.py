@@ -16,7 +16,7 @@ from edgec_runtime.vision.preprocess import bind
 
 from edgec.emit.literals import commented
 from edgec.exporting import export, frigate
-from edgec.exporting._yaml import Section, document
+from edgec.exporting.frigate import Section, document
 from tests.devices.test_package import members, untar
 from tests.runtime import tiny_model
 

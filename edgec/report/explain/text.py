@@ -14,10 +14,10 @@ from edgec_partitioner.explain import ON_CHIP, ExplainReport, OpRow, SegmentRow
 from edgec_partitioner.partition import WORTHWHILE
 
 from edgec.report.explain.reasons import SMALL, Reason, pays, reasons
-from edgec.report.explain.schedule import schedule_text
 from edgec.report.legend import legend
 from edgec.report.tables import WIDTH, table
 from edgec.report.wording import count, percent, plain, size
+from edgec.schedule.alternatives import Alternative, ScheduledCall
 
 SEGMENT_HEAD = (
     "segment",
@@ -500,3 +500,25 @@ def _hung(start: str, text: str) -> str:
         subsequent_indent=" " * len(start),
         break_on_hyphens=False,
     )
+
+
+_HEAD = ("kernel", "estimated cycles", "parameters", "legal ones", "")
+
+
+def schedule_text(calls: Sequence[ScheduledCall]) -> str:
+    """Return a table of the kernels of each call."""
+    parts = []
+    for call in calls:
+        fused = f", then {', '.join(call.then)}" if call.then else ""
+        rows = [_row(alternative) for alternative in call.alternatives]
+        head = f"{call.op}: {call.plain}{fused}, on {call.core}"
+        parts.append(f"{head}\n{table(_HEAD, rows, 'lrlrl')}")
+    return "\n\n".join(part.strip("\n") for part in parts)
+
+
+def _row(a: Alternative) -> tuple[str, ...]:
+    """Return the cells of a kernel."""
+    parameters = " ".join(f"{name}={value}" for name, value in a.schedule.items())
+    # A kernel that `make cpu-table` has not seen on this core has no figure.
+    cycles = "not measured" if a.cycles is None else count(round(a.cycles))
+    return (a.kernel, cycles, parameters, str(a.legal), a.reason)
