@@ -85,7 +85,7 @@ def patience(timeout: float) -> float:
     # NaN fails this comparison too, and infinity would wait for a dead device for ever.
     if not 1 <= timeout < math.inf:
         raise InputError(
-            f"nothing can be waited for {timeout:g} seconds",
+            f"cannot wait for {timeout:g} seconds",
             hint="give a timeout of 1 second or more",
         )
     return timeout

@@ -362,7 +362,7 @@ def execute(
         or min(sizes, default=0) < 0
         or len(sizes) != run.outputs
     ):
-        what = f"the device sent other outputs than it says: {len(blob)} bytes"
+        what = f"the device sent {len(blob)} bytes of outputs, and announced another number"
         raise DeviceError(what, at=connection.stream.url, hint="try again")
     files = []
     for size in sizes:

@@ -205,7 +205,7 @@ class Launch:
             parsed: _Report = convert(report, _Report)
         except ValueError as e:
             raise DeviceError(
-                f"the program's report is strange: {e}",
+                f"the program's report is not valid: {e}",
                 at=at,
                 hint="compile the model again",
             ) from e
@@ -415,5 +415,5 @@ def streamed(
     except ValueError as e:
         hint = "update edgec on both ends: edgec flash --with-runtime"
         raise DeviceError(
-            f"the stream's figures are strange: {e}", at=at, hint=hint
+            f"the stream's figures are not valid: {e}", at=at, hint=hint
         ) from e

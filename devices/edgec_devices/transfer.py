@@ -240,7 +240,7 @@ def _begin(connection: Connection, recipe: Assembly, scratch: bool) -> BeginAnsw
         if not is_part or not 0 <= received <= recipe.parts[number][1]:
             valid = False
     if not valid:
-        problem = "the device says that it lacks parts that there are not"
+        problem = "the device asks for parts that the bundle does not have"
         raise DeviceError(problem, at=connection.stream.url, hint="try again")
     return begun
 

@@ -428,7 +428,7 @@ class Quantizer:
         """Yield the note on a recipe without samples, which has no effect."""
         name = self.options.recipe_name
         if name is not None and not self.options.calibrate:
-            yield f"the model stays in float: --quantize {name} wants --calibrate"
+            yield f"the model stays in float: --quantize {name} needs --calibrate"
 
     def _lacks_samples(self) -> InputError:
         """Return the error of a float model without samples for an Edge TPU."""

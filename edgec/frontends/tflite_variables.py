@@ -62,7 +62,7 @@ class Variables:
 
         handle = self.handles.get(o.inputs[0]) if o.inputs else None
         if handle is None:
-            what = "the variable hangs on what is computed at run time"
+            what = "which variable is meant is computed at run time"
             raise UnsupportedError(what, o.at, "convert the model again")
         if o.name == "READ_VARIABLE":
             result = o.outputs[0]

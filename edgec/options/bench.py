@@ -39,12 +39,12 @@ def share(value: str | float) -> float:
     match = _SHARE.fullmatch(str(value))
     if match is None:
         raise InputError(
-            f'"{value}" is not a share', hint="give for example 5% or 0.05"
+            f'"{value}" is not a percentage', hint="give for example 5% or 0.05"
         )
     number = float(match[1])
     if not match[2] and number >= 1:
         raise InputError(
-            f'"{value}" is not a share: it could be {value}% or {100 * number:g}%',
+            f'"{value}" is not a percentage: it could be {value}% or {100 * number:g}%',
             hint=f"write {value}%",
         )
     if match[2]:
@@ -162,7 +162,7 @@ class Bench(ProgressOption, LinkOptions, ThreadsOption, OnOption, BundleArgument
             )
         if not 1 <= self.threads <= MAX_THREADS:
             raise InputError(
-                f"nothing runs on {self.threads} threads",
+                f"cannot run on {self.threads} threads",
                 hint=f"give 1 to {MAX_THREADS}",
             )
         # NaN fails this comparison too.
@@ -181,7 +181,7 @@ class Bench(ProgressOption, LinkOptions, ThreadsOption, OnOption, BundleArgument
             )
         if self.streams and self.url.startswith("emulated:"):
             raise InputError(
-                "an estimate has no stream",
+                "an emulated board is estimated, and runs no stream of frames",
                 at=self.url,
                 hint="leave out --frames and --source, or --on",
             )
@@ -191,7 +191,11 @@ class Bench(ProgressOption, LinkOptions, ThreadsOption, OnOption, BundleArgument
                 "leave it out for made frames; edgec webcam --on DEVICE --source … "
                 "--json has a camera's figures"
             )
-            raise InputError("--source is of this machine", at=self.url, hint=hint)
+            raise InputError(
+                "--source names a camera or file of this machine, and --on another one",
+                at=self.url,
+                hint=hint,
+            )
 
     @property
     def streams(self) -> int:

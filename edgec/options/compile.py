@@ -292,7 +292,7 @@ class Options(InputOptions):
             )
         if self.edgetpu not in SHARES:
             raise InputError(
-                f"an Edge TPU cannot get {self.edgetpu}",
+                f"--edgetpu cannot be {self.edgetpu}",
                 "--edgetpu",
                 f"give {' or '.join(SHARES)}",
             )
@@ -409,7 +409,7 @@ class CompileOptions(Options):
         super().check()
         if not 1 <= self.threads <= MAX_THREADS:
             raise InputError(
-                f"no code is for {self.threads} threads",
+                f"cannot make code for {self.threads} threads",
                 "--threads",
                 f"give 1 to {MAX_THREADS}",
             )

@@ -367,7 +367,7 @@ def test_two_reports_in_one_file(bundle: Path) -> None:
         (("--runs", "0"), "cannot time 0 runs"),
         (("--seconds", "nan"), "nan seconds"),
         (("--threads", "2"), "2 threads: the bundle's code is for one thread"),
-        (("--max-regress", "5 percent"), "is not a share"),
+        (("--max-regress", "5 percent"), "is not a percentage"),
         (("--compare", "none.json"), "cannot read the earlier run"),
         (("--on", "emulate:pi4"), 'did you mean "emulated"'),
     ],

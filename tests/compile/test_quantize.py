@@ -146,7 +146,7 @@ def test_a_quantized_model_is_taken_as_it_is(shared: Path, name: str) -> None:
 
 def test_a_recipe_without_calibration_is_told_of() -> None:
     other = "fast" if CompileOptions().quantize == "best" else "best"
-    assert f"--quantize {other} wants --calibrate" in " ".join(
+    assert f"--quantize {other} needs --calibrate" in " ".join(
         lower(MODEL, CompileOptions(quantize=other)).notes
     )
     assert not lower(MODEL, CompileOptions()).notes

@@ -88,7 +88,7 @@ def test_targets_that_are_none(text: str, what: str) -> None:
         ("emulatd:pi4", 'did you mean "emulated"'),
         ("pi4", '"pi4" is not a device'),
         ("__init__:", "is not a device"),
-        ("emulated:", "of which board"),
+        ("emulated:", "names no board"),
         ("emulated:pi44", 'did you mean "pi4"'),
         ("emulated:pi4/linux-armv8", 'did you mean "linux-armv7"'),
         ("local:fast", "is not a way to run"),

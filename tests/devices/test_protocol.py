@@ -361,7 +361,9 @@ def test_a_device_that_asks_for_parts_without_end(
     sha256 = hashlib.sha256(part).hexdigest()
     with (
         connect(w) as c,
-        pytest.raises(DeviceError, match="lacks parts that there are not"),
+        pytest.raises(
+            DeviceError, match="asks for parts that the bundle does not have"
+        ),
     ):
         send(c, Assembly(part, sha256, ((0, len(part), sha256),), b"", "tiny"))
     assert w.now < 30

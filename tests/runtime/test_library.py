@@ -25,11 +25,11 @@ Manifest = dict[str, Any]
 LIES: dict[str, tuple[Callable[[Manifest], object], str]] = {
     "no arena": (
         lambda m: m["segments"][0].update(arena=0),
-        "shift wants 64 bytes of scratch, the manifest says 0",
+        "shift needs 64 bytes of scratch, the manifest says 0",
     ),
     "small arena": (
         lambda m: m["segments"][0].update(arena=63),
-        "shift wants 64 bytes",
+        "shift needs 64 bytes",
     ),
     "huge arena": (
         lambda m: m["segments"][0].update(arena=1 << 40),

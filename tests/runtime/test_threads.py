@@ -321,6 +321,6 @@ def test_the_bench_beside_other_engines_has_the_threads_that_it_names(
 
 def test_memory_that_is_not_there() -> None:
     with pytest.raises(
-        DeviceError, match="wants 1,152,921,504,606,846,976 bytes of memory"
+        DeviceError, match="needs 1,152,921,504,606,846,976 bytes of memory"
     ):
         aligned(1 << 60)

@@ -143,7 +143,7 @@ def test_effects_by_name(tmp_path: Path) -> None:
     np.testing.assert_array_equal(green[0, 0], (0, 255, 0))
     for text, said in (
         ("blurr", 'did you mean "blur"?'),
-        ("replace", "replace wants a picture"),
+        ("replace", "the effect replace needs a picture"),
         (f"replace={tmp_path / 'gone.png'}", "gone.png"),
     ):
         with pytest.raises(InputError) as e:

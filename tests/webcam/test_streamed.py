@@ -87,8 +87,14 @@ def test_a_bundle_without_a_task_streams_its_model_alone(
             'did you mean "stage.capture"?',
         ),
         (["--frames", "1"], "cannot time a stream of 1 frames"),
-        (["--frames", "9", "--on", "emulated:pi4"], "an estimate has no stream"),
-        (["--source", "0", "--on", "ssh://pi@attic"], "--source is of this machine"),
+        (
+            ["--frames", "9", "--on", "emulated:pi4"],
+            "an emulated board is estimated, and runs no stream of frames",
+        ),
+        (
+            ["--source", "0", "--on", "ssh://pi@attic"],
+            "--source names a camera or file of this machine, and --on another one",
+        ),
     ],
 )
 def test_what_has_no_stream(

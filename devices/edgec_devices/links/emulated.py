@@ -52,7 +52,7 @@ def open_device(rest: str) -> Device:
     """Open a board, or board/target for its second kind of code ("pi4/linux-armv7")."""
     board, _, target = rest.partition("/")
     if not board:
-        raise InputError("emulated: of which board?", hint="for example emulated:pi4")
+        raise InputError("emulated: names no board", hint="for example emulated:pi4")
     return Emulated(Board.load(board), target or None)
 
 

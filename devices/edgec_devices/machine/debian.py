@@ -187,5 +187,7 @@ def _dependency(options: Sequence[str], package: str, pattern: str) -> str:
     ).stdout
     found = re.search(rf"Depends: ({pattern})", listed)
     if found is None:
-        raise ToolError(f"apt knows no package that {package} stands for", hint=_HINT)
+        raise ToolError(
+            f"apt has no package {package}, and none that provides it", hint=_HINT
+        )
     return found[1]

@@ -193,7 +193,7 @@ class Manifest(Contents):
         """Raises InputError for more threads than the code is for.  at: the bundle."""
         if wanted < 1:
             raise InputError(
-                f"nothing runs on {wanted} threads", at=at, hint="give 1 or more"
+                f"cannot run on {wanted} threads", at=at, hint="give 1 or more"
             )
         if wanted > self.threads:
             code = f"for {self.threads}" if self.threads > 1 else "for one thread"

@@ -110,7 +110,7 @@ def _segments_lie(said: Any, m: Manifest) -> Optional[str]:
         # The session allocates what the manifest says.
         if arena > s.arena:
             return (
-                f"segment {s.name} wants {arena} bytes of scratch, "
+                f"segment {s.name} needs {arena} bytes of scratch, "
                 f"the manifest says {s.arena}"
             )
     return None

@@ -25,7 +25,7 @@ def aligned(nbytes: int) -> NDArray[Any]:
     try:
         raw = np.zeros(nbytes + ALIGN, np.uint8)
     except MemoryError as e:
-        what = f"the model wants {nbytes:,} bytes of memory, and there are not so many"
+        what = f"the model needs {nbytes:,} bytes of memory, more than are free"
         raise DeviceError(
             what, hint="end other programs, or take a smaller model"
         ) from e
@@ -56,7 +56,7 @@ class ThreadPool:
         started.extend(map(start, (memory.ctypes.data,), (threads,)))
         if not started[0]:
             raise DeviceError(
-                f"the system gives no {threads} threads",
+                f"the system cannot start {threads} threads",
                 hint="run it on one: threads=1",
             )
         self.address = ctypes.c_void_p(started[0])

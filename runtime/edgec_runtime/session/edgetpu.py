@@ -44,7 +44,7 @@ class EdgeTpuOptions:
             raise InputError(what, hint="use " + ", ".join(TPU_MODES))
         if not self.timeout > 0:
             raise InputError(
-                f"nothing answers within {self.timeout} s",
+                f"no answer can come within {self.timeout} s",
                 hint="give timeout= in seconds, more than 0",
             )
 

@@ -62,7 +62,7 @@ class Anchors:
             return _read(files[self.file], self.file)
         if not self.strides or len(self.sizes) not in (0, len(self.strides)):
             raise InputError(
-                "anchors want a file, or strides and as many sizes",
+                "anchors need a file, or strides and as many sizes",
                 "anchors",
                 "see docs/tasks.md",
             )

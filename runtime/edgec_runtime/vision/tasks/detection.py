@@ -139,7 +139,7 @@ class Detection(DetectionParameters):
 
         if task.several and task.class_column is not None:
             raise InputError(
-                "a row that says its class is of one alone",
+                "a row cannot have several classes where a column has its class",
                 at="several",
                 hint="leave it out",
             )

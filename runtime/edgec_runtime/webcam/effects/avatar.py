@@ -44,7 +44,9 @@ def avatar(setting: EffectSetting) -> Effect:
     points are given, or one that looks aside, is tiny, or is near the border.
     """
     if not setting.value:
-        raise InputError("avatar wants a portrait", hint="avatar=portrait.jpg")
+        raise InputError(
+            "the effect avatar needs a portrait", hint="avatar=portrait.jpg"
+        )
     path = Path(setting.value)
     picture = setting.picture()
     points = _found(setting, picture, path)

@@ -42,7 +42,7 @@ def makeup(setting: EffectSetting) -> Effect:
     Raises InputError for a part or a colour that there is not.
     """
     if not setting.value:
-        raise InputError("makeup wants parts and colours", hint=EXAMPLE)
+        raise InputError("the effect makeup needs parts and colours", hint=EXAMPLE)
     colors: Dict[str, Array] = {}
     for entry in setting.value.split(","):
         part, color = _entry(entry)

@@ -43,7 +43,7 @@ def mask(setting: EffectSetting) -> Effect:
     names = built_in_masks()
     if not setting.value:
         hint = f"mask={' or mask='.join(names)}, or a file: mask=hat.png"
-        raise InputError("mask wants a picture", hint=hint)
+        raise InputError("the effect mask needs a picture", hint=hint)
     path = Path(setting.value)
     if setting.value in names:
         path = BUILT_IN / f"{setting.value}.png"

@@ -44,7 +44,7 @@ def replace(setting: EffectSetting) -> Effect:
     Raises InputError for a file that is no photo.
     """
     if not setting.value:
-        raise InputError("replace wants a picture", hint="replace=beach.jpg")
+        raise InputError("the effect replace needs a picture", hint="replace=beach.jpg")
     picture = setting.picture()
     painter = setting.painter
     kept: Dict[Tuple[int, int], Array] = {}
