@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 from edgec_runtime.errors import InputError, did_you_mean
 from edgec_runtime.session.session import machine_target
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from edgec_devices.cores import core_facts, core_names
+from edgec_devices.decoding import from_toml
 
 PROFILES = Path(__file__).parent / "profiles"
 HOST = "host"
 """The board of the machine on which edgec runs."""
-CORAL_LINKS = ("usb2", "usb3", "pcie")
+CORRECT = "correct the profile; docs/recipes.md says what each of its keys means"
 
 
-@dataclass(frozen=True)
-class ArchTarget:
+class ArchTarget(Struct, frozen=True, forbid_unknown_fields=True):
     """One kind of code that a board runs.
 
     Attributes:
@@ -27,6 +31,7 @@ class ArchTarget:
         mcpu: zig's name of the CPU
         qemu: the user-mode emulator for programs
         qemu_cpu: the -cpu of the emulator
+        mcpu_without_avx2: zig's name of the CPU on an older x86
     """
 
     name: str
@@ -35,10 +40,10 @@ class ArchTarget:
     mcpu: str
     qemu: str
     qemu_cpu: str
+    mcpu_without_avx2: str = ""
 
 
-@dataclass(frozen=True)
-class Cache:
+class Cache(Struct, frozen=True, forbid_unknown_fields=True):
     """One level of cache, as one core sees it; lines have 64 bytes.
 
     The costs of misses are not published: each profile has those with which whole
@@ -59,12 +64,10 @@ class Cache:
     shared: bool = False
 
 
-@dataclass(frozen=True)
-class Board:
+class Board(Struct, frozen=True, forbid_unknown_fields=True):
     """Facts about a board, as published or read on it.
 
     Attributes:
-        name: name of the profile
         model: name for people
         targets: the code that a bundle for the board has
         clock_ghz: clock of the CPU, GHz
@@ -75,24 +78,26 @@ class Board:
         optional: the code that a bundle has only on request
         memory_gbs: rate of the memory that programs reach with all cores, GB/s; 0 where
             it is unknown
+        name: name of the profile
     """
 
-    name: str
     model: str
-    targets: tuple[ArchTarget, ...]
-    clock_ghz: float
-    coral: str
-    ipc: float
+    targets: Annotated[tuple[ArchTarget, ...], Meta(min_length=1)]
+    clock_ghz: Annotated[float, Meta(gt=0)]
+    coral: Literal["usb2", "usb3", "pcie"]
+    ipc: Annotated[float, Meta(gt=0)]
     core: str = ""
     caches: tuple[Cache, ...] = ()
     optional: tuple[ArchTarget, ...] = ()
     memory_gbs: float = 0.0
+    name: str = ""
 
     @staticmethod
     def load(name: str) -> Board:
         """Return the board of profiles/<name>.toml.
 
-        Raises InputError with the nearest name if there is none.
+        Raises InputError with the nearest name if there is none, and for a profile with
+        a wrong or an unknown key.
         """
         known = boards()
         if name not in known:
@@ -102,9 +107,17 @@ class Board:
                 f'there is no board "{name}"{did_you_mean(name, names)}',
                 hint=f"use {', '.join(known)}",
             )
-        with (PROFILES / f"{name}.toml").open("rb") as f:
-            facts = tomllib.load(f)
-        targets = tuple(_target(t) for t in facts.pop("targets"))
+        path = PROFILES / f"{name}.toml"
+        board = replace(from_toml(path, Board, CORRECT), name=name)
+        if board.core and not core_facts(board.core):
+            raise InputError(
+                f'the board {name} has the core "{board.core}", which has no '
+                f"file{did_you_mean(board.core, core_names())}",
+                at=str(path),
+                hint="correct the profile, or write the core's file (docs/recipes.md)",
+            )
+
+        targets = tuple(map(_for_this_x86, board.targets))
         # The profile of the host has every kind of machine; this one is of one kind.
         if name == HOST:
             targets = tuple(t for t in targets if t.name == machine_target())
@@ -114,13 +127,7 @@ class Board:
                     'so none for "host"',
                     hint="compile for a board, for example --target pi4",
                 )
-        caches = tuple(Cache(**c) for c in facts.pop("caches", ()))
-        optional = tuple(_target(t) for t in facts.pop("optional", ()))
-        board = Board(
-            name=name, targets=targets, caches=caches, optional=optional, **facts
-        )
-        assert board.coral in CORAL_LINKS, f"{name}.toml: {board.coral}"
-        return board
+        return replace(board, targets=targets)
 
     def target(self, name: str | None = None) -> ArchTarget:
         """Return the target of this name, or the board's first, which is its best."""
@@ -198,12 +205,11 @@ def boards() -> tuple[str, ...]:
     return tuple(sorted(p.stem for p in PROFILES.glob("*.toml")))
 
 
-def _target(facts: dict[str, str]) -> ArchTarget:
-    """Return the target of a table, with the older CPU on an x86 without AVX2."""
-    older_cpu = facts.pop("mcpu_without_avx2", None)
-    if older_cpu is not None and not _has_avx2():
-        facts["mcpu"] = older_cpu
-    return ArchTarget(**facts)
+def _for_this_x86(target: ArchTarget) -> ArchTarget:
+    """Return a target with its older CPU, if it has one, on an x86 without AVX2."""
+    if not target.mcpu_without_avx2 or _has_avx2():
+        return target
+    return replace(target, mcpu=target.mcpu_without_avx2)
 
 
 def _has_avx2() -> bool:

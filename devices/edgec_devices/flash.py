@@ -272,10 +272,12 @@ def _check_cpu(connection: Connection, recipe: Assembly) -> None:
     # "Cortex-A72" is the file cortex_a72; of other CPUs nothing is known.
     if not re.fullmatch(r"Cortex-A\d+", info.cpu):
         return
-    own = core_facts(info.cpu.lower().replace("-", "_")).get("isa")
+    own = core_facts(info.cpu.lower().replace("-", "_"))
     board = recipe.board
-    needed = core_facts(board.core)["isa"] if board and board.core else []
-    lacking = [] if own is None else [one for one in needed if one not in own]
+    needed = core_facts(board.core) if board and board.core else None
+    lacking: list[str] = []
+    if own is not None and needed is not None:
+        lacking = [one for one in needed.isa if one not in own.isa]
     if board and lacking:
         raise DeviceError(
             f"the bundle is for {board.name}, whose code has instructions "

@@ -35,6 +35,7 @@ class Core:
         flags: flags of the C compiler in addition to the target's
         detect: the C function of ek_cpu.h that tells whether the machine has such a
             core; "" if every machine of the target has
+        in_order: whether instructions start in the order of the program
         threads: the most threads that share a call
         barrier: cycles that sharing a call costs
         room: bytes of the arena for the scratch of one thread of a call; None: any
@@ -57,6 +58,7 @@ class Core:
     last: int = 8 << 20
     flags: tuple[str, ...] = ()
     detect: str = ""
+    in_order: bool = False
     threads: int = 1
     barrier: int = 2_000
     room: int | None = None
@@ -141,16 +143,23 @@ def cores_of(board: Board, target: ArchTarget, threads: int = 1) -> tuple[Core, 
 def core(name: str) -> Core:
     """Return the core of this name; a core without a file gets plain kernels."""
     facts = core_facts(name)
-    if not facts:
+    if facts is None:
         return replace(PLAIN, name=name)
 
-    # How instructions are issued matters to estimates alone.
-    facts.pop("pipeline", None)
-
-    # The file has the units of data sheets, and TOML has no sets.
-    facts["isa"] = frozenset(facts["isa"])
-    facts["flags"] = tuple(facts.pop("flags", ()))
-    facts["l1"] = facts.pop("l1_kib") << 10
-    facts["l2"] = facts.pop("l2_kib") << 10
-
-    return Core(name=name, tuned=shipped(name), **facts)
+    return Core(
+        name=name,
+        isa=frozenset(facts.isa),
+        vector=facts.vector,
+        registers=facts.registers,
+        macs_s8=facts.macs_s8,
+        macs_f32=facts.macs_f32,
+        near=facts.near,
+        stream=facts.stream,
+        l1=facts.l1_kib << 10,
+        l2=facts.l2_kib << 10,
+        flags=facts.flags,
+        detect=facts.detect,
+        in_order=facts.pipeline is not None and facts.pipeline.in_order,
+        winograd_f16=facts.winograd_f16,
+        tuned=shipped(name),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import pytest
 from edgec_devices.boards import Board, Target, boards
@@ -12,14 +13,15 @@ from edgec_runtime.session.session import machine_target
 
 # the package's `boards` is the function in it
 boards_module = importlib.import_module("edgec_devices.boards")
-ALL = ("coral-dev-board", "host", "pi-zero2", "pi3", "pi4", "pi5")
 
 
-def test_boards_are_what_is_in_the_folder() -> None:
-    assert boards() == ALL
+def test_boards_are_what_is_in_the_folder(profiles: Path) -> None:
+    (profiles / "attic.toml").write_text(ATTIC)
+    assert boards() == ("attic",)
+    assert Board.load("attic").clock_ghz == 2
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", boards())
 def test_every_profile_is_complete(name: str) -> None:
     b = Board.load(name)
     assert b.name == name
@@ -33,15 +35,72 @@ def test_every_profile_is_complete(name: str) -> None:
     assert b.targets[0].program == "aarch64-linux-musl"
     assert b.targets[0].qemu_cpu.replace("-", "_") == b.targets[0].mcpu
     assert [t.name for t in b.targets] == ["linux-aarch64"]
-    assert [t.name for t in b.optional] == (
-        ["linux-armv7"] if name in ("pi-zero2", "pi3", "pi4") else []
-    )
+    assert [t.name for t in b.optional] in ([], ["linux-armv7"])
 
 
 def test_facts() -> None:
     assert Board.load("pi4").coral == "usb3"
     assert Board.load("pi3").coral == Board.load("pi-zero2").coral == "usb2"
     assert Board.load("coral-dev-board").coral == "pcie"
+    for name in ("pi-zero2", "pi3", "pi4"):
+        assert [t.name for t in Board.load(name).optional] == ["linux-armv7"]
+    assert not Board.load("pi5").optional
+
+
+ATTIC = """
+model = "in the attic"
+clock_ghz = 2
+coral = "usb3"
+ipc = 1.5
+core = "cortex_a72"
+caches = [{ kib = 32, ways = 2, foreseen = 1, missed = 8 }]
+
+[[targets]]
+name = "linux-aarch64"
+library = "aarch64-linux-gnu.2.28"
+program = "aarch64-linux-musl"
+mcpu = "cortex_a72"
+qemu = "qemu-aarch64"
+qemu_cpu = "cortex-a72"
+"""
+
+
+@pytest.fixture
+def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of profiles in place of edgec's."""
+    monkeypatch.setattr(boards_module, "PROFILES", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "what"),
+    [
+        ('"usb3"', '"usb4"', "Invalid enum value 'usb4' - at `$.coral`"),
+        ('coral = "usb3"', "", "missing required field `coral`"),
+        ("ipc", "ips", "unknown field `ips`"),
+        ("missed", "lost", "unknown field `lost` - at `$.caches[0]`"),
+        ("= 1.5", '= "fast"', "Expected `float`, got `str` - at `$.ipc`"),
+        ("ipc = ", "ipc ", "cannot read attic.toml"),
+        ("clock_ghz = 2", "clock_ghz = 0", "Expected `float` > 0"),
+        ("mcpu", "cpu", "at `$.targets[0]`"),
+        ("[[targets]]", "[[optional]]", "missing required field `targets`"),
+        (
+            'core = "cortex_a72"',
+            'core = "cortex_a73"',
+            'the core "cortex_a73", which has no file; did you mean "cortex_a7',
+        ),
+    ],
+)
+def test_a_profile_that_is_wrong(
+    right: str, wrong: str, what: str, profiles: Path
+) -> None:
+    path = profiles / "attic.toml"
+    path.write_text(ATTIC.replace(right, wrong, 1))
+    with pytest.raises(InputError) as e:
+        Target.parse("attic+coral")
+    assert what in e.value.what
+    assert e.value.at == str(path)
+    assert "docs/recipes.md" in str(e.value.hint)
 
 
 def test_host_without_avx2(monkeypatch: pytest.MonkeyPatch) -> None:

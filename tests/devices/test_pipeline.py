@@ -13,7 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from edgec_devices import cores
 from edgec_devices.boards import Board, Cache, boards
+from edgec_devices.cores import core_facts, core_file, pipelined_cores
 from edgec_devices.estimates import estimated
 from edgec_devices.multicore import BARRIER_US, cycles_alone
 from edgec_devices.pipeline import (
@@ -31,6 +33,7 @@ from edgec_devices.pipeline.steady import cycles
 from edgec_devices.plugin import block_count_plugin
 from edgec_runtime import Bundle, InputError, ToolError, write_bundle
 from edgec_runtime.bundle.archive import WEIGHTS_FILE
+from msgspec import structs
 
 from edgec.emit.c import CSRC
 from edgec.toolchain.cc import CODE_FLAGS
@@ -229,17 +232,18 @@ def test_no_instruction_of_our_kernels_is_unknown(
     ] == []
 
 
-@pytest.mark.parametrize("name", CORES)
+@pytest.mark.parametrize("name", pipelined_cores())
 def test_every_core_has_a_time_for_every_kind(name: str) -> None:
     core = PipelineCore.load(name)
+    facts = core_facts(name)
+    assert facts is not None
     lacks = {i.kind for i in DECODED.values() if core.time(i.kind) is None}
-    # only the A76 has the instruction
-    assert lacks == ({"v_dot_q"} if name != "cortex_a76" else set())
+    assert lacks == (set() if "dotprod" in facts.isa else {"v_dot_q"})
 
 
 def test_boards_name_their_cores() -> None:
     modelled = [b for b in map(Board.load, boards()) if b.core]
-    assert {b.core for b in modelled} == set(CORES)
+    assert {b.core for b in modelled} == set(pipelined_cores()) >= set(CORES)
     for b in modelled:
         assert PipelineCore.load(b.core).name == b.core == b.target().mcpu
         sizes = [c.kib for c in b.caches]
@@ -252,6 +256,38 @@ def test_a_core_that_is_not_there() -> None:
         InputError, match='no pipeline model of "cortex_a27"; did you mean "cortex_a7'
     ):
         PipelineCore.load("cortex_a27")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "what"),
+    [
+        ("dispatch", "dispach", "unknown field `dispach` - at `$.pipeline`"),
+        ("macs_s8 = 8", "", "missing required field `macs_s8`"),
+        ("window = 128", "", "out of order, but has no dispatch or no window"),
+        ('alu = "1 I"', 'alu = "I"', 'the time of alu is "I", which is not a latency'),
+        ('alu = "1 I"', 'alu = "1 J"', "and pipes of B, I, M, L, S, V, F0, F1"),
+        ("unknown =", "unknwn =", "has no time for unknown"),
+    ],
+)
+def test_a_core_whose_file_is_wrong(
+    right: str,
+    wrong: str,
+    what: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = core_file("cortex_a72").read_text()
+    # Each file has a name of its own, since a core is read once.
+    path = tmp_path / f"{tmp_path.name}.toml"
+    # Comments have the words too.
+    lines = [line.partition("#")[0] for line in text.splitlines()]
+    path.write_text("\n".join(lines).replace(right, wrong, 1))
+    monkeypatch.setattr(cores, "FOLDER", tmp_path)
+    with pytest.raises(InputError) as e:
+        PipelineCore.load(path.stem)
+    assert what in e.value.what
+    assert e.value.at == str(path)
+    assert "docs/recipes.md" in str(e.value.hint)
 
 
 # ---- known loops
@@ -421,7 +457,7 @@ def test_one_thread_waits_for_the_memory_too(tmp_path: Path) -> None:
     e = Estimate(100, 50.0, 9000 * board.caches[-1].foreseen, 0.0, 0, 0, 9000)
     line = 64 / (board.memory_gbs / board.clock_ghz)
     assert cycles_alone(e, board) == pytest.approx(9000 * line)
-    assert cycles_alone(e, replace(board, memory_gbs=0.0)) == e.cycles
+    assert cycles_alone(e, structs.replace(board, memory_gbs=0.0)) == e.cycles
     assert cycles_alone(replace(e, memory_lines=0), board) == e.cycles
 
 
@@ -638,7 +674,7 @@ def test_parts_go_in_step_through_the_shared_cache(
     """
     tiny = Cache(1, 2, 1.0, 2.0)
     common = Cache(64, 16, 1.0, 2.0, shared=True)
-    board = replace(Board.load("pi4"), caches=(tiny, common))
+    board = structs.replace(Board.load("pi4"), caches=(tiny, common))
     counts = run_counted(marked, tmp_path / "a", board)
     lines = 131072 // 64
     parts = counts.parts[0][1, 0]

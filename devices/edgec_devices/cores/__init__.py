@@ -1,40 +1,97 @@
 """CPU cores: one TOML file each, named as the compiler's -mcpu names the core.
 
-    isa = ["neon"]          # features that kernel variants ask for
-    vector = 16             # bytes of a vector register
-    registers = 32          # vector registers
-    macs_s8 = 8             # int8 multiply-accumulates a cycle at best
-    macs_f32 = 4            # float multiply-accumulates a cycle at best
-    near = 16               # bytes a cycle from the first data cache
-    stream = 2              # bytes a cycle from memory
-    l1_kib = 32             # the first data cache
-    l2_kib = 1024           # the second cache, as far as one core has it for itself
-
-    [pipeline]              # how its instructions are issued (edgec_devices.pipeline)
-
-Beside it, <core>.cycles.json has the cycles that each kernel takes for a unit of work,
-fitted to the pipeline model by `make cpu-table`. There is no list to extend.
+`CoreFacts` has the keys. Beside it, <core>.cycles.json has the cycles that each kernel
+takes for a unit of work, fitted to the pipeline model by `make cpu-table`. There is no
+list to extend.
 """
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
+
+from edgec_devices.decoding import from_toml
 
 FOLDER = Path(__file__).parent
 """The folder of the cores' files."""
+CORRECT = "correct the file; docs/recipes.md says what each of its keys means"
 
 
-def core_facts(name: str) -> dict[str, Any]:
-    """Return what the file of a core says; nothing for a core without a file."""
-    path = FOLDER / f"{name}.toml"
+class PipelineFacts(Struct, frozen=True, forbid_unknown_fields=True):
+    """How the instructions of a core are issued (edgec_devices.pipeline.core).
+
+    Attributes:
+        in_order: whether instructions start in the order of the program
+        width: instructions decoded a cycle
+        mispredicted: cycles lost by a wrongly predicted branch
+        pipes: the equal pipes of each set by its name
+        times: by kind of instruction
+        dispatch: micro-operations handed to the pipes a cycle; 0 on a core in order
+        window: micro-operations between the oldest unfinished one and the newest; 0 on
+            a core in order
+    """
+
+    in_order: bool
+    width: int
+    mispredicted: float
+    pipes: dict[str, tuple[str, ...]]
+    times: dict[str, str]
+    dispatch: int = 0
+    window: int = 0
+
+
+class CoreFacts(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the file of a core says.
+
+    Attributes:
+        isa: features that kernel variants ask for
+        vector: bytes of a vector register
+        registers: vector registers
+        macs_s8: int8 multiply-accumulates a cycle at best
+        macs_f32: float multiply-accumulates a cycle at best
+        stream: bytes a cycle from memory
+        l1_kib: the first data cache, KiB
+        l2_kib: the second cache, as far as one core has it for itself, KiB
+        near: bytes a cycle from the first data cache
+        flags: flags of the C compiler in addition to the target's
+        detect: the C function of ek_cpu.h that tells whether the machine has such a
+            core; "" if every machine of the target has
+        winograd_f16: the most results in each direction that Winograd's convolutions
+            of float16 compute together; None: any number
+        pipeline: how its instructions are issued; None: no emulator counts them
+    """
+
+    isa: tuple[str, ...]
+    vector: int
+    registers: int
+    macs_s8: float
+    macs_f32: float
+    stream: float
+    l1_kib: int
+    l2_kib: int
+    near: float = 16
+    flags: tuple[str, ...] = ()
+    detect: str = ""
+    winograd_f16: int | None = None
+    pipeline: PipelineFacts | None = None
+
+
+def core_file(name: str) -> Path:
+    """Return the file of a core, which need not exist."""
+    return FOLDER / f"{name}.toml"
+
+
+def core_facts(name: str) -> CoreFacts | None:
+    """Return what the file of a core says; None for a core without a file.
+
+    Raises InputError for a file with a wrong or an unknown key.
+    """
     # A person may compile for any core that the compiler knows.
-    if not path.is_file():
-        return {}
-
-    text = path.read_text()
-    return tomllib.loads(text)
+    try:
+        return from_toml(core_file(name), CoreFacts, CORRECT)
+    except FileNotFoundError:
+        return None
 
 
 def cycles_file(name: str) -> Path:
@@ -42,12 +99,17 @@ def cycles_file(name: str) -> Path:
     return FOLDER / f"{name}.cycles.json"
 
 
+def core_names() -> list[str]:
+    """Return the names of the cores that have a file."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
 def pipelined_cores() -> list[str]:
     """Return the names of the cores that have a pipeline model."""
     modelled: list[str] = []
-    for path in sorted(FOLDER.glob("*.toml")):
-        facts = core_facts(path.stem)
+    for name in core_names():
+        facts = core_facts(name)
         # No emulator counts the instructions of x86 cores.
-        if "pipeline" in facts:
-            modelled.append(path.stem)
+        if facts is not None and facts.pipeline is not None:
+            modelled.append(name)
     return modelled

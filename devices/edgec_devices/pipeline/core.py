@@ -30,7 +30,7 @@ from functools import cache
 
 from edgec_runtime.errors import InputError, did_you_mean
 
-from edgec_devices.cores import core_facts, pipelined_cores
+from edgec_devices.cores import CORRECT, core_facts, core_file, pipelined_cores
 from edgec_devices.pipeline.insn import UNKNOWN
 
 
@@ -69,28 +69,51 @@ class PipelineCore:
 
         Raises InputError with the nearest name for any other.
         """
-        known = pipelined_cores()
-        if name not in known:
+        file = core_facts(name)
+        if file is None or file.pipeline is None:
+            known = pipelined_cores()
             raise InputError(
                 f'there is no pipeline model of "{name}"{did_you_mean(name, known)}',
                 hint=f"use {', '.join(known)}",
             )
-        facts = core_facts(name)["pipeline"]
+        facts = file.pipeline
+        at = str(core_file(name))
+        if not facts.in_order and not (facts.dispatch > 0 and facts.window > 0):
+            raise InputError(
+                f"{name} is out of order, but has no dispatch or no window", at, CORRECT
+            )
 
         # The pipes are numbered in the order in which the groups name them.
-        pipes: dict[str, list[str]] = facts.pop("pipes")
         numbers: dict[str, int] = {}
         groups: dict[str, tuple[int, ...]] = {}
-        for group, names in pipes.items():
+        for group, names in facts.pipes.items():
             for pipe in names:
                 numbers.setdefault(pipe, len(numbers))
             groups[group] = tuple(numbers[pipe] for pipe in names)
 
-        texts: dict[str, str] = facts.pop("times")
         times: dict[str, Time] = {}
-        for kind, text in texts.items():
-            times[kind] = _time(text, groups)
-        return PipelineCore(name=name, n_pipes=len(numbers), times=times, **facts)
+        for kind, text in facts.times.items():
+            try:
+                times[kind] = _time(text, groups)
+            except (KeyError, ValueError) as e:
+                raise InputError(
+                    f'the time of {kind} is "{text}", which is not a latency and '
+                    f"pipes of {', '.join(groups)}",
+                    at,
+                    CORRECT,
+                ) from e
+        if UNKNOWN not in times:
+            raise InputError(f"{name} has no time for {UNKNOWN}", at, CORRECT)
+        return PipelineCore(
+            name,
+            facts.in_order,
+            facts.width,
+            facts.mispredicted,
+            len(numbers),
+            times,
+            facts.dispatch,
+            facts.window,
+        )
 
     def time(self, kind: str) -> Time | None:
         """The time of this kind, or None if the core's file does not have it."""

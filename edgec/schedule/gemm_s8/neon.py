@@ -49,12 +49,6 @@ Pairing = Callable[[Array], tuple[list[tuple[int, int]], list[int]]]
 Its argument are the magnitudes of the lanes, [nr, pieces, 8].
 """
 
-IN_ORDER_CORES = frozenset({"cortex_a53"})
-"""Cores for which fours pay.
-
-Others sum up beside the products, and gain nothing by fewer sums.
-"""
-
 
 def weights(w: Array) -> Array:
     """Pack int16 weights [panels, nr, taps, run] with fours, to int8 [panels, bytes].
@@ -262,11 +256,12 @@ def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> GemmT
     Args:
         suffix: end of their functions' names
         pack: how they want weights
-        in_order: whether they are for cores that issue in order, or for the others
+        in_order: whether they are for cores that issue in order, or for the others,
+            which sum up beside the products and gain nothing by fewer sums
     """
 
     def accepts(c: GemmS8Shape, q: Requant, core: Core) -> bool:
-        return (core.name in IN_ORDER_CORES) == in_order
+        return core.in_order == in_order
 
     # The tile of one window is for products of a single one, so its cost bars others.
     tiles = (
