@@ -228,8 +228,8 @@ def _slowest(shares: Sequence[Share]) -> list[Share]:
 def places(main: Path, board_name: str) -> dict[tuple[int, int], float]:
     """Return the cycles of each function of a program by its place.
 
-    edgec's plugin for QEMU counts blocks, of which picycles knows the cycles, or else
-    edgec's model of the core.
+    edgec's plugin for QEMU counts blocks, of which picycles knows the cycles on its own
+    boards, and else edgec's model of the core.
     """
     board = Board.load(board_name)
     target = board.targets[0]
@@ -242,7 +242,7 @@ def places(main: Path, board_name: str) -> dict[tuple[int, int], float]:
     counts = Counts.read(out)
     out.unlink()
     lab = picycles()
-    if lab is not None:
+    if lab is not None and board_name in lab.boards:
         return lab.places(counts, board_name)
     estimates = estimate(counts, board.core, board.caches)
     return {place: e.cycles for place, e in estimates.items()}

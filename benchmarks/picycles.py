@@ -16,7 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,11 @@ class Picycles:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for board in self._tool.BOARDS.values():
                 lab.sysroot(board)
+
+    @property
+    def boards(self) -> Collection[str]:
+        """The names of the boards that it knows."""
+        return set(self._tool.BOARDS)
 
     def program(self, board: str, command: Sequence[str | Path]) -> float:
         """Return the cycles of one inference of a static program."""

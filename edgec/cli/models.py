@@ -27,6 +27,9 @@ from edgec.report.tables import table
 from edgec.report.terminal import progress, where_the_time_went
 from edgec.report.wording import count
 
+if TYPE_CHECKING:
+    from edgec.catalogue.listing import ListedModel
+
 _FILE = click.Path(path_type=Path)
 
 
@@ -220,23 +223,6 @@ def webcam(as_json: bool, **values: Any) -> None:
     echo(json.dumps(shown.to_json(), indent=1) if as_json else shown.text())
 
 
-VERBS: tuple[click.Command, ...] = (
-    compile,
-    finish,
-    explain,
-    run,
-    doctor,
-    inspect,
-    export,
-    webcam,
-    demo,
-)
-
-
-if TYPE_CHECKING:
-    from edgec.catalogue.listing import ListedModel
-
-
 @click.command()
 @click.option(
     "--json", "as_json", is_flag=True, help="machine-readable, to standard output"
@@ -301,3 +287,17 @@ def _sources(listed: Sequence[ListedModel]) -> str:
         )
     # Most files of a wheel have the same licence.
     return "\n".join(dict.fromkeys(lines))
+
+
+VERBS: tuple[click.Command, ...] = (
+    compile,
+    finish,
+    explain,
+    run,
+    doctor,
+    inspect,
+    export,
+    webcam,
+    demo,
+)
+"""All but `models` and its verb."""

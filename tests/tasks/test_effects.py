@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -203,9 +204,14 @@ def test_each_effect_says_what_it_is_for() -> None:
         "segmentation": _segments(alpha),
         "classification": Classes(()),
     }
-    assert effects_for("image") == ["overlay", "cartoon"]
-    assert effects_for("segmentation") == ["overlay", "blur", "replace"]
-    assert effects_for("pose") == ["overlay"]
+    own: dict[str, set[str]] = {
+        "image": {"cartoon"},
+        "segmentation": {"blur", "replace"},
+        "pose": set(),
+    }
+    for task, names in own.items():
+        assert {"overlay", *names} <= {*effects_for(task)}
+        assert not {*effects_for(task)} & set().union(*own.values()) - names
     for task, result in results.items():
         for name in {*EFFECTS} - {*effects_for(task)}:
             if wants_value(name):
@@ -219,3 +225,10 @@ def test_each_effect_says_what_it_is_for() -> None:
                 effect(name, Painter())(frame, result)
             asked = "facemesh" if is_face else task
             assert f"--task {asked}" in str(e.value.hint)
+
+
+def test_the_manual_has_a_row_for_each_effect() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
+    _, _, *rows = page.split("## Effects\n")[1].split("\n\n")[1].splitlines()
+    named = [name for row in rows for name in re.findall(r"`(\w+)", row.split("|")[1])]
+    assert {*named} == {*EFFECTS}
