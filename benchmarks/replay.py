@@ -171,9 +171,9 @@ def quantization(lowered: Lowered) -> bytes:
     """The bundle's report on how the model became int8; nothing for a model that is
     taken as it is.
     """
-    if lowered.model.floats is None:
+    if lowered.model.quantized is None:
         return b""
-    return json.dumps(lowered.model.floats.result.to_json(), sort_keys=True).encode()
+    return json.dumps(lowered.model.quantized.to_json(), sort_keys=True).encode()
 
 
 def replay_mapped(name: str) -> list[str]:

@@ -75,10 +75,10 @@ class CompiledNetwork:
     def first_screen(self) -> str:
         """Return places, sizes, checks."""
         lowered = self.lowered
-        floats = lowered.model.floats
+        model = lowered.model
         notes = [*lowered.notes]
-        if floats is not None:
-            notes += floats.result.sample_report.notes()
+        if model.quantized is not None:
+            notes += model.quantized.sample_report.notes()
         remarks = (
             *lowered.read.preprocess_notes(),
             *task_notes(self.contents.task, self.contents.labels),
@@ -97,11 +97,11 @@ class CompiledNetwork:
                 self.sources,
                 self.verification,
                 list(outcome_lines(lowered, self.outcome)),
-                lowered.model.float_on_cpu,
+                model.float_on_cpu,
                 remarks,
-                None if floats is None else floats.result,
-                None if floats is None else floats.pruned,
-                () if floats is None else floats.pruned_ms,
+                model.quantized,
+                model.pruned,
+                model.pruned_ms,
             )
         )
 
@@ -329,8 +329,8 @@ class Compilation:
     def _verify(self, package: PackedBundle, lowered: Lowered) -> Verification:
         """Run the bundle on the samples, from a temporary file."""
         # The output path must not have a bundle that failed, nor lose an older one to it.
-        floats = lowered.model.floats
-        min_cosine = None if floats is None else self.job.options.min_cosine
+        quantized = lowered.model.quantized
+        min_cosine = None if quantized is None else self.job.options.min_cosine
         with temporary_folder("verify") as folder:
             aside = folder / "model.edgec"
             write_bundle(aside, package.contents, package.files)
@@ -340,9 +340,9 @@ class Compilation:
     def _failure(self, checked: Verification, lowered: Lowered) -> EdgecError:
         """Return the error of a verification that failed."""
         name = lowered.graph.name
-        floats = lowered.model.floats
+        quantized = lowered.model.quantized
         # NaN or infinity times zero may differ (accuracy.md): no fault of the code.
-        if checked.not_finite and floats is None:
+        if checked.not_finite and quantized is None:
             what = (
                 f"the model cannot be verified: {checked.not_finite}; "
                 "after that the C and the reference may differ"
@@ -353,8 +353,8 @@ class Compilation:
 
         # An int8 model that is only too unlike its float form is no fault of the code.
         hint = "report it with the model"
-        if floats is not None and not checked.failures:
-            hint = f"give {floats.result.remedy}, or accept less with --min-cosine"
+        if quantized is not None and not checked.failures:
+            hint = f"give {quantized.remedy}, or accept less with --min-cosine"
         what = "; ".join((*checked.failures, *checked.unlike))
         return EdgecError(f"verification failed: {what}", at=name, hint=hint)
 

@@ -84,12 +84,12 @@ def _quantization(lowered: Lowered) -> dict[str, Any]:
     Without both it is {}.
     """
     facts: dict[str, Any] = {}
-    if lowered.model.floats is not None:
+    quantized = lowered.model.quantized
+    if quantized is not None:
         # A recipe of the chosen candidate alone makes the same model, without the
         # search.
-        result = lowered.model.floats.result
-        facts["recipe"] = result.recipe.to_json()
-        facts["kept"] = result.candidate.name
+        facts["recipe"] = quantized.recipe.to_json()
+        facts["kept"] = quantized.candidate.name
 
     choice = lowered.model.float16
     if choice is not None:

@@ -12,7 +12,7 @@ from edgec_devices.boards import Board, Target
 
 from edgec.compiler.host import Host
 from edgec.compiler.native import NativeGraph
-from edgec.compiler.quantize import Quantized
+from edgec.compiler.quantize import FinalModel
 from edgec.compiler.read import ReadModel
 from edgec.compiler.samples import FIXTURES, Samples
 from edgec.errors import InputError, UnsupportedError
@@ -71,27 +71,27 @@ def has_float16(board: Board) -> bool:
 
 
 def with_float16(
-    quantized: Quantized,
+    model: FinalModel,
     options: Options,
     read: ReadModel,
     samples: Samples,
     host: Host,
     float32: Collection[str] = (),
-) -> Quantized:
+) -> FinalModel:
     """Return a model with float16 in place of float32, as far as --float allows.
 
     Args:
-        quantized: the model in its final precision, but for the width of floats
+        model: the model in its final precision, but for the width of floats
         options: the options of the compile
         read: the model as read, with the preprocessing of its inputs
         samples: the samples to measure on, if a person gave some
         host: the C compiler of this machine
         float32: operations that stay float32 in any case, by their first outputs
     """
-    graph = quantized.graph
+    graph = model.graph
     board = Target.parse(options.target).board
     if options.float_width == "32" or not has_float16(board) or not float16_ops(graph):
-        return quantized
+        return model
 
     host.say("float16")
     try:
@@ -102,10 +102,10 @@ def with_float16(
     except (NotImplementedError, UnsupportedError):
         # A graph that cannot be C for this machine cannot be measured.
         remark = "floats stay float32: float16 cannot be measured on this computer"
-        return replace(quantized, notes=(*quantized.notes, remark))
+        return replace(model, notes=(*model.notes, remark))
 
-    notes = (*quantized.notes, *_notes(choice))
-    return replace(quantized, graph=choice.graph, float16=choice, notes=notes)
+    notes = (*model.notes, *_notes(choice))
+    return replace(model, graph=choice.graph, float16=choice, notes=notes)
 
 
 def float32_names(choice: Float16Choice, halves: Collection[str]) -> set[str]:

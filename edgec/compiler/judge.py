@@ -129,7 +129,7 @@ class TaskJudge:
     photos: Sequence[Sample]
     state: Sample
     say: Progress
-    _floats: tuple[float, Array] | None = None
+    _float_figures: tuple[float, Array] | None = None
     _frames: dict[int, Array] = field(default_factory=dict)
 
     @property
@@ -144,20 +144,20 @@ class TaskJudge:
 
     def compare_with(self, run: Run) -> None:
         """Take the model that `run` runs as the float model."""
-        self._floats = self._figures(run)
+        self._float_figures = self._figures(run)
 
     def __call__(self, run: Run) -> Judgement:
         """Return the judgement of a form of the model, see `Judge`."""
-        assert self._floats is not None, "the float model is judged first"
-        floats, float_draws = self._floats
+        assert self._float_figures is not None, "the float model is judged first"
+        float_value, float_draws = self._float_figures
         value, own_draws = self._figures(run)
 
         losses = float_draws - own_draws
         if not self.figure.rises:
             losses = -losses
-        loss = self.figure.loss(floats, value)
+        loss = self.figure.loss(float_value, value)
         title = self.figure.title
-        return Judgement(title, self.figure.unit, value, floats, losses, loss)
+        return Judgement(title, self.figure.unit, value, float_value, losses, loss)
 
     def _figures(self, run: Run) -> tuple[float, Array]:
         """Return the figure on the pictures, and on each draw, [draws]."""

@@ -24,7 +24,7 @@ from edgec.compiler.judge import Judging
 from edgec.compiler.native import native_compiler, runner
 from edgec.compiler.optimise import optimise
 from edgec.compiler.place import left_in_float, place, pricer, wishes_of
-from edgec.compiler.quantize import Quantized, QuantizeOptions, Quantizer
+from edgec.compiler.quantize import FinalModel, QuantizeOptions, Quantizer
 from edgec.compiler.read import ReadModel, ReadOptions, read
 from edgec.compiler.samples import SampleReader, Samples
 from edgec.frontends.ultralytics import Head
@@ -53,8 +53,8 @@ class Lowered:
     target: Target
     read: ReadModel
     samples: Samples
-    wide: Quantized
-    model: Quantized
+    wide: FinalModel
+    model: FinalModel
     wishes: Wishes
     partition: Partition
     described: Graph | None = None
@@ -172,27 +172,27 @@ def lower(
         judge = judging.judge(model_read, canonical, samples)
         judge.compare_with(run(canonical, judge.pictures))
     quantizer = Quantizer(target, quantizing, price, host, judge)
-    quantized = quantizer.quantize(canonical, samples)
-    if quantized.floats is not None:
-        refused = left_in_float(quantized.floats.result)
+    wide = quantizer.quantize(canonical, samples)
+    if wide.quantized is not None:
+        refused = left_in_float(wide.quantized)
         wishes = replace(wishes, refused=refused)
 
-    final = with_float16(quantized, options, model_read, samples, host)
+    final = with_float16(wide, options, model_read, samples, host)
 
     host.say("partition")
     partition = place(final.graph, target, wishes)
     # Such a file computes in floats between scales, so its own outputs differ from int8
     # arithmetic by rounding steps: the int8 form is the reference instead.
     stated = None
-    if quantized.taken_as_it_is and described(model_read.graph):
-        stated = quantized.graph.copy()
+    if wide.taken_as_it_is and described(model_read.graph):
+        stated = wide.graph.copy()
         # Code for a target with an Edge TPU rounds as TFLite does throughout.
         stated = as_tflite(stated) if target.coral else stated
     return Lowered(
         target=target,
         read=model_read,
         samples=samples,
-        wide=quantized,
+        wide=wide,
         model=final,
         wishes=wishes,
         partition=partition,

@@ -153,21 +153,20 @@ def _report_files(lowered: Lowered, emitted: Emitted) -> dict[str, bytes]:
     """Return the reports that other verbs read from the bundle."""
     # `diff` runs the code of this machine, so the places of values are those of that.
     segments = lowered.partition.segments
-    floats = lowered.model.floats
+    model = lowered.model
     here = Board.load("host").targets[0].name
     values = values_file(here, segments, emitted.sources[here].segments)
-    changes = floats.changes() if floats is not None else {}
     graph = graph_file(lowered.partition, emitted.first.segments)
     files = {
         GRAPH_FILE: graph.to_json(),
         CALLS_FILE: calls_file(emitted.board_sources).to_json(),
-        VALUES_FILE: with_changes(values, changes).to_json(),
+        VALUES_FILE: with_changes(values, model.changes()).to_json(),
     }
     files |= anchors_file(lowered.graph)
-    if floats is not None:
-        report = floats.result.to_json()
-        if floats.pruned is not None:
-            report["pruned"] = floats.pruned.to_json()
+    if model.quantized is not None:
+        report = model.quantized.to_json()
+        if model.pruned is not None:
+            report["pruned"] = model.pruned.to_json()
         files[QUANTIZE_FILE] = _json(report)
     return files
 

@@ -58,7 +58,7 @@ def pricer(target: Target, wishes: Wishes, passes_off: Collection[str]) -> Price
 
 
 def costs(result: QuantizedModel) -> Iterator[str]:
-    """Yield a note if the chosen candidate costs more than the first.
+    """Yield a note if the candidate that was kept costs more than the guard.
 
     It costs more if it has less on the Edge TPU, or is slower.
     """
@@ -66,9 +66,9 @@ def costs(result: QuantizedModel) -> Iterator[str]:
         return
     first_price, price = result.prices
     name = result.candidate.name
-    first_name = result.recipe.candidates[0].name
-    db = {trial.name: trial.db for trial in result.tried}
-    gain_db = db[name] - db[first_name]
+    first = result.trials[0]
+    db = {trial.name: trial.db for trial in result.trials}
+    gain_db = db[name] - first.db
     time = (
         f"an estimated {price.ms:.2f} ms in place of {first_price.ms:.2f}, "
         f"and buys {gain_db:.1f} dB"
@@ -84,11 +84,11 @@ def costs(result: QuantizedModel) -> Iterator[str]:
     ):
         shares = (
             f"keeps {share:.1%} of the MACs on the Edge TPU, "
-            f"{first_name} would keep {first_share:.1%}"
+            f"{first.name} would keep {first_share:.1%}"
         )
         yield f"{name} {shares}: it costs {time} on held-back samples"
     elif price.ms > first_price.ms * (1 + _MIN_TIME_CHANGE):
-        yield f"{name} takes {time} over {first_name} on held-back samples"
+        yield f"{name} takes {time} over {first.name} on held-back samples"
 
 
 def left_in_float(result: QuantizedModel) -> Mapping[str, Refusal]:
@@ -100,4 +100,4 @@ def left_in_float(result: QuantizedModel) -> Mapping[str, Refusal]:
     fix = "allow it to lose more (--accuracy), or leave it out of --float-ops"
     meaning = "what int8 would hurt too much stays float32"
     refusal = Refusal("precision", meaning, why, fix)
-    return dict.fromkeys(result.floating, refusal)
+    return dict.fromkeys(result.float_ops, refusal)

@@ -33,11 +33,8 @@ from edgec.quantize.float_ops.planner import FloatPlanner
 from edgec.quantize.float_ops.pruning import Pruned, prune
 from edgec.quantize.observe.calibration import CachedSamples, Sample, label
 from edgec.quantize.observe.judgement import Judge
-from edgec.quantize.select.apply import (
-    QuantizedModel,
-    apply_recipe,
-    held_out_parts,
-)
+from edgec.quantize.select.apply import QuantizedModel, apply_recipe
+from edgec.quantize.select.holdout import held_out_parts
 
 _PRECISION_OPTIONS = (
     "prune",
@@ -153,8 +150,7 @@ def _recipe(options: Options, name: str) -> Recipe:
         recipe = replace(recipe, slowdown=slowdown)
     # Every candidate keeps them in float, so that the choice between candidates is fair.
     names = tuple(options.float_ops)
-    candidates = tuple(leave_in_float(c, names) for c in recipe.candidates)
-    return replace(recipe, candidates=candidates)
+    return recipe.changed(lambda c: leave_in_float(c, names))
 
 
 def _is_slowdown_alone(options: Options) -> bool:
@@ -185,41 +181,16 @@ def _check_precision(options: Options) -> None:
 
 
 @dataclass(frozen=True)
-class FloatModel:
-    """The float form of a model that edgec quantized.
-
-    Attributes:
-        graph: the graph that was calibrated.
-        run: runs the graph.
-        reference: runs the model without rewrites for the Edge TPU and pruning.
-        samples: the number of calibration samples.
-        result: the result of the recipe.
-        before: the graph before the recipe.
-        pruned: the result of pruning; None without --prune.
-        pruned_ms: the times before and after pruning, measured here.
-    """
-
-    graph: Graph
-    run: Run
-    reference: Run
-    samples: int
-    result: QuantizedModel
-    before: Graph
-    pruned: Pruned | None = None
-    pruned_ms: tuple[float, ...] = ()
-
-    def changes(self) -> Changes:
-        """Return the factors and terms of the recipe for each channel, by value."""
-        return channel_changes(self.before, self.graph, self.result.parts)
-
-
-@dataclass(frozen=True)
-class Quantized:
+class FinalModel:
     """A model in its final precision.
 
     Attributes:
         graph: the graph.
-        floats: the float form to compare with; None if edgec did not quantize.
+        quantized: the model that a recipe made int8; None if edgec did not quantize.
+        reference: runs the model before pruning and rewrites for the Edge TPU, where a
+            recipe made it int8.
+        pruned: the result of pruning; None without --prune.
+        pruned_ms: the times before and after pruning, measured here.
         assumed: whether the scales are made up.
         rewritten: the rewrites for the Edge TPU that were made before quantization.
         float_on_cpu: whether the model was left in float, so that nothing runs on the
@@ -230,13 +201,23 @@ class Quantized:
     """
 
     graph: Graph
-    floats: FloatModel | None = None
+    quantized: QuantizedModel | None = None
+    reference: Run | None = None
+    pruned: Pruned | None = None
+    pruned_ms: tuple[float, ...] = ()
     assumed: bool = False
     rewritten: tuple[Applied, ...] = ()
     float_on_cpu: bool = False
     taken_as_it_is: bool = False
     notes: tuple[str, ...] = ()
     float16: Float16Choice | None = None
+
+    def changes(self) -> Changes:
+        """Return the factors and terms of the recipe for each channel, by value."""
+        if self.quantized is None:
+            return {}
+        q = self.quantized
+        return channel_changes(q.source_graph, q.float_graph, q.parts)
 
 
 @dataclass(frozen=True)
@@ -257,7 +238,7 @@ class Quantizer:
     host: Host
     judge: Judge | None = None
 
-    def quantize(self, graph: Graph, samples: Samples) -> Quantized:
+    def quantize(self, graph: Graph, samples: Samples) -> FinalModel:
         """Quantize a canonical graph, unless it is int8 already or may stay float.
 
         Raises InputError for a float model without samples whose target has an Edge
@@ -270,32 +251,29 @@ class Quantizer:
         uncalibrated = self.target.coral and not options.calibrate
         if uncalibrated and not (options.assume or options.allow_float):
             raise self._lacks_samples()
-        assume = uncalibrated and options.assume and not options.allow_float
-        if not (options.calibrate or assume):
+        is_assumed = uncalibrated and options.assume and not options.allow_float
+        if not (options.calibrate or is_assumed):
             notes = tuple(self._stays_float())
-            return Quantized(graph, float_on_cpu=uncalibrated, notes=notes)
+            return FinalModel(graph, float_on_cpu=uncalibrated, notes=notes)
 
         # int8 scales take the place of clamps to int16, and without these clamps the
         # graph may have another canonical form.
         plain = self._simplify(graph) if without_bounds(graph) else graph
         prepared, rewritten = self._for_edgetpu(plain)
-        floats = None
         if options.calibrate:
             # Rewrites change float results by rounding, so accuracy is measured against
             # the graph without them.
             before = plain if rewritten else None
-            int8, floats = self._calibrated(prepared, before, samples)
+            model = self._calibrated(prepared, before, samples)
         else:
-            int8 = assumed(prepared)
-        verify(int8, "quantized")
-        int8 = self._simplify(int8)
+            model = FinalModel(assumed(prepared), assumed=True)
+        verify(model.graph, "quantized")
+        int8 = self._simplify(model.graph)
         self.host.dump("quantize", int8)
-        remarks = [*self._stays_float()]
-        if floats is not None:
-            remarks += costs(floats.result)
-        return Quantized(int8, floats, assume, rewritten, notes=tuple(remarks))
+        notes = (*self._stays_float(), *model.notes)
+        return replace(model, graph=int8, rewritten=rewritten, notes=notes)
 
-    def _quantized_already(self, graph: Graph) -> Quantized:
+    def _quantized_already(self, graph: Graph) -> FinalModel:
         """Return a quantized graph as it is; raises InputError for precision options."""
         options = self.options
         if options.precision_options:
@@ -305,7 +283,7 @@ class Quantizer:
             )
             raise InputError(what, options.precision_options, "give the float model")
         notes = tuple(self._taken_as_it_is())
-        return Quantized(graph, taken_as_it_is=True, notes=notes)
+        return FinalModel(graph, taken_as_it_is=True, notes=notes)
 
     def _simplify(self, graph: Graph) -> Graph:
         return simplify(graph, self.options.passes_off, self.host.dump)
@@ -327,7 +305,7 @@ class Quantizer:
 
     def _calibrated(
         self, graph: Graph, plain: Graph | None, samples: Samples
-    ) -> tuple[Graph, FloatModel]:
+    ) -> FinalModel:
         """Return the int8 form of a float graph.
 
         plain: the graph before rewrites, if there were any.
@@ -341,39 +319,29 @@ class Quantizer:
             graph = pruned.graph
         self._check_finite(graph, samples.calibrate)
 
+        options = self.options
+        host = self.host
+        planner = FloatPlanner(options.goal, options.budget, self.price, self.judge)
         # Samples run side by side already: threads of a matrix product would only wait
         # for cores, and busily.
         with threadpool_limits(1, "blas"):
             # The samples to verify with are not shown: scales must not depend on them.
-            result = apply_recipe(
-                self.options.recipe,
+            quantized = apply_recipe(
+                options.recipe,
                 graph,
                 samples.calibrate,
-                self.host.runners(),
-                self.host.say,
-                FloatPlanner(
-                    self.options.goal, self.options.budget, self.price, self.judge
-                ),
+                host.runners(),
+                host.say,
+                planner,
             )
         # The recipe has compiled the same graph already where nothing was changed.
-        reference: Run
-        if plain is None and isinstance(result.run, NativeGraph):
-            reference = result.run
-        else:
-            original = plain or result.floats
-            count = len(samples.verify)
-            reference = runner(original, count, self.host.compiler, self.host.say)
-        floats = FloatModel(
-            graph=result.floats,
-            run=result.run,
-            reference=reference,
-            samples=result.samples,
-            result=result,
-            before=graph,
-            pruned=pruned,
-            pruned_ms=pruned_ms,
-        )
-        return result.graph, floats
+        reference = quantized.float_run
+        if plain is not None or not isinstance(reference, NativeGraph):
+            original = plain or quantized.float_graph
+            reference = runner(original, len(samples.verify), host.compiler, host.say)
+        notes = tuple(costs(quantized))
+        int8 = quantized.int8_graph
+        return FinalModel(int8, quantized, reference, pruned, pruned_ms, notes=notes)
 
     def _pruned(self, graph: Graph, samples: Sequence[Sample]) -> Pruned | None:
         """Prune the channels of a float graph; None without --prune."""

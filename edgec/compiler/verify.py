@@ -98,17 +98,17 @@ def verify_bundle(
     failures += _unmapped(bundle, segments, lowered.wishes.optimistic)
     whole = outputs.agreements()
     unlike = [*outputs.unlike, *_too_unlike(whole, min_cosine)]
-    floats = lowered.model.floats
+    quantized = lowered.model.quantized
     return Verification(
         outputs.samples,
         exact,
         lowered.samples.source,
-        floats.samples if floats is not None else 0,
+        quantized.samples if quantized is not None else 0,
         lowered.samples.seen,
         outputs.reference.how,
         worst_checks,
         whole,
-        floats is not None,
+        quantized is not None,
         outputs.worst,
         "; ".join(filter(None, not_run)),
         tuple(failures),
@@ -184,15 +184,17 @@ class _OutputComparison:
     def _compare_exactly(self, session: Session, sample: Sample, first: bool) -> None:
         """Compare every segment, then the outputs, on one sample."""
         segments = self.lowered.partition.segments
-        floats = self.lowered.model.floats
+        quantized = self.lowered.model.quantized
         # The worst op hardly differs between samples, and all values take much memory.
-        keeps = first and floats is not None
+        keeps = first and quantized is not None
         values: dict[str, Array] | None = {} if keeps else None
         got = _run(session, segments, sample, "C", self.checker, values)
         want = self.reference.exactly(sample)
-        if floats is not None and values is not None:
+        if quantized is not None and values is not None:
             graphs = {s.name: s.graph for s in segments}
-            self.worst = worst_layer(graphs, values, floats.graph, floats.run, sample)
+            self.worst = worst_layer(
+                graphs, values, quantized.float_graph, quantized.float_run, sample
+            )
         self._take_in(sample, got, want)
 
     def _take_in(
@@ -200,7 +202,7 @@ class _OutputComparison:
     ) -> None:
         """Add the outputs of one sample to the figures."""
         original = self.lowered.read.graph
-        if self.lowered.model.floats is None:
+        if self.lowered.model.quantized is None:
             # An ONNX file may describe int8 in floats; the code agrees with the int8.
             described = self.lowered.described
             if self.lowered.model.float16 is not None:
@@ -226,8 +228,7 @@ class _Reference:
 
     def __init__(self, lowered: Lowered) -> None:
         self._imported = lowered.read.graph
-        floats = lowered.model.floats
-        self._run = floats.reference if floats is not None else None
+        self._run = lowered.model.reference
 
     @property
     def of_any_sample(self) -> bool:

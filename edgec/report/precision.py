@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from edgec.measure.agreement import Agreement
-from edgec.quantize.float_ops.plan import PlanRow, PrecisionPlan
+from edgec.quantize.float_ops.plan import Plan, PlanRow
 from edgec.report.tables import table
 from edgec.report.wording import percent
 
 
-def bought(plan: PrecisionPlan, verified: Mapping[str, Agreement]) -> Iterator[str]:
+def bought(plan: Plan, verified: Mapping[str, Agreement]) -> Iterator[str]:
     """Yield the table, and a warning for each goal that verification missed.
 
     `verified` has the agreement of each output on the samples of the verification.
@@ -38,7 +38,7 @@ def bought(plan: PrecisionPlan, verified: Mapping[str, Agreement]) -> Iterator[s
         yield f"warning: on the samples that it was verified on, {miss}"
 
 
-def _steps_table(plan: PrecisionPlan) -> str:
+def _steps_table(plan: Plan) -> str:
     """Return the table of the plan's steps; columns without any figure are left out."""
     columns = []
     for name, cell in _COLUMNS.items():
@@ -55,7 +55,7 @@ def _steps_table(plan: PrecisionPlan) -> str:
     return table([*columns, "in float32"], rows, alignment)
 
 
-def _why(plan: PrecisionPlan) -> str:
+def _why(plan: Plan) -> str:
     """Return the reason why a plan left nothing in float32."""
     if plan.goal:
         return "int8 alone is as accurate as was asked for"

@@ -147,42 +147,42 @@ def _top_reasons(report: ExplainReport) -> Iterator[str]:
 
 def _candidates(model: QuantizedModel) -> Iterator[str]:
     """Yield the candidates of a quantization recipe, the most accurate first."""
-    if not model.tried:
+    if not model.trials:
         return
     # With few samples each part is held back once, as in cross-validation.
-    if model.held == model.samples:
+    if model.held_back_samples == model.samples:
         how = "each held back in turn"
     else:
         how = "held back from all candidates"
     yield (
         f"quantized by {model.recipe.name}: {model.candidate.name}; "
         "judged on "
-        f"{sample_count(model.held)}, {how}:"
+        f"{sample_count(model.held_back_samples)}, {how}:"
     )
 
-    # Gains are over the first candidate of the recipe, its baseline.
-    first = model.tried[0]
+    # Gains are over the guard, the baseline.
+    first = model.trials[0]
     rows = []
-    for candidate in sorted(model.tried, key=lambda candidate: -candidate.db):
-        if candidate.refused:
-            outcome = f"refused: {candidate.refused}"
-        elif candidate.name == model.candidate.name:
+    for trial in sorted(model.trials, key=lambda trial: -trial.db):
+        if trial.refused:
+            outcome = f"refused: {trial.refused}"
+        elif trial.name == model.candidate.name:
             outcome = "kept"
         else:
             outcome = ""
         row = [
-            candidate.name,
-            f"{candidate.db:.1f}",
-            f"{candidate.db - first.db:+.1f}",
+            trial.name,
+            f"{trial.db:.1f}",
+            f"{trial.db - first.db:+.1f}",
         ]
-        if candidate.judged is not None:
-            row.append(f"{candidate.judged.value:.2f}")
+        if trial.judged is not None:
+            row.append(f"{trial.judged.value:.2f}")
         rows.append([*row, outcome])
     header = ["tried", "SQNR, dB", f"over {first.name}"]
     if first.judged is not None:
         header.append(f"{first.judged.title}, {first.judged.unit}".rstrip(", "))
     yield table([*header, ""], rows, "l" + "r" * (len(header) - 1) + "l")
-    if len(model.tried) < len(model.recipe.candidates):
+    if len(model.trials) < len(model.recipe.candidates):
         ample = f"{model.recipe.ample_db:.0f} dB or more"
         yield f"(with {ample} nothing else is tried: it could gain what nobody sees)"
 

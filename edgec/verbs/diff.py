@@ -196,8 +196,7 @@ class _SideOpener:
         # edgec's own executors run the graph after the passes.
         lowered = self._lower(path, way == "int8")
         side = self._own(spec, way, lowered)
-        floats = lowered.model.floats
-        side.changes = floats.changes() if floats is not None else {}
+        side.changes = lowered.model.changes()
 
         return side
 
@@ -284,7 +283,7 @@ class _SideOpener:
 
     def _check_quantized(self, path: Path, lowered: Lowered) -> None:
         """Raise InputError for int8: of a quantized model; note its calibration."""
-        if lowered.model.floats is None:
+        if lowered.model.quantized is None:
             raise InputError(
                 f"{path.name} is quantized already",
                 f"int8:{path}",

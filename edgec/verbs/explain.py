@@ -154,7 +154,7 @@ def _remarks(lowered: Lowered) -> tuple[str, ...]:
     """Return remarks on preprocessing, on parts of the file, and on --edgetpu all."""
     remarks: list[str] = []
     # Only calibration has photos that became inputs.
-    if lowered.model.floats is not None:
+    if lowered.model.quantized is not None:
         remarks += lowered.read.preprocess_notes()
     remarks += lowered.notes
     has_stick = lowered.partition.link is not None
@@ -169,7 +169,7 @@ def _remarks(lowered: Lowered) -> tuple[str, ...]:
 
 def _recipe_remark(lowered: Lowered, options: Options) -> tuple[str, ...]:
     """Return the remark that a compile would use another recipe by default."""
-    if lowered.model.floats is None or options.quantize is not None:
+    if lowered.model.quantized is None or options.quantize is not None:
         return ()
     return (
         f"quantized by --quantize {EXPLAIN_RECIPE}, in seconds; "
@@ -180,7 +180,7 @@ def _recipe_remark(lowered: Lowered, options: Options) -> tuple[str, ...]:
 
 def _is_int8(lowered: Lowered) -> bool:
     """Return whether edgec made the model int8, by calibration or by assumption."""
-    return lowered.model.floats is not None or lowered.model.assumed
+    return lowered.model.quantized is not None or lowered.model.assumed
 
 
 def _without_rewrites(lowered: Lowered, options: Options) -> Graph:

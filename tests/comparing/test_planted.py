@@ -200,14 +200,14 @@ def test_faults_are_named_where_channels_were_scaled_and_moved(
     fault: str, tmp_path: Path
 ) -> None:
     came, int8 = changed_model(Path(__file__).with_name("changed.toml"))
-    assert int8.model.floats is not None
+    assert int8.model.quantized is not None
     m = model(CHANGED)
     planted = plant(fault, int8.graph, 100, tmp_path) if fault else None
     if planted is not None:
         side = as_c("int8", planted.graph, planted.csrc)
     else:
         side = as_c("int8", int8.graph)
-    side.changes = int8.model.floats.changes()
+    side.changes = int8.model.changes()
     assert any(change.plus.any() for change in side.changes.values())
     found = compared(
         as_c("came", came),

@@ -136,7 +136,7 @@ def test_a_quantized_model_is_taken_as_it_is(shared: Path, name: str) -> None:
         path, CompileOptions(calibrate=shared / "data" / "photos", quantize="best")
     )
     assert best.graph == plain.graph
-    assert best.model.floats is None
+    assert best.model.quantized is None
     assert [n for n in plain.notes if "quantized already" in n] == []
     (said,) = (n for n in best.notes if "quantized already" in n)
     assert said.endswith(

@@ -18,10 +18,10 @@ from edgec.measure.agreement import Agreement
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget
 from edgec.quantize.float_ops.planner import FloatPlanner
-from edgec.quantize.float_ops.quick_search import MeasuredCandidate
 from edgec.quantize.observe.judgement import Judgement
 from edgec.quantize.observe.score import Score
-from edgec.quantize.select.apply import apply_recipe, compared
+from edgec.quantize.observe.trial import Trial
+from edgec.quantize.select.apply import apply_recipe
 from fixtures.shapes.pictures import scenes, write_set
 from tests.conftest import ROOT
 from tests.quantize.nets import NETS, samples
@@ -29,7 +29,12 @@ from tests.quantize.nets import NETS, samples
 SHAPES = ROOT / "fixtures" / "shapes"
 STEPS = ["lower", "minmax"]
 TWO = Recipe.of(
-    {"candidate": [{"name": "plain", "steps": STEPS}, {"name": "way", "steps": STEPS}]},
+    {
+        "candidate": [
+            {"name": "plain", "steps": STEPS},
+            {"name": "finer", "steps": STEPS},
+        ]
+    },
     "some",
 )
 
@@ -44,16 +49,22 @@ def score(db: float) -> Score:
     return Score({"y": []}, {"y": [(1.0, 10 ** (-db / 10))] * 12})
 
 
+def trial(db: float, judged: Judgement | None = None) -> Trial:
+    return Trial("some", {}, {"y": db}, judged)
+
+
 def chosen(dbs: Sequence[float], losses: Sequence[float]) -> str:
     """The candidate that is kept, by decibels and by points lost."""
-    judgements = [judgement(loss) for loss in losses]
-    tried = compared(TWO, [score(db) for db in dbs], judgements)
-    return tried[0].name if tried[1].refused else tried[1].name
+    plain, finer = (
+        Trial.of(c.name, score(db), judgement(loss))
+        for c, db, loss in zip(TWO.candidates, dbs, losses, strict=True)
+    )
+    return plain.name if finer.against(plain, TWO.within_db).refused else finer.name
 
 
-def test_pictures_decide_between_guard_and_way() -> None:
-    # By decibels the way is refused, and by points it is kept; and the other way about.
-    assert chosen((20, 15), (3.0, 1.0)) == "way"
+def test_pictures_decide_between_guard_and_candidate() -> None:
+    # By decibels the candidate is refused, and by points it is kept; and the other way about.
+    assert chosen((20, 15), (3.0, 1.0)) == "finer"
     assert chosen((20, 25), (1.0, 3.0)) == "plain"
 
 
@@ -61,7 +72,7 @@ def test_where_chance_explains_the_difference_decibels_decide() -> None:
     same = judgement(1.0)
     assert not same.is_better_than(judgement(1.1, seed=1))
     assert chosen((20, 15), (1.0, 1.0)) == "plain"
-    assert chosen((20, 25), (1.0, 1.0)) == "way"
+    assert chosen((20, 25), (1.0, 1.0)) == "finer"
 
 
 def test_a_goal_in_percent_is_of_the_figure_on_labels() -> None:
@@ -77,13 +88,13 @@ def test_a_goal_in_percent_is_of_the_figure_on_labels() -> None:
 
 
 def test_float32_has_to_gain_more_than_chance_explains() -> None:
-    before = MeasuredCandidate(30.0, {}, judgement(2.0))
-    louder = MeasuredCandidate(36.0, {}, judgement(1.95, seed=1))
-    better = MeasuredCandidate(30.1, {}, judgement(0.5))
+    before = trial(30.0, judgement(2.0))
+    louder = trial(36.0, judgement(1.95, seed=1))
+    better = trial(30.1, judgement(0.5))
     assert not louder.is_worth(before, 1.0)
     assert better.is_worth(before, 1.0)
     # Without labels decibels count.
-    assert MeasuredCandidate(31.0, {}).is_worth(MeasuredCandidate(30.0, {}), 1.0)
+    assert trial(31.0).is_worth(trial(30.0), 1.0)
 
 
 class Judges:
@@ -120,7 +131,7 @@ def test_a_plan_reaches_the_goal_on_labels() -> None:
     planner = FloatPlanner(goal, CostBudget(), None, judge)
     found = apply_recipe(TWO, graph, tries, planner=planner)
     assert found.plan is not None
-    assert found.floating
+    assert found.float_ops
     assert found.judged is not None
     assert found.judged.loss <= allowed
     rows = [row.judged for row in found.plan.rows]
@@ -149,13 +160,13 @@ def test_a_detector_is_chosen_by_map(tmp_path: Path) -> None:
         calibrate=tmp_path / "photos",
         data=labels,
     )
-    assert by_noise.network.lowered.model.floats is not None
-    assert by_map.network.lowered.model.floats is not None
-    result = by_map.network.lowered.model.floats.result
+    assert by_noise.network.lowered.model.quantized is not None
+    assert by_map.network.lowered.model.quantized is not None
+    result = by_map.network.lowered.model.quantized
     assert result.judged is not None
     assert result.pictures == 150
-    assert len(result.floating) > len(
-        by_noise.network.lowered.model.floats.result.floating
+    assert len(result.float_ops) > len(
+        by_noise.network.lowered.model.quantized.float_ops
     )
     text = by_map.summary()
     assert "on 150 labelled pictures, none of which calibrated: mAP 50-95 " in text
@@ -168,7 +179,7 @@ def test_a_detector_is_chosen_by_map(tmp_path: Path) -> None:
         if floats:
             assert last == pytest.approx(result.judged.value, abs=0.02)
             assert report.sides[0].figures["map"].value == pytest.approx(
-                result.judged.floats, abs=0.02
+                result.judged.float_value, abs=0.02
             )
         else:
             assert last < result.judged.value - 0.5

@@ -1,4 +1,4 @@
-"""Whether the way of a recipe or its guard is kept."""
+"""Whether the candidate of a recipe or its guard is kept."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import pytest
 
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.observe.score import Score
-from edgec.quantize.select.apply import apply_recipe, compared
+from edgec.quantize.observe.trial import Trial
+from edgec.quantize.select.apply import apply_recipe
 from tests.quantize.nets import NETS, samples
 
 STEPS = ["lower", "minmax"]
-TWO = [{"name": "plain", "steps": STEPS}, {"name": "way", "steps": STEPS}]
+TWO = [{"name": "plain", "steps": STEPS}, {"name": "finer", "steps": STEPS}]
 
 
 def score(*outputs: list[float]) -> Score:
@@ -22,23 +23,20 @@ def score(*outputs: list[float]) -> Score:
     return Score({name: [] for name in powers}, powers)
 
 
-def test_a_way_that_is_below_its_guard_is_refused() -> None:
-    recipe = Recipe.of({"candidate": TWO}, "some")
-    guard = score([20.0] * 12, [20.0] * 12)
-    below = compared(recipe, [guard, score([19.5] * 12, [19.7] * 12)])[1]
-    assert below.refused == "0.4 dB below the first"
-    near = compared(recipe, [guard, score([19.8] * 12, [19.7] * 12)])[1]
-    assert not near.refused
-    alone = Recipe.of({"candidate": TWO[1:]}, "some")
-    assert not compared(alone, [score([3.0] * 12)])[0].refused
+def test_a_candidate_below_its_guard_is_refused() -> None:
+    guard = Trial.of("plain", score([20.0] * 12, [20.0] * 12))
+    below = Trial.of("finer", score([19.5] * 12, [19.7] * 12))
+    assert below.against(guard, 0.3).refused == "0.4 dB below the first"
+    near = Trial.of("finer", score([19.8] * 12, [19.7] * 12))
+    assert not near.against(guard, 0.3).refused
 
 
-def test_the_way_is_kept_where_it_is_as_good() -> None:
+def test_the_candidate_is_kept_where_it_is_as_good() -> None:
     graph = next(iter(NETS.values()))()
     recipe = Recipe.of({"candidate": TWO}, "some")
     found = apply_recipe(recipe, graph, samples(graph, 8))
-    assert found.candidate.name == "way"
-    assert len({t.db for t in found.tried}) == 1
+    assert found.candidate.name == "finer"
+    assert len({t.db for t in found.trials}) == 1
 
 
 def test_without_samples_to_hold_back_the_guard_is_kept() -> None:
@@ -46,7 +44,7 @@ def test_without_samples_to_hold_back_the_guard_is_kept() -> None:
     recipe = Recipe.of({"candidate": TWO}, "some")
     found = apply_recipe(recipe, graph, samples(graph, 3))
     assert found.candidate.name == "plain"
-    assert found.tried == ()
+    assert found.trials == ()
 
 
 def test_three_candidates_are_refused() -> None:

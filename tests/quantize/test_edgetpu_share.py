@@ -127,9 +127,9 @@ def test_a_lost_share_is_told_with_what_it_costs_and_buys(tmp_path: Path) -> Non
             min_cosine=-1,
         )
         made = lower(model, options)
-        assert made.model.floats is not None
-        assert made.model.floats.result.candidate.name == name
-        found.append(made.model.floats.result)
+        assert made.model.quantized is not None
+        assert made.model.quantized.candidate.name == name
+        found.append(made.model.quantized)
         told[name] = [n for n in made.notes if "Edge TPU" in n]
     assert not told["other"]
     (note,) = told["float"]

@@ -25,7 +25,7 @@ from edgec.quantize.change.steps.precision import Precision
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price
 from edgec.quantize.float_ops.noise import FloatCandidates
 from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs, op_groups
-from edgec.quantize.float_ops.plan import PrecisionPlan, leave_in_float
+from edgec.quantize.float_ops.plan import Plan, leave_in_float
 from edgec.quantize.float_ops.planner import FloatPlanner
 from edgec.quantize.float_ops.thorough_search import HeldOutFold, ThoroughSearch
 from edgec.quantize.select.apply import QuantizedModel, apply_recipe
@@ -118,7 +118,7 @@ def test_precision_is_decided_before_weights_and_biases_are(tmp_path: Path) -> N
     step = f'{{ step = "precision", floats = ["{graph.ops[0].output.name}"] }}'
     path.write_text(f'[[candidate]]\nname = "a"\nsteps = ["minmax", {step}, "bias"]\n')
     found = apply_recipe(Recipe.load(str(path)), graph, samples(graph))
-    assert found.floating == (graph.ops[0].output.name,)
+    assert found.float_ops == (graph.ops[0].output.name,)
     assert Recipe.of(found.recipe.to_json(), "b").candidates == found.recipe.candidates
     path.write_text(f'[[candidate]]\nname = "a"\nsteps = ["minmax", "bias", {step}]\n')
     with pytest.raises(InputError, match="ranges, then precision, then weights"):
@@ -244,15 +244,17 @@ def test_without_limits_nothing_is_left_in_float() -> None:
     for planner in (None, FloatPlanner(price=priced())):
         found = apply_recipe(FAST, graph, samples(graph), planner=planner)
         assert found.plan is None
-        assert found.floating == ()
-        assert print_graph(found.graph) == print_graph(quantize(graph, samples(graph)))
+        assert found.float_ops == ()
+        assert print_graph(found.int8_graph) == print_graph(
+            quantize(graph, samples(graph))
+        )
 
 
 def test_what_is_accurate_enough_stays_int8() -> None:
     found = planned(NETS["chain"](), AccuracyGoal(min_sqnr=10))
     assert found.plan is not None
     assert len(found.plan.rows) == 1
-    assert found.floating == ()
+    assert found.float_ops == ()
 
 
 def test_the_op_that_loses_most_is_left_in_float() -> None:
@@ -263,18 +265,18 @@ def test_the_op_that_loses_most_is_left_in_float() -> None:
     start = without.plan.rows[0].outputs[graph.outputs[0].name].sqnr_db
     found = planned(graph, AccuracyGoal(min_sqnr=start + 6))
     assert found.plan is not None
-    assert {*names(graph.ops[2:4])} <= {*found.floating}
-    assert len(found.floating) <= 3
+    assert {*names(graph.ops[2:4])} <= {*found.float_ops}
+    assert len(found.float_ops) <= 3
     last = found.plan.rows[-1]
     assert last.outputs[graph.outputs[0].name].sqnr_db >= start + 6
     assert last.price is not None
     assert last.price.ms < 4
-    assert found.candidate.steps[-1] == Precision(found.floating), (
+    assert found.candidate.steps[-1] == Precision(found.float_ops), (
         "the step that makes it again"
     )
     assert (
-        apply_recipe(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph
-        == found.graph
+        apply_recipe(Recipe("r", found.candidate), graph, samples(graph, 12)).int8_graph
+        == found.int8_graph
     )
 
 
@@ -282,13 +284,13 @@ def test_a_budget_alone_is_spent_on_what_buys_most() -> None:
     graph = planted()
     found = planned(graph, budget=CostBudget(max_ms=2.6))  # two of seven
     assert found.plan is not None
-    assert names([op for op in graph.ops if op.output.name in found.floating]) == names(
-        graph.ops[2:4]
-    )
+    assert names(
+        [op for op in graph.ops if op.output.name in found.float_ops]
+    ) == names(graph.ops[2:4])
     dbs = [row.db for row in found.plan.rows]
     assert dbs == sorted(dbs)
     held = planned(graph, budget=CostBudget(min_tpu_share=1.0))
-    assert held.floating == ()
+    assert held.float_ops == ()
 
 
 def test_a_goal_out_of_reach_is_an_error_that_says_how_far_it_got() -> None:
@@ -300,7 +302,7 @@ def test_a_goal_out_of_reach_is_an_error_that_says_how_far_it_got() -> None:
     assert e.value.exit_code == 1
     found = planned(graph, AccuracyGoal(min_sqnr=80))
     assert found.plan is not None
-    assert len(found.floating) == 7, "all of it in float"
+    assert len(found.float_ops) == 7, "all of it in float"
 
 
 def test_a_goal_may_have_a_budget_relative_to_int8_alone() -> None:
@@ -313,7 +315,7 @@ def test_a_goal_may_have_a_budget_relative_to_int8_alone() -> None:
         planner=FloatPlanner(goal, CostBudget(max_slowdown=4.0), dear(0.5)),
     )
     assert found.plan is not None
-    assert {*names(graph.ops[2:4])} <= {*found.floating}
+    assert {*names(graph.ops[2:4])} <= {*found.float_ops}
     assert found.plan.budget == CostBudget(max_ms=35.0)
     with pytest.raises(EdgecError, match="not reached"):
         apply_recipe(
@@ -364,21 +366,21 @@ def test_a_part_of_the_time_is_spent_on_the_ops_that_lose_most() -> None:
     graph = planted()
     found = spent(0.2, graph, dear(0.5))
     assert found.plan is not None
-    assert names([op for op in graph.ops if op.output.name in found.floating]) == names(
-        graph.ops[2:4]
-    )
+    assert names(
+        [op for op in graph.ops if op.output.name in found.float_ops]
+    ) == names(graph.ops[2:4])
     first, last = found.plan.rows
     assert first.price == Price(7.0)
     assert last.price == Price(8.0)
     assert last.db > first.db + 6
-    assert found.tried == (), "there was nothing to choose"
-    assert found.held == 12
-    assert found.candidate.steps[-1] == Precision(found.floating), (
+    assert found.trials == (), "there was nothing to choose"
+    assert found.held_back_samples == 12
+    assert found.candidate.steps[-1] == Precision(found.float_ops), (
         "the step that makes it again"
     )
     assert (
-        apply_recipe(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph
-        == found.graph
+        apply_recipe(Recipe("r", found.candidate), graph, samples(graph, 12)).int8_graph
+        == found.int8_graph
     )
 
 
@@ -391,7 +393,7 @@ def test_nothing_is_spent_that_buys_too_little_or_costs_too_much() -> None:
     ):
         assert found.plan is not None
         assert len(found.plan.rows) == 1
-        assert print_graph(found.graph) == plain
+        assert print_graph(found.int8_graph) == plain
     assert spent(0.0, graph, dear(0.5)).plan is None
     assert spent(0.2, graph, dear(0.5), enough_db=1.0).plan is None, (
         "int8 alone is good enough"
@@ -403,9 +405,9 @@ def test_the_edge_tpu_loses_nothing_to_a_slowdown() -> None:
     even if that is no faster.
     """
     graph = planted()
-    assert spent(1.0, graph, priced()).floating == ()
+    assert spent(1.0, graph, priced()).float_ops == ()
     found = spent(1.0, graph, dear(0.0))
-    assert 0 < len(found.floating) <= 3
+    assert 0 < len(found.float_ops) <= 3
 
 
 def test_limits_take_the_place_of_a_slowdown() -> None:
@@ -419,7 +421,7 @@ def test_limits_take_the_place_of_a_slowdown() -> None:
     )
     assert found.plan is not None
     assert found.plan.goal == AccuracyGoal(min_sqnr=1)
-    assert found.floating == ()
+    assert found.float_ops == ()
 
 
 # ---- limits
@@ -488,13 +490,13 @@ def test_a_candidate_of_a_recipe_may_have_its_own_names() -> None:
     graph = planted()
     mine = Candidate("mine", (MinMaxRanges(), Precision((graph.ops[0].output.name,))))
     found = apply_recipe(
-        replace(FAST, candidates=(mine,)),
+        replace(FAST, candidate=mine),
         graph,
         samples(graph, 12),
         planner=FloatPlanner(budget=CostBudget(max_ms=3.5), price=priced()),
     )
-    assert graph.ops[0].output.name in found.floating
-    assert graph.ops[2].output.name in found.floating
+    assert graph.ops[0].output.name in found.float_ops
+    assert graph.ops[2].output.name in found.float_ops
 
 
 def test_what_the_goal_does_not_need_is_int8_again() -> None:
@@ -505,10 +507,10 @@ def test_what_the_goal_does_not_need_is_int8_again() -> None:
     search = ThoroughSearch(
         [
             HeldOutFold(
-                lambda names: line.of(leave_in_float(FAST.candidates[0], names)), tries
+                lambda names: line.of(leave_in_float(FAST.candidate, names)), tries
             )
         ],
-        line.of(FAST.candidates[0]),
+        line.of(FAST.candidate),
         AccuracyGoal(min_sqnr=20),
         price=priced(),
     )
@@ -521,6 +523,6 @@ def test_what_the_goal_does_not_need_is_int8_again() -> None:
     prices = [row.price.ms for row in (rows[-1], *back) if row.price is not None]
     assert prices == sorted(prices, reverse=True)
     assert prices[-1] == pytest.approx(2.5)
-    assert {*PrecisionPlan(search.goal, search.budget, (*rows, *back), 8).floats} == {
+    assert {*Plan(search.goal, search.budget, (*rows, *back), 8).floats} == {
         *names(graph.ops[2:4])
     }

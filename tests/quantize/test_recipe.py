@@ -43,7 +43,7 @@ def test_a_step_is_named_as_its_file_and_says_what_it_changes(name: str) -> None
 def test_fast_is_min_and_max(name: str) -> None:
     graph = NETS[name]()
     assert print_graph(
-        apply_recipe(Recipe.load("fast"), graph, samples(graph)).graph
+        apply_recipe(Recipe.load("fast"), graph, samples(graph)).int8_graph
     ) == print_graph(quantize(graph, samples(graph)))
 
 
@@ -90,7 +90,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         'seed = 3\n[[candidate]]\nname = "a"\nsteps = ["lower", "minmax"]\n'
     )
     recipe = Recipe.load(str(path))
-    assert recipe == Recipe("mine", (Candidate("a", (Lower(), MinMaxRanges())),), 3)
+    assert recipe == Recipe("mine", Candidate("a", (Lower(), MinMaxRanges())), seed=3)
     assert recipe == Recipe.of(tomllib.loads(path.read_text()), "mine")
 
 
@@ -117,12 +117,12 @@ def test_a_step_may_not_change_more_than_it_says() -> None:
 
 
 def _two(graph: Graph, count: int = 8, order: int = 1) -> tuple[str, int, int]:
-    candidates = (
+    guard, candidate = (
         Candidate("minmax", (MinMaxRanges(),)),
         Candidate("half", (_Halve(),)),
     )[::order]
-    found = apply_recipe(Recipe("r", candidates), graph, samples(graph, count))
-    return found.candidate.name, found.held, len(found.tried)
+    found = apply_recipe(Recipe("r", candidate, guard), graph, samples(graph, count))
+    return found.candidate.name, found.held_back_samples, len(found.trials)
 
 
 def test_the_best_on_held_back_samples_is_kept() -> None:
@@ -166,11 +166,11 @@ def test_what_is_kept_is_made_of_all_samples() -> None:
     """And the reference is what ran before: the float graph that the int8 one is of."""
     graph = NETS["residual"]()
     tries = samples(graph, 8)
-    candidates = (
-        Candidate("half", (_Halve(),)),
-        Candidate("minmax", (Lower(), MinMaxRanges())),
-    )
-    found = apply_recipe(Recipe("r", candidates), graph, tries)
-    assert print_graph(found.graph) == print_graph(quantize(graph, tries))
+    guard = Candidate("half", (_Halve(),))
+    candidate = Candidate("minmax", (Lower(), MinMaxRanges()))
+    found = apply_recipe(Recipe("r", candidate, guard), graph, tries)
+    assert print_graph(found.int8_graph) == print_graph(quantize(graph, tries))
     for name, y in interp(graph, tries[0]).items():
-        np.testing.assert_allclose(interp(found.floats, tries[0])[name], y, rtol=1e-5)
+        np.testing.assert_allclose(
+            interp(found.float_graph, tries[0])[name], y, rtol=1e-5
+        )

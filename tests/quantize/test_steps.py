@@ -471,7 +471,7 @@ def test_best_is_never_far_below_min_and_max() -> None:
     from edgec.quantize.select.apply import apply_recipe
 
     found = apply_recipe(Recipe.load("best"), graph, samples(graph, 8))
-    rows = {t.name: t for t in found.tried}
+    rows = {t.name: t for t in found.trials}
     assert len(rows) == len(Recipe.load("best").candidates)
     kept = rows[found.candidate.name]
     assert kept.db >= rows["minmax"].db - found.recipe.within_db

@@ -17,7 +17,7 @@ from edgec.compiler import edgetpu_loop
 from edgec.compiler.edgetpu_loop import CompilerOutcome, compile_for_edgetpu
 from edgec.compiler.lower import Lowered
 from edgec.compiler.place import place
-from edgec.compiler.quantize import Quantized
+from edgec.compiler.quantize import FinalModel
 from edgec.compiler.read import ReadModel
 from edgec.compiler.samples import Samples
 from edgec.errors import ToolError
@@ -107,8 +107,8 @@ def lowered(graph: Graph) -> Lowered:
         target=target,
         read=ReadModel(graph, {}),
         samples=Samples((), samples, "test", False),
-        wide=Quantized(done),
-        model=Quantized(done),
+        wide=FinalModel(done),
+        model=FinalModel(done),
         wishes=Wishes(),
         partition=parts,
     )

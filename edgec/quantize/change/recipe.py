@@ -5,7 +5,7 @@ edgec's own recipes are the files of recipes/.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ _KEYS = {"name", "seed", *_NUMBERS, "candidate"}
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to quantize: steps, one after the other."""
+    """Steps that make a float model int8, one after the other."""
 
     name: str
     steps: tuple[RecipeStep, ...]
@@ -65,10 +65,11 @@ class Recipe:
 
     Attributes:
         name: the name of the recipe.
-        candidates: the way to quantize; where there are two, the first is the guard, a
-            plain way that is kept where the other loses more on held-back samples.
+        candidate: the steps to quantize by.
+        guard: plain steps, which are kept where the candidate loses more on held-back
+            samples; None: the candidate is kept in any case.
         seed: the seed of the random numbers of the steps.
-        within_db: the most that the way may lose against the guard, in dB.
+        within_db: the most that the candidate may lose against the guard, in dB.
         slowdown: how much more time, as a part of what int8 takes, may be spent on
             operations that stay in float.
         worth_db: what they must gain on held-back samples, in dB.
@@ -78,7 +79,8 @@ class Recipe:
     """
 
     name: str
-    candidates: tuple[Candidate, ...]
+    candidate: Candidate
+    guard: Candidate | None = None
     seed: int = 0
     within_db: float = 0.3
     slowdown: float = 0.0
@@ -87,18 +89,14 @@ class Recipe:
     ample_db: float = 40.0
 
     @property
-    def candidate(self) -> Candidate:
-        """The way to quantize."""
-        return self.candidates[-1]
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The guard, if there is one, and the candidate."""
+        return tuple(c for c in (self.guard, self.candidate) if c is not None)
 
-    @property
-    def guard(self) -> Candidate | None:
-        """The plain way that is kept where the other one is worse, if there is one."""
-        return self.candidates[0] if len(self.candidates) > 1 else None
-
-    def with_candidate(self, candidate: Candidate) -> Recipe:
-        """Return the recipe with another way to quantize, and the same guard."""
-        return replace(self, candidates=(*self.candidates[:-1], candidate))
+    def changed(self, change: Callable[[Candidate], Candidate]) -> Recipe:
+        """Return the recipe with the changed forms of its candidate and guard."""
+        guard = None if self.guard is None else change(self.guard)
+        return replace(self, candidate=change(self.candidate), guard=guard)
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe as a file has it: `Recipe.of` reads it back."""
@@ -144,6 +142,7 @@ class Recipe:
             )
 
         candidates = _candidates(decoded.get("candidate"))
+        guard = candidates[0] if len(candidates) > 1 else None
         seed = decoded.get("seed", 0)
         # type(), since True is an instance of int.
         if type(seed) is not int or seed < 0:
@@ -153,7 +152,8 @@ class Recipe:
         for key in _NUMBERS:
             numbers[key] = _number(key, decoded.get(key, getattr(cls, key)))
 
-        return cls(str(decoded.get("name", name)), candidates, seed, **numbers)
+        own_name = str(decoded.get("name", name))
+        return cls(own_name, candidates[-1], guard, seed, **numbers)
 
 
 def recipe_file(name: str) -> Path | None:

@@ -12,6 +12,7 @@ from edgec.quantize.change.steps.precision import Precision
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price
 from edgec.quantize.float_ops.op_groups import OpGroup
 from edgec.quantize.observe.judgement import Judgement
+from edgec.quantize.observe.trial import Trial
 
 Names = tuple[str, ...]
 """The names of operations: of their first results."""
@@ -37,6 +38,11 @@ class PlanRow:
     back: bool = False
     judged: Judgement | None = None
 
+    @classmethod
+    def of(cls, trial: Trial, unit: OpGroup, price: Price) -> PlanRow:
+        """Return the row of a model with these figures and this cost."""
+        return cls(unit, trial.db, price, trial.outputs, judged=trial.judged)
+
     @property
     def ops(self) -> Names:
         """The names of the operations."""
@@ -56,7 +62,7 @@ class PlanRow:
 
 
 @dataclass(frozen=True)
-class PrecisionPlan:
+class Plan:
     """The operations that stay in float for a goal within a budget.
 
     Attributes:

@@ -15,28 +15,10 @@ from edgec.quantize.change.recipe import Candidate, Recipe
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps.bias import BiasCorrection
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Pricer
-from edgec.quantize.float_ops.plan import PrecisionPlan, leave_in_float
-from edgec.quantize.float_ops.quick_search import ScoredModel, search_quickly
+from edgec.quantize.float_ops.plan import Plan, leave_in_float
 from edgec.quantize.float_ops.thorough_search import HeldOutFold, ThoroughSearch
 from edgec.quantize.observe.calibration import Sample
 from edgec.quantize.observe.judgement import Judge
-
-
-@dataclass(frozen=True)
-class ModelToPlan:
-    """A candidate of which operations may be left in float.
-
-    Attributes:
-        candidate: the steps that quantize the model.
-        parts: for each fold, the model before any step with the samples to make it of,
-            and the samples to measure it on.
-        scored: the quantized model with its figures on held-back samples; None where
-            they are unknown, or good enough as they are.
-    """
-
-    candidate: Candidate
-    parts: Sequence[tuple[QuantizationState, Sequence[Sample]]]
-    scored: ScoredModel | None = None
 
 
 @dataclass(frozen=True)
@@ -70,30 +52,26 @@ class FloatPlanner:
         return not self.goal and self.budget.is_relative
 
     @property
-    def needs_scores(self) -> bool:
-        """Whether it needs the figures of the candidate (`ModelToPlan.scored`)."""
+    def needs_trials(self) -> bool:
+        """Whether the quick search decides, which wants the trial of the candidate."""
         # A slowdown without prices buys nothing.
         return self.is_quick and self.price is not None
 
-    def plan(self, model: ModelToPlan) -> PrecisionPlan | None:
-        """Return the operations to leave in float, None where nobody asked for any.
+    def thorough_plan(
+        self,
+        candidate: Candidate,
+        parts: Sequence[tuple[QuantizationState, Sequence[Sample]]],
+    ) -> Plan | None:
+        """Return the plan of the thorough search, None where nobody asked for any.
+
+        candidate: the steps that quantize the model.
+        parts: for each fold, the model before any step with the samples to make it of,
+            and the samples to measure it on.
 
         Raises EdgecError where the budget does not reach the goal.
         """
-        if not self.goal and not self.budget:
+        if self.is_quick or not (self.goal or self.budget):
             return None
-
-        if not self.is_quick:
-            return self._search_thoroughly(model)
-
-        if self.price is None or model.scored is None:
-            return None
-
-        return search_quickly(self.budget, self.price, model.scored)
-
-    def _search_thoroughly(self, model: ModelToPlan) -> PrecisionPlan:
-        """Return the plan of the thorough search."""
-        candidate = model.candidate
 
         def fold(state: QuantizationState, held: Sequence[Sample]) -> HeldOutFold:
             """Return a fold whose steps before the precision run once."""
@@ -102,11 +80,10 @@ class FloatPlanner:
                 lambda names: pipeline.of(leave_in_float(candidate, names)), held
             )
 
-        folds = [fold(*part) for part in model.parts]
+        folds = [fold(*part) for part in parts]
 
         # The rough model only ranks runs: corrections in order take long.
-        first_state = model.parts[0][0]
-        rough = StepPipeline(first_state).of(_without_lockstep(candidate))
+        rough = StepPipeline(parts[0][0]).of(_without_lockstep(candidate))
         search = ThoroughSearch(
             folds, rough, self.goal, self.budget, self.price, self.judge
         )

@@ -7,18 +7,15 @@ goal, which recipes have by default, and must take little time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from edgec.ir import Op
-from edgec.measure.agreement import Agreement
-from edgec.measure.decibels import (
-    decibels_of_parts,
-)
+from edgec.ir import Graph, Op
+from edgec.measure.decibels import decibels_of_parts
 from edgec.quantize.change.state import QuantizationState
-from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price, Pricer
+from edgec.quantize.float_ops.limits import CostBudget, Price, Pricer
 from edgec.quantize.float_ops.noise import (
     LEAST_TIME_SHARE,
     SENSITIVITY_SAMPLES,
@@ -26,8 +23,6 @@ from edgec.quantize.float_ops.noise import (
     FloatCandidates,
 )
 from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs
-from edgec.quantize.float_ops.plan import Names, PlanRow, PrecisionPlan
-from edgec.quantize.observe.judgement import Judgement
 
 MAX_RUNS = 6
 """The most runs that are left in float."""
@@ -41,97 +36,15 @@ be int8 stays int8.
 """
 
 
-@dataclass(frozen=True)
-class MeasuredCandidate:
-    """A candidate on held-back samples.
-
-    Attributes:
-        db: the mean ratio.
-        outputs: the agreement of each output.
-        judged: the candidate on labelled pictures, where there are some.
-    """
-
-    db: float
-    outputs: Mapping[str, Agreement]
-    judged: Judgement | None = None
-
-    def is_worth(self, before: MeasuredCandidate, worth_db: float) -> bool:
-        """Return whether it is enough better than another to take longer.
-
-        Labelled pictures decide where there are some: by more than chance.
-        """
-        if self.judged is not None and before.judged is not None:
-            return self.judged.is_better_than(before.judged)
-        return self.db - before.db >= worth_db
-
-
-@dataclass(frozen=True)
-class ScoredModel:
-    """A quantized model whose figures on held-back samples are known.
-
-    Attributes:
-        state: the model after all steps, all int8.
-        before: its figures.
-        measure: returns the figures with operations of these names in float.
-        samples: the number of held-back samples.
-        worth_db: the ratio that all operations in float together must gain.
-    """
-
-    state: QuantizationState
-    before: MeasuredCandidate
-    measure: Callable[[Names], MeasuredCandidate]
-    samples: int
-    worth_db: float
-
-
-def search_quickly(
-    budget: CostBudget, price: Pricer, model: ScoredModel
-) -> PrecisionPlan:
-    """Return the plan with the largest gains for a slowdown of int8 alone.
-
-    It leaves nothing in float where all runs together gain too little.
-    """
-    state = model.state
-    candidates = FloatCandidates.of(state, state.samples[:SENSITIVITY_SAMPLES])
-    int8_price = price(candidates.simulation.graph(candidates.simulation.ops))
-    budget = budget.relative_to(int8_price)
-
-    search = _QuickSearch(candidates, budget, price, int8_price)
-    for _ in range(MAX_RUNS):
-        if not search.leave_one():
-            break
-
-    ops = search.float_ops
-    group = OpGroup(tuple(op for op in state.graph.ops if op in ops))
-
-    # One measurement decides about all runs together.
-    before = model.before
-    rows = [
-        PlanRow(
-            OpGroup(()), before.db, int8_price, before.outputs, judged=before.judged
-        )
-    ]
-    if group.ops:
-        after = model.measure(group.names)
-        if after.is_worth(before, model.worth_db):
-            row = PlanRow(
-                group, after.db, search.now, after.outputs, judged=after.judged
-            )
-            rows.append(row)
-
-    goal = AccuracyGoal()
-
-    return PrecisionPlan(goal, budget, tuple(rows), model.samples, model.worth_db)
-
-
 @dataclass
-class _QuickSearch:
+class QuickSearch:
     """A greedy choice of runs by the noise that each group adds alone.
 
     Attributes:
         candidates: the groups and their noise.
-        budget: the cost that is allowed.
+        budget: the cost that is allowed, in milliseconds.
         price: estimates the cost of a quantized graph.
+        int8_price: the cost of int8 alone.
         now: the cost with the runs so far in float.
         floats: the runs in float.
     """
@@ -139,15 +52,38 @@ class _QuickSearch:
     candidates: FloatCandidates
     budget: CostBudget
     price: Pricer
+    int8_price: Price
     now: Price
     floats: list[OpGroup] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, state: QuantizationState, budget: CostBudget, price: Pricer
+    ) -> QuickSearch:
+        """Search the runs with the largest gains for a slowdown of int8 alone.
+
+        state: the model after all steps, all int8.
+        """
+        candidates = FloatCandidates.of(state, state.samples[:SENSITIVITY_SAMPLES])
+        int8_price = price(candidates.simulation.graph(candidates.simulation.ops))
+        limit = budget.relative_to(int8_price)
+        search = cls(candidates, limit, price, int8_price, int8_price)
+        for _ in range(MAX_RUNS):
+            if not search._leave_one():
+                break
+        return search
+
+    def group(self, graph: Graph) -> OpGroup:
+        """Return all operations of the runs in float, in the order of the model."""
+        ops = self.float_ops
+        return OpGroup(tuple(op for op in graph.ops if op in ops))
 
     @property
     def float_ops(self) -> set[Op]:
         """All operations of the runs in float."""
         return {op for run in self.floats for op in run.ops}
 
-    def leave_one(self) -> bool:
+    def _leave_one(self) -> bool:
         """Leave the run with the largest gain for its time in float.
 
         Return whether there is one within the budget.

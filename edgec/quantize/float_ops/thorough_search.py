@@ -41,7 +41,7 @@ from edgec.quantize.float_ops.noise import (
     compare_outputs,
 )
 from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs
-from edgec.quantize.float_ops.plan import Names, PlanRow, PrecisionPlan, float_names
+from edgec.quantize.float_ops.plan import Names, Plan, PlanRow, float_names
 from edgec.quantize.observe.calibration import Sample
 from edgec.quantize.observe.judgement import Judge
 
@@ -96,7 +96,7 @@ class ThoroughSearch:
     price: Pricer | None = None
     judge: Judge | None = None
 
-    def plan(self) -> PrecisionPlan:
+    def plan(self) -> Plan:
         """Return the plan; without a goal it spends the budget.
 
         Raises EdgecError where the budget does not reach the goal.
@@ -116,7 +116,7 @@ class ThoroughSearch:
 
         count = sum(len(fold.held) for fold in self.folds)
 
-        return PrecisionPlan(self.goal, self.budget, tuple(rows), count)
+        return Plan(self.goal, self.budget, tuple(rows), count)
 
     def _leave_in_float(self, candidates: FloatCandidates, rows: list[PlanRow]) -> None:
         """Append a row for each run that stays in float."""

@@ -25,7 +25,7 @@ class Judgement:
         title: the figure's name for people, as top-1
         unit: its unit; "%" is of 0 to 100
         value: the figure
-        floats: the float model's
+        float_value: the float model's
         losses: how much worse than the float model it is on each draw, [draws]
         loss: how much worse it is on the pictures themselves
     """
@@ -33,14 +33,14 @@ class Judgement:
     title: str
     unit: str
     value: float
-    floats: float
+    float_value: float
     losses: Array
     loss: float
 
     @property
     def drop(self) -> float:
         """The loss as a part: of 100 %, or of the float model's figure."""
-        whole = 100.0 if self.unit == "%" else abs(self.floats)
+        whole = 100.0 if self.unit == "%" else abs(self.float_value)
         return self.loss / whole if whole else 0.0
 
     @property
@@ -55,7 +55,9 @@ class Judgement:
     def text(self) -> str:
         """Return the figure beside the float model's."""
         unit = f" {self.unit}" if self.unit else ""
-        return f"{self.title} {self.value:.2f}{unit} (float {self.floats:.2f}{unit})"
+        return (
+            f"{self.title} {self.value:.2f}{unit} (float {self.float_value:.2f}{unit})"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return it for the bundle's report."""
@@ -63,7 +65,7 @@ class Judgement:
             "figure": self.title,
             "unit": self.unit,
             "value": round(self.value, 4),
-            "float": round(self.floats, 4),
+            "float": round(self.float_value, 4),
             "loss": round(self.loss, 4),
         }
 

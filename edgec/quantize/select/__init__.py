@@ -1,1 +1,1 @@
-"""Selects a recipe's way or its guard, by samples held back from both."""
+"""Selects a recipe's candidate or its guard, by samples held back from both."""

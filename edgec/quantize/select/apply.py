@@ -1,90 +1,40 @@
-"""Quantizes a float model by a recipe, guarded by a plain way on held-back samples.
+"""Quantizes a float model by a recipe: its candidate, or its guard where that is better.
 
-Choosing among several ways by held-back samples was measured: over 34 runs (17 networks,
-two halves of their samples each) it gained 0.03 dB in the mean on test samples over
-always taking the last way. So a recipe has one way, and a guard: min/max alone, which is
-kept for the few networks that the other way harms.
+Choosing among several candidates by held-back samples was measured: over 34 runs (17
+networks, two halves of their samples each) it gained 0.03 dB in the mean on test samples
+over always taking the last one. So a recipe has one candidate, and a guard: min/max
+alone, which is kept for the few networks that the candidate harms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from edgec.errors import InputError
 from edgec.ir import Graph, Run
-from edgec.measure.agreement import Agreement, Tally
 from edgec.quantize.change.channel_groups import Parts
 from edgec.quantize.change.pipeline import StepPipeline
 from edgec.quantize.change.recipe import Candidate, Recipe
 from edgec.quantize.change.state import InterpRunners, QuantizationState, Runners
-from edgec.quantize.float_ops.limits import Price, Pricer
-from edgec.quantize.float_ops.plan import Names, PrecisionPlan, leave_in_float
-from edgec.quantize.float_ops.planner import FloatPlanner, ModelToPlan
-from edgec.quantize.float_ops.quick_search import MeasuredCandidate, ScoredModel
+from edgec.quantize.float_ops.limits import AccuracyGoal, Price, Pricer
+from edgec.quantize.float_ops.op_groups import OpGroup
+from edgec.quantize.float_ops.plan import Plan, PlanRow, leave_in_float
+from edgec.quantize.float_ops.planner import FloatPlanner
+from edgec.quantize.float_ops.quick_search import QuickSearch
 from edgec.quantize.observe.calibration import CachedSamples, Sample, chosen, label
-from edgec.quantize.observe.judgement import Judge, Judgement
-from edgec.quantize.observe.score import Score
+from edgec.quantize.observe.judgement import Judgement
 from edgec.quantize.observe.survey import SampleReport
-from edgec.quantize.select.holdout import MIN_SAMPLES, Holdout, folds
+from edgec.quantize.observe.trial import Trial
+from edgec.quantize.select.holdout import (
+    MIN_SAMPLES,
+    Holdout,
+    folds,
+    held_out_parts,
+    judgement,
+)
 from edgec.steps import Progress
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A candidate on held-back samples.
-
-    Attributes:
-        name: the candidate's name.
-        outputs: the agreement of each output over all samples.
-        means: the signal-to-noise ratio of each output, in dB (`Score.db`).
-        refused: by how much it is below the other, where that is too much.
-        judged: the candidate on labelled pictures, where there are some.
-    """
-
-    name: str
-    outputs: Mapping[str, Agreement]
-    means: Mapping[str, float]
-    refused: str = ""
-    judged: Judgement | None = None
-
-    @classmethod
-    def of(
-        cls, candidate: Candidate, score: Score, judged: Judgement | None = None
-    ) -> Tried:
-        """Return the figures of a candidate's score."""
-        # The states of all folds make one tally of each output.
-        tallies = score.tallies.items()
-        outputs = {name: Tally.of(states).result() for name, states in tallies}
-        return cls(candidate.name, outputs, score.db(), judged=judged)
-
-    @property
-    def db(self) -> float:
-        """The mean over the outputs."""
-        return float(np.mean([*self.means.values()]))
-
-    def measured(self) -> MeasuredCandidate:
-        """Return the figures that a plan compares."""
-        return MeasuredCandidate(self.db, self.outputs, self.judged)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a row of the bundle's report."""
-        rows = {
-            name: {**a.as_dict(), "mean_db": round(self.means[name], 3)}
-            for name, a in self.outputs.items()
-        }
-        db = round(self.db, 3)
-
-        return {
-            "name": self.name,
-            "db": db,
-            "refused": self.refused,
-            "outputs": rows,
-            "judged": None if self.judged is None else self.judged.to_json(),
-        }
 
 
 @dataclass(frozen=True)
@@ -92,35 +42,39 @@ class QuantizedModel:
     """A model that a recipe made int8.
 
     Attributes:
-        graph: the int8 graph.
-        floats: the float graph that it was made of, which `run` runs.
+        source_graph: the graph before the recipe.
+        float_graph: the float graph after the recipe's steps.
+        float_run: runs `float_graph`.
+        int8_graph: `float_graph` in int8.
         recipe: the recipe, with the operations that it left in float.
-        candidate: the way that was kept.
+        candidate: the recipe's candidate or its guard, whichever was kept.
         samples: the number of calibration samples.
-        held: the number of samples held back from the candidates.
-        tried: the guard and the way, on the held-back samples; the guard alone where it
-            is so accurate that nothing else was tried; empty without a guard.
+        held_back_samples: the number of samples held back from the candidates.
+        trials: of the guard and the candidate, on the held-back samples; the guard's
+            alone where it is so accurate that nothing else was tried; empty without a
+            guard.
         sample_report: the comparison of the samples with each other.
         plan: the operations that were left in float for a goal or a budget; None where
             there were neither.
-        floating: the names of the first results of all operations in float.
-        prices: the cost of the guard and of the way, where their operations differ.
-        parts: the channel groups of `floats`, see `QuantizationState`.
-        judged: the int8 graph on labelled pictures, where there are some.
+        float_ops: the names of the first results of all operations in float.
+        prices: the cost of the guard and of the model, where their operations differ.
+        parts: the channel groups of `float_graph`, see `QuantizationState`.
+        judged: `int8_graph` on labelled pictures, where there are some.
         pictures: the number of labelled pictures.
     """
 
-    graph: Graph
-    floats: Graph
-    run: Run
+    source_graph: Graph
+    float_graph: Graph
+    float_run: Run
+    int8_graph: Graph
     recipe: Recipe
     candidate: Candidate
     samples: int
-    held: int = 0
-    tried: Sequence[Tried] = field(default=())
+    held_back_samples: int = 0
+    trials: Sequence[Trial] = field(default=())
     sample_report: SampleReport = field(default=SampleReport())
-    plan: PrecisionPlan | None = None
-    floating: tuple[str, ...] = ()
+    plan: Plan | None = None
+    float_ops: tuple[str, ...] = ()
     prices: tuple[Price, Price] | None = None
     parts: Mapping[str, Parts] = field(default_factory=dict)
     judged: Judgement | None = None
@@ -142,8 +96,8 @@ class QuantizedModel:
             "recipe": self.recipe.to_json(),
             "kept": self.candidate.name,
             "samples": self.samples,
-            "held_back": self.held,
-            "tried": [t.to_json() for t in self.tried],
+            "held_back": self.held_back_samples,
+            "tried": [t.to_json() for t in self.trials],
             "calibration": self.sample_report.to_json(),
             "plan": None if self.plan is None else self.plan.to_json(),
             "judged": None if self.judged is None else self.judged.to_json(),
@@ -152,22 +106,22 @@ class QuantizedModel:
 
 
 @dataclass(frozen=True)
-class _Selected:
-    """What held-back samples decided.
+class _Selection:
+    """The choice between candidate and guard, by held-back samples.
 
     Attributes:
-        candidate: the way that is kept.
+        candidate: the one that is kept.
         sample_report: the comparison of the samples with each other.
         pipeline: the model with the samples to calibrate with.
-        held: the number of samples that were held back.
-        tried: the figures of the guard and the way.
+        samples: the number of samples that were held back.
+        trials: of the guard and the candidate.
     """
 
     candidate: Candidate
     sample_report: SampleReport
     pipeline: StepPipeline
-    held: int = 0
-    tried: tuple[Tried, ...] = ()
+    samples: int = 0
+    trials: tuple[Trial, ...] = ()
 
 
 def apply_recipe(
@@ -180,9 +134,9 @@ def apply_recipe(
 ) -> QuantizedModel:
     """Quantize a float graph by a recipe.
 
-    The way of a recipe with a guard is compared with it on a quarter of the samples, at
-    most 16, or, where that is too few to tell, on thirds in turn. The model is then made
-    of all samples.
+    The candidate of a recipe with a guard is compared with it on a quarter of the
+    samples, at most 16, or, where that is too few to tell, on thirds in turn. The model
+    is then made of all samples.
 
     planner: leaves operations in float, by default for the recipe's slowdown; None: no
         operation but those that the recipe names. With a judge, labelled pictures decide
@@ -205,231 +159,176 @@ def apply_recipe(
 
     # Candidates are compared first, then operations are left in float, then the model
     # is made of all samples.
-    selected, scored = _select(recipe, StepPipeline(state), planner)
-    pipeline = selected.pipeline
-    candidate = selected.candidate
-    parts = [*held_out_parts(pipeline.state)]
-    plan = planner.plan(ModelToPlan(candidate, parts, scored))
+    selection, holdout = _select(recipe, StepPipeline(state), planner)
+    pipeline = selection.pipeline
+    if holdout is not None and planner.price is not None:
+        plan: Plan | None = _quick_plan(
+            selection, holdout, planner, planner.price, recipe.worth_db
+        )
+    else:
+        parts = [*held_out_parts(pipeline.state)]
+        plan = planner.thorough_plan(selection.candidate, parts)
 
-    # The folds of the scores take hundreds of MB.
-    del scored
+    # The folds take hundreds of MB.
+    del holdout
+    candidate = selection.candidate
     guard = recipe.guard
     if plan is not None:
         kept = candidate
         candidate = leave_in_float(kept, plan.floats)
         guard = None if guard is None else leave_in_float(guard, plan.floats)
         # The recipe in the report makes the same model again, without a plan.
-        recipe = _replaced(recipe, kept, candidate)
+        recipe = recipe.changed(lambda c: candidate if c is kept else c)
 
     say("quantize")
     quantized = pipeline.of(candidate)
-    int8 = quantized.int8().graph
-    judged = _judged(quantized, planner.judge)
+    int8_graph = quantized.int8().graph
+    judge = planner.judge
     return QuantizedModel(
-        graph=int8,
-        floats=quantized.graph,
-        run=quantized.float_run(),
+        source_graph=graph,
+        float_graph=quantized.graph,
+        float_run=quantized.float_run(),
+        int8_graph=int8_graph,
         recipe=recipe,
         candidate=candidate,
         samples=len(quantized.samples),
-        held=selected.held,
-        tried=() if recipe.guard is None else selected.tried,
-        sample_report=selected.sample_report,
+        held_back_samples=selection.samples,
+        trials=() if guard is None else selection.trials,
+        sample_report=selection.sample_report,
         plan=plan,
-        floating=tuple(op.outputs[0].name for op in quantized.precision),
-        prices=_prices(pipeline, guard, int8, planner.price),
+        float_ops=tuple(op.outputs[0].name for op in quantized.precision),
+        prices=_prices(pipeline, guard, int8_graph, planner.price),
         parts=quantized.parts,
-        judged=judged,
-        pictures=0 if planner.judge is None else planner.judge.pictures,
+        judged=judgement(pipeline, candidate, judge),
+        pictures=0 if judge is None else judge.pictures,
     )
-
-
-def _judged(state: QuantizationState, judge: Judge | None) -> Judgement | None:
-    """Return a quantized model on labelled pictures; None without them."""
-    if judge is None:
-        return None
-    runs = state.passes * judge.pictures
-    run = state.runners.int8(state.int8().graph, runs)
-    return judge(run)
 
 
 def _select(
     recipe: Recipe, pipeline: StepPipeline, planner: FloatPlanner
-) -> tuple[_Selected, ScoredModel | None]:
-    """Decide on held-back samples between guard and way.
+) -> tuple[_Selection, Holdout | None]:
+    """Choose between candidate and guard by held-back samples.
 
-    Also return the kept model with its figures, if the planner needs them.
+    Also return the folds to try the chosen one on with operations in float; None where
+    that is not wanted, or nothing can be gained.
     """
     state = pipeline.state
     plainest = recipe.candidates[0]
     names = [label(state.samples, i) for i in range(len(state.samples))]
     report = pipeline.after(plainest.rewrites).survey().report(names)
-    judge = planner.judge
-    needs_holdout = recipe.guard is not None or planner.needs_scores
-    if not needs_holdout or len(state.samples) < MIN_SAMPLES:
-        # Nothing can be held back: the plain way is the safe one.
-        return _Selected(plainest, report, pipeline), None
+    needs_trials = recipe.guard is not None or planner.needs_trials
+    if not needs_trials or len(state.samples) < MIN_SAMPLES:
+        # Nothing can be held back: the guard is the safe one.
+        return _Selection(plainest, report, pipeline), None
 
-    report, used = _without_outliers(recipe, state, report)
+    report, used = _without_outliers(plainest, pipeline, report)
     if report.left_out:
         pipeline = StepPipeline(state.with_samples(chosen(state.samples, used)))
-    parts = folds(used, recipe.seed)
+    parts = folds(range(len(used)), recipe.seed)
+    judge = planner.judge
     if recipe.guard is not None and judge is None:
         # One part tells whether there is anything to gain, at a third of the work.
-        first = Holdout(state, plainest, parts[:1])
-        (score,) = first.scores([plainest])
-        if min(score.db().values()) >= recipe.ample_db:
-            alone = (Tried.of(plainest, score),)
-            return _Selected(plainest, report, pipeline, first.count, alone), None
+        first = Holdout(pipeline, plainest, parts[:1])
+        (trial,) = first.trials([plainest])
+        if min(trial.means.values()) >= recipe.ample_db:
+            return _Selection(plainest, report, pipeline, first.count, (trial,)), None
 
-    holdout = Holdout(state, plainest, parts)
-    scores = holdout.scores(recipe.candidates)
-    # Labelled pictures are held back from calibration: the whole of it makes the models.
-    judgements = [_judged(pipeline.of(c), judge) for c in recipe.candidates]
-    tried = compared(recipe, scores, judgements)
-    number = len(tried) - 1 if not tried[-1].refused else 0
-    candidate = recipe.candidates[number]
-    selected = _Selected(candidate, report, pipeline, holdout.count, tried)
+    holdout = Holdout(pipeline, plainest, parts, judge)
+    guard_trial, *others = holdout.trials(recipe.candidates)
+    trials = (guard_trial, *(t.against(guard_trial, recipe.within_db) for t in others))
+    trial = guard_trial if trials[-1].refused else trials[-1]
+    candidate = plainest if trials[-1].refused else recipe.candidate
+    selection = _Selection(candidate, report, pipeline, holdout.count, trials)
 
     # A model that is accurate enough needs nothing in float.
-    judged = tried[number].judged
-    if judged is not None:
-        is_enough = judged.is_as_float
+    if trial.judged is not None:
+        is_enough = trial.judged.is_as_float
     else:
-        is_enough = tried[number].db >= recipe.enough_db
-    if not planner.needs_scores or is_enough:
-        return selected, None
-
-    def measure(floats: Names) -> MeasuredCandidate:
-        """Score the candidate with operations of these names in float."""
-        partly_float = leave_in_float(candidate, floats)
-        (score,) = holdout.scores([partly_float])
-        judged = _judged(pipeline.of(partly_float), judge)
-        return Tried.of(partly_float, score, judged).measured()
-
-    scored = ScoredModel(
-        state=pipeline.of(candidate),
-        before=tried[number].measured(),
-        measure=measure,
-        samples=holdout.count,
-        worth_db=recipe.worth_db,
-    )
-    return selected, scored
+        is_enough = trial.db >= recipe.enough_db
+    return selection, None if is_enough or not planner.needs_trials else holdout
 
 
-def _replaced(recipe: Recipe, old: Candidate, new: Candidate) -> Recipe:
-    """Return a recipe with another candidate in place of one."""
-    candidates = tuple(new if c is old else c for c in recipe.candidates)
-    return replace(recipe, candidates=candidates)
+def _quick_plan(
+    selection: _Selection,
+    holdout: Holdout,
+    planner: FloatPlanner,
+    price: Pricer,
+    worth_db: float,
+) -> Plan:
+    """Return the plan of the quick search.
+
+    It leaves nothing in float where all runs together gain too little.
+    """
+    candidate = selection.candidate
+    (before,) = (t for t in selection.trials if t.name == candidate.name)
+    state = selection.pipeline.of(candidate)
+    search = QuickSearch.of(state, planner.budget, price)
+    rows = [PlanRow.of(before, OpGroup(()), search.int8_price)]
+
+    # One trial decides about all runs together.
+    group = search.group(state.graph)
+    if group.ops:
+        (after,) = holdout.trials([leave_in_float(candidate, group.names)])
+        if after.is_worth(before, worth_db):
+            rows.append(PlanRow.of(after, group, search.now))
+
+    return Plan(AccuracyGoal(), search.budget, tuple(rows), holdout.count, worth_db)
 
 
 def _prices(
-    pipeline: StepPipeline, guard: Candidate | None, int8: Graph, price: Pricer | None
+    pipeline: StepPipeline,
+    guard: Candidate | None,
+    int8_graph: Graph,
+    price: Pricer | None,
 ) -> tuple[Price, Price] | None:
-    """Return the costs of guard and way, if a guard was compared and they differ."""
-    if price is None or guard is None or len(pipeline.state.samples) < MIN_SAMPLES:
+    """Return the costs of the guard and of the model, if there is a guard that differs."""
+    if price is None or guard is None:
         return None
 
     # The same operations in the same types cost the same.
     plain = pipeline.of(guard).int8().graph
+    return (
+        None
+        if _kinds(plain) == _kinds(int8_graph)
+        else (price(plain), price(int8_graph))
+    )
 
-    return None if _have_same_ops(plain, int8) else (price(plain), price(int8))
 
+def _kinds(graph: Graph) -> list[tuple[str, list[str]]]:
+    """Return the kind of each operation, and the types that it computes on.
 
-def _have_same_ops(a: Graph, b: Graph) -> bool:
-    """Return whether two graphs are the same operations on values of the same types.
-
-    They run in the same places then, and cost the same.
+    Graphs in which these are equal run in the same places, and cost the same.
     """
-
-    def kinds(graph: Graph) -> list[tuple[str, list[str]]]:
-        """Return the kind of each operation, and the types that it computes on."""
-        rows = []
-        for op in graph.ops:
-            dtypes = [v.type.dtype for v in (*op.inputs, *op.outputs)]
-            rows.append((op.kind, dtypes))
-        return rows
-
-    return kinds(a) == kinds(b)
-
-
-def held_out_parts(
-    state: QuantizationState,
-) -> Iterator[tuple[QuantizationState, Sequence[Sample]]]:
-    """Yield the model with samples to make it of, and the samples to score it on.
-
-    Where there are few samples, it is scored on those that it is made of.
-    """
-    if len(state.samples) < MIN_SAMPLES:
-        yield state, state.samples
-        return
-
-    for fit, held in folds(range(len(state.samples)), state.seed):
-        fit_state = state.with_samples(chosen(state.samples, fit))
-        yield fit_state, chosen(state.samples, held)
+    rows = []
+    for op in graph.ops:
+        dtypes = [v.type.dtype for v in (*op.inputs, *op.outputs)]
+        rows.append((op.kind, dtypes))
+    return rows
 
 
 def _without_outliers(
-    recipe: Recipe, state: QuantizationState, report: SampleReport
+    plainest: Candidate, pipeline: StepPipeline, report: SampleReport
 ) -> tuple[SampleReport, Sequence[int]]:
-    """Leave outliers out of the samples unless they help the plain way on the others.
+    """Leave outliers out of the samples unless they help the plainest candidate.
 
     Return the report on the samples, and the numbers of those to go on with.
     """
-    every = range(len(state.samples))
+    every = range(len(pipeline.state.samples))
     outliers = {outlier.sample for outlier in report.outliers}
     usual = [i for i in every if i not in outliers]
     if not outliers or len(usual) < MIN_SAMPLES:
         return report, every
 
-    # Both are scored on usual samples: those are what the model will see.
-    plainest = recipe.candidates[0]
-    holdout = Holdout(state, plainest, folds(usual, recipe.seed))
-    without_db = _mean_db(holdout.scores([plainest])[0])
-    with_db = _mean_db(holdout.scores([plainest], more=outliers)[0])
-    left_out = without_db > with_db
+    # Both are tried on usual samples: those are what the model will see.
+    holdout = Holdout(pipeline, plainest, folds(usual, pipeline.state.seed))
+    (without,) = holdout.trials([plainest])
+    (with_outliers,) = holdout.trials([plainest], more=outliers)
+    left_out = without.db > with_outliers.db
     report = replace(
         report,
-        without_db=round(without_db, 3),
-        with_db=round(with_db, 3),
+        without_db=round(without.db, 3),
+        with_db=round(with_outliers.db, 3),
         left_out=left_out,
     )
 
     return report, usual if left_out else every
-
-
-def _mean_db(score: Score) -> float:
-    return float(np.mean([*score.db().values()]))
-
-
-def compared(
-    recipe: Recipe,
-    scores: Sequence[Score],
-    judgements: Sequence[Judgement | None] | None = None,
-) -> tuple[Tried, ...]:
-    """Return the figures of a recipe's candidates; the way may be refused.
-
-    Labelled pictures decide where they can tell the candidates apart, noise else.
-
-    recipe: the recipe whose limit of losses counts.
-    scores: the score of each candidate, on the same samples.
-    judgements: of each candidate, where there are labelled pictures.
-    """
-    if judgements is None:
-        judgements = [None] * len(scores)
-    rows = zip(recipe.candidates, scores, judgements, strict=True)
-    tried = [Tried.of(*row) for row in rows]
-
-    # A recipe of one candidate is compared with itself.
-    below = tried[0].db - tried[-1].db
-    refused = f"{below:.1f} dB below the first" if below > recipe.within_db else ""
-    first = tried[0].judged
-    last = tried[-1].judged
-    if first is not None and last is not None:
-        if last.is_better_than(first):
-            refused = ""
-        elif first.is_better_than(last):
-            refused = f"{last.title} {last.value:.2f}, the first {first.value:.2f}"
-    tried[-1] = replace(tried[-1], refused=refused)
-
-    return tuple(tried)

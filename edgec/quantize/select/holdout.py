@@ -1,4 +1,4 @@
-"""Scores ways to quantize on samples that are held back from calibration."""
+"""Tries candidates on samples that are held back from calibration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from edgec.quantize.change.pipeline import StepPipeline
 from edgec.quantize.change.recipe import Candidate
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.observe.calibration import Sample, chosen
+from edgec.quantize.observe.judgement import Judge, Judgement
 from edgec.quantize.observe.score import Score
+from edgec.quantize.observe.trial import Trial
 
 MIN_SAMPLES = 4
 """Of fewer samples none is held back."""
@@ -50,19 +52,48 @@ def folds(numbers: Sequence[int], seed: int) -> list[Fold]:
     return divided
 
 
+def held_out_parts(
+    state: QuantizationState,
+) -> Iterator[tuple[QuantizationState, Sequence[Sample]]]:
+    """Yield the model with samples to make it of, and the samples to score it on.
+
+    Where there are few samples, it is scored on those that it is made of.
+    """
+    if len(state.samples) < MIN_SAMPLES:
+        yield state, state.samples
+        return
+
+    for fit, held in folds(range(len(state.samples)), state.seed):
+        fit_state = state.with_samples(chosen(state.samples, fit))
+        yield fit_state, chosen(state.samples, held)
+
+
+def judgement(
+    pipeline: StepPipeline, candidate: Candidate, judge: Judge | None
+) -> Judgement | None:
+    """Return a candidate, made of all samples, on labelled pictures; None without them."""
+    if judge is None:
+        return None
+    state = pipeline.of(candidate)
+    runs = state.passes * judge.pictures
+    return judge(state.runners.int8(state.int8().graph, runs))
+
+
 @dataclass
 class Holdout:
-    """A float model, its samples, and the folds that candidates are scored on.
+    """A float model, its samples, and the folds that candidates are tried on.
 
     Attributes:
-        state: the model with all samples, before any step.
+        pipeline: the model with all samples.
         reference: the candidate whose float graph gives the outputs that are wanted.
         folds: for each, the samples to make a candidate of and those to score it on.
+        judge: judges candidates on labelled pictures too; None: there are none.
     """
 
-    state: QuantizationState
+    pipeline: StepPipeline
     reference: Candidate
     folds: Sequence[Fold]
+    judge: Judge | None = None
     _latest: tuple[tuple[int, ...], StepPipeline] | None = None
 
     @property
@@ -70,10 +101,10 @@ class Holdout:
         """The number of samples that are held back in one fold or another."""
         return sum(len(held) for _, held in self.folds)
 
-    def scores(
+    def trials(
         self, candidates: Sequence[Candidate], more: Collection[int] = ()
-    ) -> list[Score]:
-        """Score each candidate on all folds.
+    ) -> list[Trial]:
+        """Try each candidate on all folds.
 
         more: the numbers of samples that are added to those a candidate is made of.
         """
@@ -82,19 +113,24 @@ class Holdout:
         count = len(self.folds) * len(candidates)
         done = 0
         for fit, held in self.folds:
-            pipeline = self._pipeline(tuple(sorted({*fit, *more})))
+            pipeline = self._fold_pipeline(tuple(sorted({*fit, *more})))
             for candidate, total in zip(candidates, totals, strict=True):
                 done += 1
-                self.state.say(f"try {done}/{count}")
+                self.pipeline.state.say(f"try {done}/{count}")
                 total.add(self._score(pipeline, candidate, held))
 
-        return totals
+        # Labelled pictures do not calibrate: candidates made of all samples are judged.
+        trials = []
+        for candidate, total in zip(candidates, totals, strict=True):
+            judged = judgement(self.pipeline, candidate, self.judge)
+            trials.append(Trial.of(candidate.name, total, judged))
+        return trials
 
     def _score(
         self, pipeline: StepPipeline, candidate: Candidate, held: tuple[int, ...]
     ) -> Score:
         """Score a candidate made by `pipeline` on the samples of these numbers."""
-        samples = chosen(self.state.samples, held)
+        samples = chosen(self.pipeline.state.samples, held)
         # The float model's outputs are the same for all candidates of a fold.
         base = pipeline.after(self.reference.rewrites)
         wanted = base.cached(
@@ -103,18 +139,19 @@ class Holdout:
 
         quantized = pipeline.of(candidate)
         runs = quantized.passes * len(samples)
-        run = self.state.runners.int8(quantized.int8().graph, runs)
+        run = quantized.runners.int8(quantized.int8().graph, runs)
 
         return Score.of(zip(wanted, _outputs(run, samples), strict=True))
 
-    def _pipeline(self, fit: tuple[int, ...]) -> StepPipeline:
+    def _fold_pipeline(self, fit: tuple[int, ...]) -> StepPipeline:
         """Return the model on some samples, with the steps that were done on them.
 
         Only the latest is kept: one takes hundreds of MB.
         """
         if self._latest is None or self._latest[0] != fit:
-            state = self.state.with_samples(chosen(self.state.samples, fit))
-            self._latest = (fit, StepPipeline(state))
+            state = self.pipeline.state
+            fit_state = state.with_samples(chosen(state.samples, fit))
+            self._latest = (fit, StepPipeline(fit_state))
 
         return self._latest[1]
 
