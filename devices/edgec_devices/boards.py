@@ -99,13 +99,13 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True):
         Raises InputError with the nearest name if there is none, and for a profile with
         a wrong or an unknown key.
         """
-        known = boards()
-        if name not in known:
+        boards_by_name = boards()
+        if name not in boards_by_name:
             # Who leaves out the sign in "pi4+coral" means the Edge TPU too.
-            names = (*known, *(f"{board}+coral" for board in known))
+            names = (*boards_by_name, *(f"{board}+coral" for board in boards_by_name))
             raise InputError(
                 f'there is no board "{name}"{did_you_mean(name, names)}',
-                hint=f"use {', '.join(known)}",
+                hint=f"use {', '.join(boards_by_name)}",
             )
         path = PROFILES / f"{name}.toml"
         board = replace(from_toml(path, Board, CORRECT), name=name)
@@ -131,11 +131,11 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True):
 
     def target(self, name: str | None = None) -> ArchTarget:
         """Return the target of this name, or the board's first, which is its best."""
-        known = (*self.targets, *self.optional)
-        for t in known:
+        targets = (*self.targets, *self.optional)
+        for t in targets:
             if name in (None, t.name):
                 return t
-        names = [t.name for t in known]
+        names = [t.name for t in targets]
         raise InputError(
             f'{self.name} does not run "{name}"{did_you_mean(str(name), names)}',
             hint=f"use {', '.join(names)}",
@@ -160,16 +160,18 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True):
         # Any board may have the code of this machine, to try its bundles here.
         if name == HOST:
             return Board.load(HOST).targets[0]
-        known = {t.name.removeprefix("linux-"): t for t in self.optional}
-        if name not in known:
-            what = (
+        by_name = {t.name.removeprefix("linux-"): t for t in self.optional}
+        if name not in by_name:
+            message = (
                 f"a bundle for {self.name} cannot have code for "
-                f"{name}{did_you_mean(name, [*known, HOST])}"
+                f"{name}{did_you_mean(name, [*by_name, HOST])}"
             )
             raise InputError(
-                what, "--also", f"give {' or '.join([*known, HOST])}, or leave it out"
+                message,
+                "--also",
+                f"give {' or '.join([*by_name, HOST])}, or leave it out",
             )
-        return known[name]
+        return by_name[name]
 
 
 @dataclass(frozen=True)

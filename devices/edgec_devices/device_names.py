@@ -44,9 +44,9 @@ def configured(folder: Path) -> dict[str, str]:
     try:
         return convert(read_config(folder).get("devices", {}), dict[str, str])
     except ValueError as e:
-        what = "[devices] is not names and URLs"
+        message = "[devices] is not names and URLs"
         hint = 'for example: attic = "ssh://pi@attic"'
-        raise InputError(what, at=str(folder / CONFIG), hint=hint) from e
+        raise InputError(message, at=str(folder / CONFIG), hint=hint) from e
 
 
 def machines(on: bool = True) -> tuple[Machine, ...]:

@@ -47,20 +47,20 @@ def examine(
         return DoctorReport(tuple(judge(there, DEVICE_PYTHON)), url, there)
     # This machine compiles, and so needs more than a device.
     facts = local_facts()
-    found = list(judge(facts, HOST_PYTHON))
+    findings = list(judge(facts, HOST_PYTHON))
     for check in CHECKS:
         try:
-            found += check()
+            findings += check()
         except (OSError, EdgecError, subprocess.SubprocessError) as e:
             # One check that fails must not hide the others.
-            found.append(
+            findings.append(
                 Finding(
                     check.__name__.strip("_"),
                     "warn",
                     f"could not look: {e}".replace("\n", " "),
                 )
             )
-    return DoctorReport(tuple(found), facts=facts)
+    return DoctorReport(tuple(findings), facts=facts)
 
 
 def device_facts(url: str, ask: bool = False, timeout: float = TIMEOUT_S) -> Facts:
@@ -97,9 +97,9 @@ def _compilers() -> Iterator[Finding]:
     yield Finding(
         "zig (compiles for the boards)", "ok" if zig else "bad", zig or "missing", fix
     )
-    found = host_compilers()
-    if found:
-        yield Finding("C compiler for this machine", "ok", " ".join(found[0]))
+    compilers = host_compilers()
+    if compilers:
+        yield Finding("C compiler for this machine", "ok", " ".join(compilers[0]))
     else:
         yield Finding(
             "C compiler for this machine", "warn", "none", "sudo apt-get install gcc"

@@ -254,8 +254,8 @@ def _interpreters(f: Facts) -> Iterator[Finding]:
 
 def _interpreter_for(f: Facts) -> str:
     """Return the interpreter's package that runs with this system's C library."""
-    found = tuple(int(n) for n in re.findall(r"\d+", f["glibc"] or "")[:2])
-    return "ai-edge-litert" if found >= LITERT_GLIBC else "tflite-runtime"
+    glibc = tuple(int(n) for n in re.findall(r"\d+", f["glibc"] or "")[:2])
+    return "ai-edge-litert" if glibc >= LITERT_GLIBC else "tflite-runtime"
 
 
 def _pip(f: Facts, command: str) -> str:

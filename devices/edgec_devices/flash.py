@@ -253,17 +253,17 @@ def flash_one(
             if not sent.same:
                 connection.ask(DISCARD, AppRequest(app))
             raise
-    what = f"was there already, slot {sent.slot}{pushed}{said}"
+    message = f"was there already, slot {sent.slot}{pushed}{said}"
     # The active slot has this bundle already: there is nothing to switch.
     if not sent.same:
         progress(replace(sent.sending, step=SWITCHING))
         done, _ = connection.ask(
             ACTIVATE, InstallRequest(app, downgrade), limit=SERVICE_S
         )
-        what = f"flashed, slot {done.active}{pushed}{said}{_service_trouble(done)}"
+        message = f"flashed, slot {done.active}{pushed}{said}{_service_trouble(done)}"
     if job.options.service:
-        what += _start(connection, app)
-    return FlashOutcome(url, what, None, sent.sending.wire)
+        message += _start(connection, app)
+    return FlashOutcome(url, message, None, sent.sending.wire)
 
 
 def _check_cpu(connection: Connection, recipe: Assembly) -> None:
@@ -301,10 +301,10 @@ def _start(connection: Connection, app: str) -> str:
     return f", {Path(done.unit).name} runs{ends}"
 
 
-def _service_trouble(done: SwitchAnswer) -> str:
+def _service_trouble(answer: SwitchAnswer) -> str:
     """Return a remark if the application's service was not restarted, or ""."""
-    if done.service:
-        return f"; its service still runs the other version: {done.service}"
+    if answer.service:
+        return f"; its service still runs the other version: {answer.service}"
     return ""
 
 
@@ -364,8 +364,8 @@ def execute(
         or min(sizes, default=0) < 0
         or len(sizes) != run.outputs
     ):
-        what = f"the device sent {len(blob)} bytes of outputs, and announced another number"
-        raise DeviceError(what, at=connection.stream.url, hint="try again")
+        message = f"the device sent {len(blob)} bytes of outputs, and announced another number"
+        raise DeviceError(message, at=connection.stream.url, hint="try again")
     files = []
     for size in sizes:
         files.append(blob[:size])
@@ -389,8 +389,8 @@ def rollback(
             # A guess among several applications could switch the wrong one.
             name = app or _only_app(connection)
             done, _ = connection.ask(ROLLBACK, AppRequest(name), limit=SERVICE_S)
-            what = f"{name} is back on slot {done.active}{_service_trouble(done)}"
-            return FlashOutcome(url, what)
+            message = f"{name} is back on slot {done.active}{_service_trouble(done)}"
+            return FlashOutcome(url, message)
 
     return each(urls, roll_back)
 
@@ -405,8 +405,8 @@ def status(
             info, _ = connection.ask(INFO, Empty())
             apps, _ = connection.ask(STATUS, Empty(), limit=STATUS_S)
             facts = {**encode(info), **encode(apps)}
-            what = f"{info.board or info.target}, {info.os}"
-            return FlashOutcome(url, what, facts=facts)
+            message = f"{info.board or info.target}, {info.os}"
+            return FlashOutcome(url, message, facts=facts)
 
     return each(urls, read_status)
 
@@ -417,9 +417,9 @@ def _only_app(connection: Connection) -> str:
     apps = [facts.app for facts in status.apps]
     if len(apps) != 1:
         names = f": {', '.join(apps)}" if apps else ""
-        what = f"the device has {len(apps)} applications{names}"
+        message = f"the device has {len(apps)} applications{names}"
         hint = "say which with --app" if apps else "edgec flash puts one there"
-        raise InputError(what, at=connection.stream.url, hint=hint)
+        raise InputError(message, at=connection.stream.url, hint=hint)
     return apps[0]
 
 
@@ -433,8 +433,8 @@ def each(
     # Two threads on one device would write to the same slot.
     twice = {url for url in urls if urls.count(url) > 1}
     if twice:
-        what = f"{', '.join(sorted(twice))} is given twice"
-        raise InputError(what, hint="name each device once")
+        message = f"{', '.join(sorted(twice))} is given twice"
+        raise InputError(message, hint="name each device once")
     if not urls:
         raise InputError("no device is given", hint="name each device once")
     # A mistyped URL is an error before the first flash.

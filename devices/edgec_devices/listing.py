@@ -42,26 +42,26 @@ def resolve(name: str, folder: Path) -> str:
     A name in [devices] comes first. No device is asked. Raises InputError for other
     texts, and for a URL that its link does not accept.
     """
-    known = configured(folder)
+    devices = configured(folder)
     stripped = name.strip()
-    url = known.get(stripped, stripped)
+    url = devices.get(stripped, stripped)
     try:
         _, module, address = link_module(url)
         module.open_device(address)
     except InputError as e:
         # The error is in the file, not in the command line.
-        if stripped in known:
-            what = e.what if url in e.what else f'"{url}": {e.what}'
+        if stripped in devices:
+            message = e.what if url in e.what else f'"{url}": {e.what}'
             at = f"{folder / CONFIG}, [devices] {stripped}"
-            raise InputError(what, at=at, hint=e.hint) from e
+            raise InputError(message, at=at, hint=e.hint) from e
         # A mistyped name is more likely than a mistyped URL, if one is near. ssh itself
         # takes hosts without a scheme.
         is_host = "@" in name and "://" not in name
-        meant = did_you_mean(name, known) or (
+        meant = did_you_mean(name, devices) or (
             f'; did you mean "ssh://{stripped}"?' if is_host else ""
         )
-        what = f'"{name}" is not a device{meant}' if meant else e.what
-        raise InputError(what, at=e.at, hint=f"{e.hint}; {listed(folder)}") from e
+        message = f'"{name}" is not a device{meant}' if meant else e.what
+        raise InputError(message, at=e.at, hint=f"{e.hint}; {listed(folder)}") from e
     return url
 
 

@@ -121,16 +121,16 @@ def package(
     return Package(content.name, content.version, content.architecture, data, suffix)
 
 
-def write(made: Package, output: Path | None = None) -> Path:
+def write(package: Package, output: Path | None = None) -> Path:
     """Write a package, whole or not at all.
 
     `output` is a file or a folder; by default it is the package's file name here.
     """
-    path = output or Path(made.file_name)
-    path = path / made.file_name if path.is_dir() else path
+    path = output or Path(package.file_name)
+    path = path / package.file_name if path.is_dir() else path
     try:
         with atomic_write(path) as temporary:
-            temporary.write_bytes(made.data)
+            temporary.write_bytes(package.data)
     except OSError as e:
         raise InputError(
             f"cannot write {path}: {e.strerror}", hint="check the folder and -o"
@@ -208,12 +208,14 @@ def _architecture(bundle: Bundle, arch: str | None) -> str:
             hint=f"use {', '.join(ARCHITECTURES)}",
         )
     if arch is None or arch not in available:
-        what = (
+        message = (
             f"the bundle has no program for {arch or 'any board'}; "
             f"it has {', '.join(available) or 'none'}"
         )
         raise BundleError(
-            what, at=str(bundle.path), hint="compile it with the --target of the board"
+            message,
+            at=str(bundle.path),
+            hint="compile it with the --target of the board",
         )
     return arch
 

@@ -82,7 +82,7 @@ def download(names: Sequence[str], target: str, python: str) -> list[Wheel]:
 
 
 def download_into(
-    folder: Path, names: Sequence[str], wanted: WheelsFor, *, requirements: bool = True
+    folder: Path, names: Sequence[str], request: WheelsFor, *, requirements: bool = True
 ) -> None:
     """Download the wheels of projects into a folder.
 
@@ -91,7 +91,7 @@ def download_into(
     Args:
         folder: where the wheels go
         names: names of the projects, perhaps with versions: "extra==1.0"
-        wanted: machine that the wheels are for
+        request: machine that the wheels are for
         requirements: whether wheels that these require are downloaded too
     """
     command = [
@@ -101,7 +101,7 @@ def download_into(
         "download",
         "--quiet",
         "--disable-pip-version-check",
-        *wanted.options(),
+        *request.options(),
     ]
     if not requirements:
         command.append("--no-deps")
@@ -119,11 +119,11 @@ def download_into(
             f"pip did not end within {DOWNLOAD_SECONDS:.0f} s", hint="try again"
         ) from None
     if result.returncode:
-        raise _failure(result.stderr, wanted, names)
+        raise _failure(result.stderr, request, names)
 
 
 def _failure(
-    output: str, wanted: WheelsFor, names: Sequence[str]
+    output: str, request: WheelsFor, names: Sequence[str]
 ) -> InputError | ToolError:
     """Return the error of a download from pip's error output."""
     lines = output.strip().splitlines()
@@ -133,7 +133,7 @@ def _failure(
             errors.append(line.removeprefix("ERROR: "))
     messages = errors or lines or ["no message"]
     what = messages[0][:300]
-    hint = wanted.offline
+    hint = request.offline
     # Without a connection, pip reports "no matching distribution" too.
     if "connection" in output.lower():
         what = "no connection to the package index"
@@ -146,7 +146,7 @@ def _failure(
         hint = "free some space, or set TMPDIR to a folder on another disk"
     elif "No matching distribution" in output:
         return InputError(
-            f"the package index has no {', '.join(names)} for {wanted.machine}: {what}",
-            hint=wanted.instead,
+            f"the package index has no {', '.join(names)} for {request.machine}: {what}",
+            hint=request.instead,
         )
     return ToolError(f"pip cannot download {', '.join(names)}: {what}", hint=hint)

@@ -99,11 +99,11 @@ class Connection:
         """Return the greeting; raises DeviceError if the device end does not fit."""
         self._wait_for_greeting()
         assert self._delivery.peer is not None
-        what = "the device end's greeting"
+        message = "the device end's greeting"
         peer = from_json(
             self._delivery.peer,
             dict[str, Any],
-            what,
+            message,
             self.stream.url,
             "try again",
             DeviceError,
@@ -119,12 +119,12 @@ class Connection:
                 hint="try again",
             ) from e
         if not low <= PROTOCOL <= high or agent < NEEDS_AGENT:
-            what = (
+            message = (
                 f"the device end is edgec-agent {agent} with protocol {low} to "
                 f"{high}; this edgec speaks {PROTOCOL}"
             )
             raise DeviceError(
-                what,
+                message,
                 at=self.stream.url,
                 hint=f"needs edgec-agent >= {NEEDS_AGENT}; update edgec",
             )
@@ -148,18 +148,18 @@ class Connection:
                 moved = now
             where = f" ({stream.stage})" if stream.stage else ""
             if now >= moved + timeout:
-                what = (
+                message = (
                     f"the device end did not answer: nothing moved for {timeout:g} "
                     f"s{where}"
                 )
-                raise DeviceError(what, at=stream.url, hint=stream.silence_hint)
+                raise DeviceError(message, at=stream.url, hint=stream.silence_hint)
             if now >= began + GREET_TIMEOUTS * timeout:
-                what = (
+                message = (
                     "the device end did not answer in "
                     f"{GREET_TIMEOUTS * timeout:g} "
                     f"s, though something came{where}"
                 )
-                raise DeviceError(what, at=stream.url, hint=stream.silence_hint)
+                raise DeviceError(message, at=stream.url, hint=stream.silence_hint)
             if stream.supposed and self._received and now >= look:
                 # The answer comes from no device end: it is a console after all.
                 stream.start()
@@ -243,12 +243,12 @@ class Connection:
                 until = self._clock() + limit + MARGIN_S
             heard = max(since, self._delivery.heard)
             if beats and self._delivery.idle and self._clock() >= heard + silent:
-                what = (
+                message = (
                     f"the device has said nothing for {silent:g} s while it ran a "
                     "program"
                 )
                 raise LinkLost(
-                    what,
+                    message,
                     at=self.stream.url,
                     hint="check cable and power, then try again",
                 )
@@ -279,8 +279,8 @@ class Connection:
         try:
             return decode(head, command.answer), rest
         except (ValueError, RecursionError) as e:
-            what = f'the device answers "{command.name}" with nonsense: {e!s:.200}'
-            raise DeviceError(what, at=self.stream.url, hint=_NONSENSE) from e
+            message = f'the device answers "{command.name}" with nonsense: {e!s:.200}'
+            raise DeviceError(message, at=self.stream.url, hint=_NONSENSE) from e
 
     def _send(self, do: str, blob: bytes, fields: Head) -> int:
         """Queue a request, and return its bytes on the line."""
@@ -347,11 +347,11 @@ class Connection:
             )
         # The device is heard, but it hears nothing.
         if now - max(self._quiet_from, delivery.moved) > ONE_WAY * patience:
-            what = (
+            message = (
                 f"nothing has reached the device for {ONE_WAY * patience:.0f} s, "
                 "though it answers"
             )
-            raise LinkLost(what, at=self.stream.url, hint=hint)
+            raise LinkLost(message, at=self.stream.url, hint=hint)
 
     def close(self) -> None:
         """Say goodbye if the device still listens, and end the stream."""

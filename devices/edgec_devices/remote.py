@@ -143,11 +143,11 @@ class Remote(Device):
                 ) from e
             # Code of another compile has other outputs.
             if array.dtype != info.numpy_dtype or array.shape != info.shape:
-                what = (
+                message = (
                     f'output "{info.name}" is {array.dtype.str} {array.shape}, '
                     f"the manifest says {info}"
                 )
-                raise DeviceError(what, at=self.url, hint="compile the model again")
+                raise DeviceError(message, at=self.url, hint="compile the model again")
             outputs[info.name] = array
         return outputs
 

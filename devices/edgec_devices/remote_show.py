@@ -221,18 +221,18 @@ def _ctrl_c() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _lines(said: str, url: str) -> list[ProgramLine]:
+def _lines(output: str, url: str) -> list[ProgramLine]:
     """Return the complete lines; raises DeviceError for too much text."""
-    if len(said) > MAX_TEXT_BYTES:
+    if len(output) > MAX_TEXT_BYTES:
         raise DeviceError(
-            f"the device says {len(said)} bytes of a webcam", at=url, hint=_NONSENSE
+            f"the device says {len(output)} bytes of a webcam", at=url, hint=_NONSENSE
         )
-    what = "what the webcam says"
+    message = "what the webcam says"
     lines = []
     # The text behind the last line break is not complete yet.
-    for text in said.split("\n")[:-1]:
+    for text in output.split("\n")[:-1]:
         data = text.encode()
-        lines.append(from_json(data, ProgramLine, what, url, _NONSENSE, DeviceError))
+        lines.append(from_json(data, ProgramLine, message, url, _NONSENSE, DeviceError))
     return lines
 
 

@@ -208,19 +208,21 @@ class Vocabulary:
         """Parse a requirement; raises InputError with a suggestion for other texts."""
         match = _FORM.fullmatch(text)
         if match is None:
-            what = f'"{text}" is not a requirement'
+            message = f'"{text}" is not a requirement'
             raise InputError(
-                what, self.where, f"write FIGURE OP NUMBER, for example {self.example}"
+                message,
+                self.where,
+                f"write FIGURE OP NUMBER, for example {self.example}",
             )
         name, sign, digits, unit = match.groups()
         # Messages and JSON have the long name, whatever a person typed.
         name = self.short.get(name, name)
         if name not in self.known:
-            what = (
+            message = (
                 f'"{text}": there is no figure {name}{did_you_mean(name, self.known)}'
             )
             raise InputError(
-                what, self.where, f"figures: {self.listed or ', '.join(self.known)}"
+                message, self.where, f"figures: {self.listed or ', '.join(self.known)}"
             )
         self._check_unit(text, name, unit)
         value = float(digits)
@@ -267,13 +269,13 @@ class Vocabulary:
         if kind.unit:
             dimension = UNITS[kind.unit].dimension
             own = f", or {name}{sign}{digits}{kind.unit} for {dimension}"
-        what = (
+        message = (
             f"{name}{sign}{digits} has no unit, and {name} is mostly asked for as "
             "a "
             "percentage"
         )
         percent = f"{100 * value:g}" if value < 1 else digits
-        raise InputError(what, self.where, f"write {name}{sign}{percent}%{own}")
+        raise InputError(message, self.where, f"write {name}{sign}{percent}%{own}")
 
     def _check_unit(self, text: str, name: str, unit: str) -> None:
         """Raise InputError for a unit that the figure cannot have."""

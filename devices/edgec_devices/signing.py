@@ -213,8 +213,8 @@ def sign_or_make(options: SignOptions) -> Signed:
     if file is not None and file.suffix == ".whl":
         # Silently ignored, these would give a false sense of what is signed.
         if output is not None or app is not None or counter is not None:
-            what = "a wheel is signed beside itself, for any application"
-            raise InputError(what, hint="leave -o, --app and --counter out")
+            message = "a wheel is signed beside itself, for any application"
+            raise InputError(message, hint="leave -o, --app and --counter out")
         sign_wheel(Wheel.of(file), file, key)
         lines.append(
             f"{signature_path(file)} says that {file.name} is signed with {fingerprint}"

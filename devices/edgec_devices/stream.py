@@ -330,13 +330,13 @@ class PipeStream(ByteStream):
         text = b"\n".join(self._messages).decode(errors="replace")
         return self.explain(status, text.strip())
 
-    def explain(self, status: int | None, said: str) -> DeviceError | InputError:
+    def explain(self, status: int | None, output: str) -> DeviceError | InputError:
         """Return why the program ended, as an error with a hint.
 
-        `said` is the end of its standard error.
+        `output` is the end of its standard error.
         """
-        last = said.splitlines()[-1] if said else f"status {status}"
-        if status == 127 or "command not found" in said:
+        last = output.splitlines()[-1] if output else f"status {status}"
+        if status == 127 or "command not found" in output:
             return DeviceError(
                 f"there is no python3 on the device ({last})",
                 at=self.url,

@@ -171,23 +171,23 @@ def _once_per_launch(m: Measurement, ns: Sequence[int]) -> OncePerLaunch:
     return OncePerLaunch(_in_ms(ns), estimated, how)
 
 
-def steady_part(one: Launch) -> tuple[int, bool]:
+def steady_part(launch: Launch) -> tuple[int, bool]:
     """Return the first steady inference of a launch, and whether it became steady.
 
     The steady part never begins before the warm-up is over.
     """
     # Without the time that other programs had the processor: it comes and goes, and
     # says nothing about warming up.
-    waited = one.waited or (0,) * len(one.total)
+    waited = launch.waited or (0,) * len(launch.total)
     busy_ms = []
-    for total, away in zip(one.total, waited, strict=True):
+    for total, away in zip(launch.total, waited, strict=True):
         busy_ms.append((total - away) / NS_PER_MS)
 
     steady = steady_from(busy_ms)
     # An unsteady launch counts too, from the end of its planned warm-up on.
-    if not steady.reached or steady.start >= len(one.total):
-        return one.warmup, False
-    return max(steady.start, one.warmup), True
+    if not steady.reached or steady.start >= len(launch.total):
+        return launch.warmup, False
+    return max(steady.start, launch.warmup), True
 
 
 def _in_ms(ns: Sequence[int]) -> tuple[float, ...]:

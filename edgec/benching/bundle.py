@@ -219,18 +219,18 @@ def earlier_reports(path: Path, manifest: Manifest) -> Mapping[str, BenchReport]
     """
     if manifest.cascade is None:
         return {manifest.name: BenchReport.load_file(path)}
-    what = "the earlier run"
+    message = "the earlier run"
     hint = "give what edgec bench --json wrote of this cascade"
     try:
         data = given(path, LARGEST_JSON)
     except OSError as e:
         raise InputError(
-            f"cannot read {what}: {e.strerror}", at=str(path), hint=hint
+            f"cannot read {message}: {e.strerror}", at=str(path), hint=hint
         ) from e
-    earlier = from_json(data, _EarlierBench, what, str(path), hint)
+    earlier = from_json(data, _EarlierBench, message, str(path), hint)
     if earlier.cascade != manifest.name:
         raise InputError(
-            f"{what} is of the cascade {earlier.cascade}, this one of {manifest.name}",
+            f"{message} is of the cascade {earlier.cascade}, this one of {manifest.name}",
             at=str(path),
             hint=hint,
         )

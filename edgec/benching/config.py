@@ -122,15 +122,15 @@ def _entries(folder: Path) -> list[_Entry]:
     for name in tables:
         # A misspelt table would otherwise be ignored.
         if name not in TABLES:
-            what = f"there is no table [{name}]{did_you_mean(name, TABLES)}"
-            raise InputError(what, at=str(path), hint="write [[bench]] or [devices]")
+            message = f"there is no table [{name}]{did_you_mean(name, TABLES)}"
+            raise InputError(message, at=str(path), hint="write [[bench]] or [devices]")
 
     try:
         rows = convert(tables.get("bench", []), list[dict[str, Any]])
     except ValueError as e:
-        what = "bench is not a list of tables"
+        message = "bench is not a list of tables"
         hint = "write [[bench]], with two brackets"
-        raise InputError(what, at=str(path), hint=hint) from e
+        raise InputError(message, at=str(path), hint=hint) from e
 
     entries = []
     for number, row in enumerate(rows, 1):
@@ -148,8 +148,8 @@ def _entry(row: Mapping[str, Any], at: str, folder: Path) -> _Entry:
     }
     for key in row:
         if key not in options:
-            what = f"there is no key {key}{did_you_mean(key, options)}"
-            raise InputError(what, at=at, hint=f"keys: {', '.join(options)}")
+            message = f"there is no key {key}{did_you_mean(key, options)}"
+            raise InputError(message, at=at, hint=f"keys: {', '.join(options)}")
     if "bundle" not in row:
         raise InputError(
             "it has no bundle", at=at, hint='for example: bundle = "cartoon.edgec"'
@@ -211,10 +211,10 @@ def _located(key: str, value: Any, read: Callable[[Any], Any], at: str) -> Any:
     try:
         return read(value)
     except InputError as e:
-        what = e.what
-        if str(value) not in what:
-            what = f"{key} = {value!r}: {what}"
-        raise InputError(what, at=at, hint=e.hint) from e
+        message = e.what
+        if str(value) not in message:
+            message = f"{key} = {value!r}: {message}"
+        raise InputError(message, at=at, hint=e.hint) from e
 
 
 def _device(url: str) -> tuple[str, str]:

@@ -313,22 +313,22 @@ class BenchReport:
     def load_file(path: Path) -> BenchReport:
         """Read the report of an earlier run; raises InputError for other files."""
         hint = "give what edgec bench --json wrote"
-        what = "the earlier run"
+        message = "the earlier run"
         try:
             data = given(path, LARGEST_JSON)
         except OSError as e:
             raise InputError(
-                f"cannot read {what}: {e.strerror}", at=str(path), hint=hint
+                f"cannot read {message}: {e.strerror}", at=str(path), hint=hint
             ) from e
         # The version comes first: another schema may have other fields.
-        schema = from_json(data, _Schema, what, str(path), hint).schema
+        schema = from_json(data, _Schema, message, str(path), hint).schema
         if schema != SCHEMA:
             raise InputError(
                 f"not a report of edgec bench with schema {SCHEMA}: {schema}",
                 at=str(path),
                 hint=hint,
             )
-        return from_json(data, BenchReport, what, str(path), hint)
+        return from_json(data, BenchReport, message, str(path), hint)
 
 
 @dataclass(frozen=True)

@@ -112,9 +112,9 @@ def checked(ms: Sequence[float]) -> _Numbers:
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():
         index = int(np.argmax(bad))
-        what = f"{values[index]} ms is not a duration (inference {index})"
+        message = f"{values[index]} ms is not a duration (inference {index})"
         raise InputError(
-            what,
+            message,
             hint="measure again; if it happens again, the device's clock is broken",
         )
     return values

@@ -164,20 +164,20 @@ def entries(names: Sequence[str]) -> tuple[Entry, ...]:
     The name of a cascade stands for all of its networks. Raises InputError for an
     unknown name.
     """
-    known: dict[str, Entry] = {}
+    by_name: dict[str, Entry] = {}
     for one in catalogue():
         for entry in one.entries:
-            known[entry.name] = entry
+            by_name[entry.name] = entry
     cascades = ready_cascades()
 
     chosen: list[str] = []
     for name in names:
         # A person copies the name from the list, where it has the prefix.
         short = name.removeprefix(PREFIX)
-        if short not in known and short not in cascades:
-            guess = did_you_mean(short, (*known, *cascades))
-            what = f'the catalogue has no "{short}"{guess}'
-            raise InputError(what, name, "see the names: edgec models")
+        if short not in by_name and short not in cascades:
+            guess = did_you_mean(short, (*by_name, *cascades))
+            message = f'the catalogue has no "{short}"{guess}'
+            raise InputError(message, name, "see the names: edgec models")
         chosen += cascades[short].networks if short in cascades else (short,)
     # Two cascades may share a network.
-    return tuple(known[name] for name in dict.fromkeys(chosen))
+    return tuple(by_name[name] for name in dict.fromkeys(chosen))

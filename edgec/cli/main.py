@@ -55,8 +55,8 @@ class _Verbs(click.Group):
         is_verb = bool(args) and not args[0].startswith("-")
         if is_verb and self.get_command(ctx, args[0]) is None:
             verbs = self.list_commands(ctx)
-            what = f"there is no verb {args[0]}{did_you_mean(args[0], verbs)}"
-            raise InputError(what, hint=f"verbs: {', '.join(verbs)}")
+            message = f"there is no verb {args[0]}{did_you_mean(args[0], verbs)}"
+            raise InputError(message, hint=f"verbs: {', '.join(verbs)}")
         return super().resolve_command(ctx, args)
 
 

@@ -155,13 +155,13 @@ def inspect(as_json: bool, html: Path | None, **values: Any) -> None:
 
     if html is not None:
         check_place(html, "--html")
-    found = edgec.inspect(**given(InspectOptions, values))
+    inspection = edgec.inspect(**given(InspectOptions, values))
     if html is not None:
-        write_whole(html, page(found))
+        write_whole(html, page(inspection))
     if as_json:
-        echo(json.dumps(found.to_json(), indent=1))
+        echo(json.dumps(inspection.to_json(), indent=1))
     else:
-        echo(to_text(found), nl=False)
+        echo(to_text(inspection), nl=False)
 
 
 @click.command()
@@ -263,8 +263,8 @@ def get(names: Sequence[str], every: bool, quiet: bool) -> None:
     kept.
     """
     if bool(names) == every:
-        what = "give names, or --all" if every else "no name was given"
-        raise InputError(what, "edgec models get", "see the names: edgec models")
+        message = "give names, or --all" if every else "no name was given"
+        raise InputError(message, "edgec models get", "see the names: edgec models")
     if every:
         names = [one.name for one in edgec.models()]
     with progress(quiet) as say:

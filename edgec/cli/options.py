@@ -57,39 +57,42 @@ def given(options: type, values: Mapping[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def _argument(one: Declared, required: bool) -> Callable[[Callable[..., Any]], Any]:
+def _argument(row: Declared, required: bool) -> Callable[[Callable[..., Any]], Any]:
     """Return the click argument of a declared one."""
     attributes: dict[str, Any] = {"type": click.Path(path_type=Path)}
-    if one.text.multiple:
+    if row.text.multiple:
         attributes["nargs"] = -1
     return click.argument(
-        one.name, required=required, metavar=one.text.metavar, **attributes
-    )
-
-
-def _option(one: Declared, required: bool) -> Callable[[Callable[..., Any]], Any]:
-    """Return the click option of a declared one."""
-    help = one.text.help
-    # The dataclass alone has defaults, so that it is known what was not given.
-    if one.text.show_default:
-        help += f"  [default: {one.default}]"
-    return option(
-        *flags_of(one),
-        one.name,
-        section=one.text.section,
+        row.name,
         required=required,
-        metavar=one.text.metavar,
-        help=help,
-        **_value(one),
+        metavar=row.text.metavar,
+        **attributes,
     )
 
 
-def _value(one: Declared) -> dict[str, Any]:
+def _option(row: Declared, required: bool) -> Callable[[Callable[..., Any]], Any]:
+    """Return the click option of a declared one."""
+    help = row.text.help
+    # The dataclass alone has defaults, so that it is known what was not given.
+    if row.text.show_default:
+        help += f"  [default: {row.default}]"
+    return option(
+        *flags_of(row),
+        row.name,
+        section=row.text.section,
+        required=required,
+        metavar=row.text.metavar,
+        help=help,
+        **_value(row),
+    )
+
+
+def _value(row: Declared) -> dict[str, Any]:
     """Return the attributes by which click reads the value of an option."""
-    kinds = get_args(one.type) if isinstance(one.type, UnionType) else (one.type,)
-    if one.text.multiple:
+    kinds = get_args(row.type) if isinstance(row.type, UnionType) else (row.type,)
+    if row.text.multiple:
         return {"multiple": True}
-    if one.text.parse is not None:
+    if row.text.parse is not None:
         return {}
     # A union of a text and a path is a file.
     if bool in kinds:

@@ -50,10 +50,10 @@ class ChannelSums:
         self._x: list[Array] = []
         self._y: list[Array] = []
 
-    def add(self, want: Array, got: Array) -> None:
+    def add(self, want: Array, actual: Array) -> None:
         """Add the expected and the actual array of a sample."""
         x = _by_channel(want, self.axis)
-        y = _by_channel(got, self.axis)
+        y = _by_channel(actual, self.axis)
         squared_error = np.square(y.astype(np.float64) - x)
         within = np.ones(x.shape, bool)
         if self._range is not None:

@@ -101,17 +101,17 @@ class Noise:
 
 
 def noise_of(
-    seen: ValueRecord, read: list[ChannelSums | None], complete: bool
+    record: ValueRecord, read: list[ChannelSums | None], complete: bool
 ) -> Noise:
     """Return the own noise of a layer.
 
     Args:
-        seen: the record of its result
+        record: the record of its result
         read: sums of each input of its op, as far as they are known
         complete: whether the constants of its op are known
     """
-    t = seen.value.type
-    channels = seen.channels
+    t = record.value.type
+    channels = record.channels
     step = None
     if t.quant is not None and t.dtype != "float32":
         step = t.quant.scale[0]
@@ -122,8 +122,8 @@ def noise_of(
     excess = None
     worst = 0
     explained = None
-    if seen.op is not None and seen.own.samples and complete:
-        explained = rounding(seen.op, Weights.of(seen.op), read)
+    if record.op is not None and record.own.samples and complete:
+        explained = rounding(record.op, Weights.of(record.op), read)
         if explained is not None and explained.whole.shape == (channels.number,):
             ratios = channels.noise() / np.maximum(explained.whole, TINY)
             # One channel may be wrong among many that are right.
@@ -132,27 +132,27 @@ def noise_of(
             excess = decibels(max(float(ratios[worst]), TINY), 1.0)
 
     offset = None
-    errors = _inner_errors(seen)
+    errors = _inner_errors(record)
     if np.isfinite(errors).sum() >= MIN_ELEMENTS:
         offset = float(np.nanmedian(errors))
-    return Noise(excess, worst, seen.own.rms_error() / step, offset, explained)
+    return Noise(excess, worst, record.own.rms_error() / step, offset, explained)
 
 
-def _kept_pixels(seen: ValueRecord) -> tuple[Array, Array]:
+def _kept_pixels(record: ValueRecord) -> tuple[Array, Array]:
     """Return the kept pixels of A and B in float64, [pixel, channel]."""
-    expected, actual = seen.channels.rows()
+    expected, actual = record.channels.rows()
     return expected.astype(np.float64), actual.astype(np.float64)
 
 
-def _inner_errors(seen: ValueRecord) -> Array:
+def _inner_errors(record: ValueRecord) -> Array:
     """Return the errors of the kept pixels, in steps, [pixel, channel].
 
     An error is NaN if either side is at an end of the range, which hides shifts.
     """
-    step = seen.value.type.scale
-    expected, actual = _kept_pixels(seen)
+    step = record.value.type.scale
+    expected, actual = _kept_pixels(record)
     errors = (actual - expected) / step
-    held = limits(seen.value.type)
+    held = limits(record.value.type)
     if held is None:
         return np.asarray(errors)
 
@@ -166,50 +166,50 @@ def _inner_errors(seen: ValueRecord) -> Array:
 
 
 def findings(
-    seen: ValueRecord, noise: Noise, complete: bool, by: str = ""
+    record: ValueRecord, noise: Noise, complete: bool, by: str = ""
 ) -> list[LayerFinding]:
     """Return all findings about a layer, the most important first.
 
     Args:
-        seen: the record of its result
+        record: the record of its result
         noise: its own noise
         complete: whether the constants of its op are known
         by: the program whose kernels run it; "" for edgec's
     """
-    op = seen.op
+    op = record.op
     if op is None:
         return []
-    faults = [*_kernel(seen, op, by)]
-    if not seen.own.samples or seen.own.rms_error() == 0:
+    faults = [*_kernel(record, op, by)]
+    if not record.own.samples or record.own.rms_error() == 0:
         return faults
 
     # Weights show a swap more surely than values do.
-    swaps = _swapped_weights(seen) if complete else []
-    faults += swaps or _swapped_values(seen)
-    faults += _gain(seen, noise)
-    faults += _shift(seen, noise, complete)
+    swaps = _swapped_weights(record) if complete else []
+    faults += swaps or _swapped_values(record)
+    faults += _gain(record, noise)
+    faults += _shift(record, noise, complete)
     # Noise without any of these causes is a fault of its own.
     if not faults:
-        faults += _excess_noise(seen, noise)
+        faults += _excess_noise(record, noise)
     return [
         *faults,
-        *_clipped(seen),
+        *_clipped(record),
         *_unlike_weights(op),
-        *_unlike_channels(seen),
-        *_loose_range(seen),
+        *_unlike_channels(record),
+        *_loose_range(record),
         *_coarse_rounding(noise, op),
     ]
 
 
-def other_grid(seen: ValueRecord) -> LayerFinding | None:
+def other_grid(record: ValueRecord) -> LayerFinding | None:
     """Return a finding if a result has another scale or zero point than A's."""
-    if seen.op is None or seen.type is None:
+    if record.op is None or record.type is None:
         return None
-    quant_b = seen.value.type.quant
-    quant_a = seen.type.quant
+    quant_b = record.value.type.quant
+    quant_a = record.type.quant
     if quant_b is None or quant_a is None:
         return None
-    if seen.type.dtype != seen.value.type.dtype:
+    if record.type.dtype != record.value.type.dtype:
         return None
 
     scale_a = quant_a.scale[0]
@@ -226,12 +226,12 @@ def other_grid(seen: ValueRecord) -> LayerFinding | None:
     return None
 
 
-def _kernel(seen: ValueRecord, op: Op, runner: str) -> Iterator[LayerFinding]:
+def _kernel(record: ValueRecord, op: Op, runner: str) -> Iterator[LayerFinding]:
     """Find a kernel that differs from the reference on the same inputs."""
-    check = seen.law
+    check = record.law
     if not check.broken:
         return
-    if seen.value.type.dtype != "float32":
+    if record.value.type.dtype != "float32":
         difference = f"by up to {check.error:.0f} steps"
     else:
         difference = f"by {check.error:.1e} of its range"
@@ -256,10 +256,10 @@ def _kernel(seen: ValueRecord, op: Op, runner: str) -> Iterator[LayerFinding]:
     yield LayerFinding("kernel", True, text, fix)
 
 
-def _both_weights(seen: ValueRecord) -> tuple[Weights, Weights] | None:
+def _both_weights(record: ValueRecord) -> tuple[Weights, Weights] | None:
     """Return the weights of the layer in B and in A, or None if they do not compare."""
-    weights_b = Weights.of(seen.op) if seen.op is not None else None
-    weights_a = Weights.of(seen.other) if seen.other is not None else None
+    weights_b = Weights.of(record.op) if record.op is not None else None
+    weights_a = Weights.of(record.other) if record.other is not None else None
     if weights_b is None or weights_a is None:
         return None
     if weights_b.real.shape != weights_a.real.shape:
@@ -273,12 +273,12 @@ def _pair_names(pairs: set[tuple[int, int]]) -> str:
     return ", ".join(names)
 
 
-def _swapped_weights(seen: ValueRecord) -> list[LayerFinding]:
+def _swapped_weights(record: ValueRecord) -> list[LayerFinding]:
     """Find channels with the weights of each other.
 
     This is visible also if no input shows it.
     """
-    weights = _both_weights(seen)
+    weights = _both_weights(record)
     if weights is None:
         return []
     b = weights[0].real
@@ -302,13 +302,13 @@ def _swapped_weights(seen: ValueRecord) -> list[LayerFinding]:
     return [LayerFinding("swap", True, text, fix)]
 
 
-def _swapped_values(seen: ValueRecord) -> list[LayerFinding]:
+def _swapped_values(record: ValueRecord) -> list[LayerFinding]:
     """Find channels with the values of each other."""
-    a, b = _kept_pixels(seen)
-    if seen.channels.number < 2 or not len(a):
+    a, b = _kept_pixels(record)
+    if record.channels.number < 2 or not len(a):
         return []
     errors = np.square(b - a).mean(0)
-    power = np.maximum(np.square(a).mean(0), seen.channels.power())
+    power = np.maximum(np.square(a).mean(0), record.channels.power())
     suspects = np.flatnonzero((errors > SWAP_NOISE * power) & (errors > 0))
 
     # The worst channels first, as only some are searched.
@@ -330,14 +330,14 @@ def _swapped_values(seen: ValueRecord) -> list[LayerFinding]:
     return [LayerFinding("swap", True, text, "look at the order of its weights")]
 
 
-def _gain(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
+def _gain(record: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
     """Find a result that is a multiple of A's, by least squares.
 
     Elements at an end of the range are left out.
     """
-    a, b = _kept_pixels(seen)
+    a, b = _kept_pixels(record)
     if noise.steps is not None:
-        inner = np.isfinite(_inner_errors(seen))
+        inner = np.isfinite(_inner_errors(record))
         a = a[inner]
         b = b[inner]
     power = np.square(a).sum()
@@ -361,17 +361,17 @@ def _gain(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
     yield LayerFinding("gain", True, text, fix)
 
 
-def _shift(seen: ValueRecord, noise: Noise, complete: bool) -> list[LayerFinding]:
+def _shift(record: ValueRecord, noise: Noise, complete: bool) -> list[LayerFinding]:
     """Find a wrong zero point of the result or of the input."""
     if noise.offset is None:
         return []
-    errors = _inner_errors(seen)
+    errors = _inner_errors(record)
     known = np.isfinite(errors).sum(0) >= min(MIN_PIXELS, len(errors))
     if not known.any():
         return []
     shift = _result_shift(errors[:, known], noise.offset)
-    if shift is None and complete and seen.op is not None:
-        shift = _input_shift(seen, seen.op, errors, known)
+    if shift is None and complete and record.op is not None:
+        shift = _input_shift(record, record.op, errors, known)
     return [] if shift is None else [shift]
 
 
@@ -397,7 +397,7 @@ def _result_shift(errors: Array, offset: float) -> LayerFinding | None:
 
 
 def _input_shift(
-    seen: ValueRecord, op: Op, errors: Array, known: Array
+    record: ValueRecord, op: Op, errors: Array, known: Array
 ) -> LayerFinding | None:
     """Find channels that are shifted by the effect of whole steps of the input.
 
@@ -405,7 +405,7 @@ def _input_shift(
     number of steps is fitted by least squares.
 
     Args:
-        seen: the record of the result
+        record: the record of the result
         op: its op
         errors: errors in steps, [pixel, channel]
         known: whether a channel has enough errors
@@ -417,7 +417,7 @@ def _input_shift(
     if known.sum() < MIN_CHANNELS:
         return None
 
-    step_effects = weights.real.sum(1)[known] * step / seen.value.type.scale
+    step_effects = weights.real.sum(1)[known] * step / record.value.type.scale
     means = np.nanmean(errors[:, known], axis=0)
     effect_power = max(TINY, np.square(step_effects).sum())
     times = float((means * step_effects).sum() / effect_power)
@@ -447,11 +447,11 @@ def _input_step(op: Op) -> float:
     return 0.0
 
 
-def _excess_noise(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
+def _excess_noise(record: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
     """Find a channel with much more noise than rounding explains."""
     if noise.excess_db is None or noise.excess_db < EXCESS_DB:
         return
-    number = seen.channels.number
+    number = record.channels.number
     total = f" of {number}" if number > 1 else ""
     text = (
         f"channel {noise.worst}{total} has {noise.excess_db:.0f} dB more noise than "
@@ -459,15 +459,15 @@ def _excess_noise(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
     )
 
     # The weights may show the cause; otherwise all constants are suspects.
-    fix = _weights_remark(seen, noise.worst)
+    fix = _weights_remark(record, noise.worst)
     if not fix:
         fix = "compare its weights, bias and scales with A's"
     yield LayerFinding("noise", True, text, fix)
 
 
-def _weights_remark(seen: ValueRecord, channel: int) -> str:
+def _weights_remark(record: ValueRecord, channel: int) -> str:
     """Return how the weights of a channel differ from A's, or ""."""
-    weights = _both_weights(seen)
+    weights = _both_weights(record)
     if weights is None:
         return ""
     b = weights[0].real
@@ -492,10 +492,10 @@ def _weights_remark(seen: ValueRecord, channel: int) -> str:
     )
 
 
-def _clipped(seen: ValueRecord) -> Iterator[LayerFinding]:
+def _clipped(record: ValueRecord) -> Iterator[LayerFinding]:
     """Find a range that is too narrow."""
-    share = seen.spread.clipped(seen.value)
-    noise = seen.channels.clipped_share()
+    share = record.spread.clipped(record.value)
+    noise = record.channels.clipped_share()
     if not share or (share <= MIN_CLIPPED and noise <= MOST_NOISE):
         return
     text = (
@@ -510,9 +510,9 @@ def _clipped(seen: ValueRecord) -> Iterator[LayerFinding]:
     yield LayerFinding("clip", False, text, fix)
 
 
-def _loose_range(seen: ValueRecord) -> Iterator[LayerFinding]:
+def _loose_range(record: ValueRecord) -> Iterator[LayerFinding]:
     """Find a range that is too wide."""
-    used = seen.spread.used(seen.value)
+    used = record.spread.used(record.value)
     if used is None or not 0 < used < MIN_USED_RANGE:
         return
     text = f"its scale is {1 / used:.1f} times what its range needs here"
@@ -544,11 +544,11 @@ def _unlike_weights(op: Op) -> Iterator[LayerFinding]:
         yield LayerFinding("weights", False, text, fix)
 
 
-def _unlike_channels(seen: ValueRecord) -> Iterator[LayerFinding]:
+def _unlike_channels(record: ValueRecord) -> Iterator[LayerFinding]:
     """Find channels of the result that need scales of their own."""
-    power = seen.channels.power()
+    power = record.channels.power()
     alive = power[power > 0]
-    if seen.value.type.quant is None or len(alive) < 2:
+    if record.value.type.quant is None or len(alive) < 2:
         return
 
     # Power is a square: its root is the ratio of magnitudes.

@@ -68,11 +68,11 @@ class ReferenceCheck:
         """Return whether the layer computes something else."""
         return self.error > self.allowed
 
-    def add(self, ops: Sequence[Op], want: Array, got: Array) -> None:
+    def add(self, ops: Sequence[Op], want: Array, actual: Array) -> None:
         """Add a sample of the result of ops that run together."""
         self.allowed = rounding(ops, want)
-        self.error = max(self.error, distance(got, want))
-        differing = float((got != want).mean()) if want.size else 0.0
+        self.error = max(self.error, distance(actual, want))
+        differing = float((actual != want).mean()) if want.size else 0.0
         # A running mean, since the samples themselves are not kept.
         total = self.share * self.samples + differing
         self.share = total / (self.samples + 1)
@@ -99,7 +99,7 @@ class Spread:
     _clipped: int = 0
     _elements: int = 0
 
-    def add(self, v: Value, want: Array, got: Array) -> None:
+    def add(self, v: Value, want: Array, actual: Array) -> None:
         """Add a sample; the first one determines the bins.
 
         The outer bins include everything beyond them.
@@ -117,7 +117,7 @@ class Spread:
         self.low = min(self.low, low)
         self.high = max(self.high, high)
         self.a += self._counts(finite)
-        self.b += self._counts(got[np.isfinite(got)])
+        self.b += self._counts(actual[np.isfinite(actual)])
         if held is not None:
             # A value rounds to an end of the range from half a step beyond it.
             half_step = (held[1] - held[0]) / (2 * STEPS_ACROSS)
@@ -357,7 +357,7 @@ class _Runs:
         return expected
 
     def _expected(
-        self, name: str, reals_a: Mapping[str, Array], got: Array
+        self, name: str, reals_a: Mapping[str, Array], actual: Array
     ) -> Array | None:
         """Return A's reals for a value of B, in B's layout; None if A does not show it.
 
@@ -377,7 +377,7 @@ class _Runs:
         if len(twin.perms) > 1:
             errors = []
             for perm in twin.perms:
-                difference = np.nan_to_num(as_b(perm) - got)
+                difference = np.nan_to_num(as_b(perm) - actual)
                 errors.append(float(np.square(difference).sum()))
             # Once for all samples, since a layout does not depend on the input.
             nearest = twin.perms[int(np.argmin(errors))]
@@ -465,7 +465,7 @@ class _Runs:
             if name in arrays:
                 self._check(name, arrays, arrays[name])
 
-    def _check(self, name: str, arrays: Mapping[str, Array], got: Array) -> None:
+    def _check(self, name: str, arrays: Mapping[str, Array], actual: Array) -> None:
         """Compare a result with the reference of its op, if its inputs are known."""
         placed = self.producers_b.get(name)
         if placed is None or name not in self.twins:
@@ -475,7 +475,7 @@ class _Runs:
         if any(v.name not in arrays for v in inputs):
             return
         reference = run_op(op, {v: arrays[v.name] for v in inputs})
-        self._record(op.output).law.add([op], reference[0], got)
+        self._record(op.output).law.add([op], reference[0], actual)
 
     def _compare_outputs(
         self,

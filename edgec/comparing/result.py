@@ -443,7 +443,7 @@ def _first_lossy(layers: Sequence[Layer]) -> Layer | None:
     return None
 
 
-def _culprit_of(layer: Layer, others: Sequence[Layer]) -> Culprit:
+def _culprit_of(layer: Layer, layers: Sequence[Layer]) -> Culprit:
     """Return the culprit with the first finding of a layer."""
     why = f"it loses most by itself: {_known(layer.own_centred_db):.1f} dB"
     fix = "give it more bits: float, or 16 bits"
@@ -464,7 +464,7 @@ def _culprit_of(layer: Layer, others: Sequence[Layer]) -> Culprit:
         fix=fix,
         fault=fault,
         finding=kind,
-        others=tuple(other.value for other in others),
+        others=tuple(other.value for other in layers),
     )
 
 

@@ -51,7 +51,7 @@ def twins(
             channels of their twin
     """
     pattern = CONVERTED_OR_RELAID if relaid else CONVERTED
-    found: dict[str, Twin] = {}
+    pairs: dict[str, Twin] = {}
     for value in of.values():
         if value.type.dtype not in COMPARED_TYPES:
             continue
@@ -70,9 +70,9 @@ def twins(
             # The same name with another shape is a converted form, or chance.
             perms = tuple(layouts(other.type.shape, shape, relaid))
             if perms:
-                found[value.name] = Twin(other.name, perms)
+                pairs[value.name] = Twin(other.name, perms)
                 break
-    return found
+    return pairs
 
 
 def _candidate_names(name: str, suffix: re.Pattern[str]) -> Iterator[str]:

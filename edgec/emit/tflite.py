@@ -58,8 +58,8 @@ def write_tflite(graph: Graph) -> bytes:
             # An op that has a form in int8 may have none beside those of uint8.
             if op.spec.to_tflite(op) is None:
                 name = op.outputs[0].name
-                what = f"TFLite has no uint8 form of {op.kind} {name}"
-                raise UnsupportedError(what, graph.name, _SYMMETRIC)
+                message = f"TFLite has no uint8 form of {op.kind} {name}"
+                raise UnsupportedError(message, graph.name, _SYMMETRIC)
     return _TfliteWriter(graph).pack()
 
 

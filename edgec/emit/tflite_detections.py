@@ -102,11 +102,11 @@ class _Appender:
     def as_float(self, index: int) -> int:
         """Return a tensor in float32: itself, or the result of a DEQUANTIZE."""
         # Names come back from the parser as bytes.
-        found = self.graph.tensors[index]
-        if found.type == schema.TensorType.FLOAT32:
+        tensor = self.graph.tensors[index]
+        if tensor.type == schema.TensorType.FLOAT32:
             return index
-        name = found.name.decode() if isinstance(found.name, bytes) else found.name
-        real = self.tensor(f"{name}_float32", tuple(found.shape))
+        name = tensor.name.decode() if isinstance(tensor.name, bytes) else tensor.name
+        real = self.tensor(f"{name}_float32", tuple(tensor.shape))
         # Version 2 takes int8, version 1 uint8 alone.
         code = self._code(schema.BuiltinOperator.DEQUANTIZE, 2)
         self.operator(code, [index], [real])

@@ -75,13 +75,13 @@ class _ClassMatches:
         # The largest precision from here on: a running maximum from the end.
         best = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
 
-        found = np.zeros((len(best), len(recalls)))
+        precisions = np.zeros((len(best), len(recalls)))
         for limit, row in enumerate(best):
             places = np.searchsorted(recall[limit], recalls, side="left")
             # A recall that is never reached has the precision 0.
             reached = places < len(row)
-            found[limit, reached] = row[places[reached]]
-        return found
+            precisions[limit, reached] = row[places[reached]]
+        return precisions
 
 
 class AveragePrecision:

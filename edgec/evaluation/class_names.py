@@ -79,14 +79,14 @@ class ClassNames:
         rest = len(names) - len(texts)
         more = f" and {rest} more" if rest else ""
         one = len(names) == 1
-        what = f"the bundle has no class {', '.join(texts)}{more}"
+        message = f"the bundle has no class {', '.join(texts)}{more}"
 
         # A bundle without labels knows numbers alone.
         known = f"0 to {self.count - 1}"
         if self.labels:
             known = f"{', '.join(self.labels[:MOST_NAMED])}, …, or {known}"
         thing = "it" if one else "them"
-        return InputError(what, at, f"call {thing} as the bundle does: {known}")
+        return InputError(message, at, f"call {thing} as the bundle does: {known}")
 
 
 def class_number(text: str, count: int) -> int | None:

@@ -79,12 +79,12 @@ class RankedClasses(Measure):
                 folders[folder.name] = photos
 
         numbers = self.names.indices(folders, str(data))
-        found = []
+        pictures = []
         for name, photos in folders.items():
             number = numbers[name]
-            found += [LabelledPicture(photo, number) for photo in photos]
-        check_not_empty(found, data, _WANTED)
-        return found
+            pictures += [LabelledPicture(photo, number) for photo in photos]
+        check_not_empty(pictures, data, _WANTED)
+        return pictures
 
     def _of_table(self, data: Path) -> list[LabelledPicture]:
         """Return the pictures of a table of file,label lines."""
@@ -102,13 +102,13 @@ class RankedClasses(Measure):
 
         labels = [row.cells[1] for row in rows]
         numbers = self.names.indices(labels, str(data))
-        found = []
+        pictures = []
         for file, row in zip(files, rows, strict=True):
             label = row.cells[1]
             number = numbers[label]
-            found.append(LabelledPicture(file, number))
-        check_not_empty(found, data, _WANTED)
-        return found
+            pictures.append(LabelledPicture(file, number))
+        check_not_empty(pictures, data, _WANTED)
+        return pictures
 
     def observe(
         self, result: Result, picture: LabelledPicture, frame: Array

@@ -149,7 +149,7 @@ class CocoReader:
             own = objects.setdefault(str(one.image_id), [])
             own.append(self._truth(one, classes))
 
-        found = []
+        pictures = []
         faults: list[str] = []
         damages: list[str] = []
         for image, picture in zip(file.images, files, strict=True):
@@ -160,7 +160,7 @@ class CocoReader:
 
             # pycocotools needs the size to decode polygons.
             truth = {"size": [*size], "objects": labels}
-            found.append(LabelledPicture(picture, truth))
+            pictures.append(LabelledPicture(picture, truth))
         check_sizes(faults, path, "label the pictures in the size that they have")
         if damages:
             raise InputError(
@@ -168,18 +168,24 @@ class CocoReader:
                 str(path),
                 _HINT,
             )
-        return found
+        return pictures
 
-    def _truth(self, one: CocoObject, classes: Mapping[int, int]) -> dict[str, Any]:
+    def _truth(
+        self, annotation: CocoObject, classes: Mapping[int, int]
+    ) -> dict[str, Any]:
         """Return the label of an object: class, box, area, crowd, mask and points."""
-        area = one.bbox[2] * one.bbox[3] if one.area is None else one.area
+        area = (
+            annotation.bbox[2] * annotation.bbox[3]
+            if annotation.area is None
+            else annotation.area
+        )
         return {
-            "class": classes[one.category_id],
-            "box": [*one.bbox],
+            "class": classes[annotation.category_id],
+            "box": [*annotation.bbox],
             "area": area,
-            "crowd": int(bool(one.iscrowd)),
-            "mask": (one.segmentation or None) if self.masks else None,
-            "points": [*one.keypoints] if self.points else [],
+            "crowd": int(bool(annotation.iscrowd)),
+            "mask": (annotation.segmentation or None) if self.masks else None,
+            "points": [*annotation.keypoints] if self.points else [],
         }
 
 
@@ -195,15 +201,15 @@ def is_coco(data: Path) -> bool:
 
 def _annotation_file(data: Path) -> Path:
     """Return the file of annotations: itself, or the only .json of a folder."""
-    what = "no labels of boxes"
+    message = "no labels of boxes"
     files = [data]
     if data.is_dir():
         files = sorted(data.glob("*.json"))
-        what = f"{len(files)} .json files"
+        message = f"{len(files)} .json files"
     # Of several files nobody knows which one is meant.
     if len(files) == 1 and files[0].suffix.lower() == ".json":
         return files[0]
-    raise InputError(f"{data.name} has {what}", str(data), _WANTED)
+    raise InputError(f"{data.name} has {message}", str(data), _WANTED)
 
 
 def _picture_file(folder: Path, name: str) -> Path:

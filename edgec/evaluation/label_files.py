@@ -49,15 +49,15 @@ def listed(names: Iterable[str]) -> str:
 
 def photos_in(folder: Path) -> list[Path]:
     """Return the pictures of a folder, sorted by name."""
-    found = []
+    photos = []
     for path in sorted(folder.iterdir()):
         # Hidden files are left by file managers.
         if path.name.startswith("."):
             continue
         suffix = path.suffix.lower()
         if suffix in PHOTO_SUFFIXES and path.is_file():
-            found.append(path)
-    return found
+            photos.append(path)
+    return photos
 
 
 def is_there(path: Path, folder: bool = False) -> bool:

@@ -91,16 +91,16 @@ class MaskOverlap(Measure):
         assert isinstance(result, Segments)
         truth = self._classes(picture)
         if self.one:
-            found = result.within()
+            predicted = result.within()
         else:
             # Pixels that nobody labelled are right whatever they are.
             judged = truth != UNJUDGED
-            found = result.classes_of_frame()[judged]
+            predicted = result.classes_of_frame()[judged]
             truth = truth[judged]
 
         counts = {}
-        for index in np.union1d(found, truth).tolist():
-            in_result = found == index
+        for index in np.union1d(predicted, truth).tolist():
+            in_result = predicted == index
             in_label = truth == index
             both = in_result & in_label
             areas = (both, in_result, in_label)

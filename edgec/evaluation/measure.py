@@ -173,12 +173,12 @@ class Means:
     def figures(self, counts: Array | None = None) -> dict[str, float]:
         """Return the means, see `Scored.figures`."""
         weights = np.ones(len(self.rows)) if counts is None else counts
-        known = np.isfinite(self.rows)
+        finite = np.isfinite(self.rows)
 
         # A picture without a number neither adds to the sum nor to the count.
-        numbers = np.where(known, self.rows, 0.0)
+        numbers = np.where(finite, self.rows, 0.0)
         sums = weights @ numbers
-        totals = weights @ known
+        totals = weights @ finite
         means = np.full(len(self.names), math.nan)
         np.divide(sums, totals, out=means, where=totals > 0)
         return dict(zip(self.names, means.tolist(), strict=True))

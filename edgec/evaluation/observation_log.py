@@ -81,21 +81,21 @@ class KeptObservations:
 
 def _read(path: Path) -> dict[str, Observation]:
     """Return the observations of a file; lines that are none are left out."""
-    known: dict[str, Observation] = {}
+    observations: dict[str, Observation] = {}
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return known
+        return observations
     for line in text.splitlines():
         try:
             key, observation = json.loads(line)
         except (ValueError, TypeError):
             continue
         if isinstance(key, str) and isinstance(observation, dict):
-            known[key] = observation
+            observations[key] = observation
     # It was used just now, so it is not among those that go.
     os.utime(path)
-    return known
+    return observations
 
 
 def _leave_newest(folder: Path) -> None:

@@ -127,13 +127,13 @@ def _by_stem(folder: Path) -> Mapping[str, Path]:
 
     Raises InputError for two of one name.
     """
-    found: dict[str, Path] = {}
+    by_stem: dict[str, Path] = {}
     for path in photos_in(folder):
-        other = found.setdefault(path.stem, path)
+        other = by_stem.setdefault(path.stem, path)
         if other is not path:
             raise InputError(
                 f"{other.name} and {path.name} have one name",
                 str(folder),
                 "remove one of them",
             )
-    return found
+    return by_stem

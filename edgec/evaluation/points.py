@@ -99,12 +99,12 @@ class PointError(Measure):
         folder = pictures_folder(data, self.pictures)
         files = [folder / label.file for label in labels]
         check_files(files, data)
-        found = []
+        pictures = []
         for file, label in zip(files, labels, strict=True):
             # Lists, as JSON has them: the label is a part of a picture's key.
             truth = [[*point] for point in label.points]
-            found.append(LabelledPicture(file, truth))
-        return found
+            pictures.append(LabelledPicture(file, truth))
+        return pictures
 
     def _check_counts(self, labels: Sequence[PointLabel], data: Path) -> None:
         """Raise InputError for labels of other points, or of no extent."""

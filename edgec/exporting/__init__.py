@@ -44,15 +44,15 @@ def kinds() -> Mapping[str, str]:
 
     No kind is imported: `edgec --help` shall not load the compiler.
     """
-    found = {}
+    helps = {}
     for info in pkgutil.iter_modules(__path__):
         if not info.name.startswith("_"):
             # The text of the file, since its imports take their time.
             source = Path(__path__[0], f"{info.name}.py").read_text(encoding="utf-8")
             doc = inspect.cleandoc(ast.get_docstring(ast.parse(source)) or "")
             summary = doc.partition("\n\n")[0]
-            found[info.name] = " ".join(summary.split()).removesuffix(".")
-    return found
+            helps[info.name] = " ".join(summary.split()).removesuffix(".")
+    return helps
 
 
 ExportOptions = make_dataclass(

@@ -29,20 +29,20 @@ def joined_graph(bundle: Bundle) -> Graph:
     """
     segments = _reported(bundle)
     whole = Graph(bundle.manifest.name)
-    known: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for info in bundle.manifest.segments:
         graph = _segment(bundle, info, segments)
         for value in graph.inputs:
-            if value.name in known:
-                graph.replace(value, known[value.name])
+            if value.name in values:
+                graph.replace(value, values[value.name])
             else:
-                known[value.name] = value
+                values[value.name] = value
                 whole.inputs.append(value)
         whole.ops += graph.ops
         # Borders are found by name; names within segments may repeat.
         for name, value in zip(info.outputs, graph.outputs, strict=True):
-            known[name] = value
-    whole.outputs = [known[name] for name in bundle.manifest.outputs]
+            values[name] = value
+    whole.outputs = [values[name] for name in bundle.manifest.outputs]
     return whole
 
 
@@ -75,8 +75,8 @@ def _segment(bundle: Bundle, info: SegmentInfo, reported: ValuesFile) -> Graph:
     try:
         return parse(reported.segments[info.name].graph)
     except (KeyError, ParseError) as e:
-        what = f"{VALUES_FILE} is damaged: {e}"
-        raise BundleError(what, str(bundle.path), _HINT) from e
+        message = f"{VALUES_FILE} is damaged: {e}"
+        raise BundleError(message, str(bundle.path), _HINT) from e
 
 
 def check_weights(graph: Graph, at: str) -> None:

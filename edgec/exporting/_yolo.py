@@ -105,7 +105,7 @@ def _behind(
     producers = graph.producers()
     stack = list(graph.outputs)
     visited: set[Value] = set()
-    found: list[Op] = []
+    ops: list[Op] = []
     while stack:
         value = stack.pop()
         op = producers.get(value)
@@ -117,10 +117,10 @@ def _behind(
             channels = value.type.shape[3]
             is_head = channels in (SIDES * BINS, SIDES, classes)
             if is_head and _grid(value) in stride_of:
-                found.append(op)
+                ops.append(op)
                 continue
         stack += op.inputs
-    return found
+    return ops
 
 
 def _told_apart(graph: Graph, values: list[Value], classes: int) -> tuple[Value, Value]:

@@ -112,12 +112,12 @@ def with_suppression(bundle: Bundle, graph: Graph, op: Op) -> bytes:
             str(bundle.path),
             "compile the model again with this version of edgec",
         )
-    found = np.load(io.BytesIO(bundle.read(ANCHORS_FILE)), allow_pickle=False)
+    anchors = np.load(io.BytesIO(bundle.read(ANCHORS_FILE)), allow_pickle=False)
     spec = op.spec
     assert isinstance(spec, Detections)
     # The operator counts classes without background, which comes first.
     classes = op.inputs[1].type.shape[2] - spec.background
-    return with_detections(write_tflite(graph), spec, found, classes)
+    return with_detections(write_tflite(graph), spec, anchors, classes)
 
 
 CORAL = "coral"

@@ -52,15 +52,15 @@ def _lines(bundle: Bundle, names: Sequence[str]) -> Sequence[str]:
     # Where edgetpu_compiler ran, its files are the ones that run.
     compiled = [name for name in names if name.endswith("_edgetpu.tflite")]
     whole = MODEL_TFLITE in names
-    what = f"Of {bundle.path.name}, int8: {', '.join(names)}"
+    message = f"Of {bundle.path.name}, int8: {', '.join(names)}"
     if whole:
-        what += f"; {MODEL_TFLITE} is the whole model, the others parts of it"
+        message += f"; {MODEL_TFLITE} is the whole model, the others parts of it"
     if compiled:
         how = f"Load {', '.join(compiled)} with the delegate of libedgetpu."
     else:
         how = f"Compile them for the Edge TPU: `edgetpu_compiler {' '.join(names)}`."
     return (
-        f"{what}.",
+        f"{message}.",
         how,
         f"Of the model, {tensors_text(bundle)}",
     )

@@ -485,10 +485,10 @@ class Float16Chooser:
         return allowed
 
 
-def _noise(want: Array, got: Array) -> float:
+def _noise(want: Array, actual: Array) -> float:
     """Return the noise power of a value: the sum of squared differences."""
     sums = LossSums()
-    sums.add(want, got)
+    sums.add(want, actual)
     return sums.noise
 
 

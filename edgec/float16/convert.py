@@ -199,9 +199,9 @@ class _Conversion:
             return v
 
         # Each value is cast once, however many ops read it.
-        known = self.casts.get((v, dtype))
-        if known is not None:
-            return known
+        cast = self.casts.get((v, dtype))
+        if cast is not None:
+            return cast
 
         suffix = "f16" if dtype == "float16" else "f32"
         name = self._names.new(f"{v.name}_{suffix}")

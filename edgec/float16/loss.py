@@ -134,7 +134,7 @@ class LossSums:
     low: float = math.inf
     high: float = -math.inf
 
-    def add(self, want: Array, got: Array) -> None:
+    def add(self, want: Array, actual: Array) -> None:
         """Add one sample; infinities in `want` are no signal."""
         finite = np.isfinite(want)
         if not finite.any():
@@ -142,7 +142,7 @@ class LossSums:
 
         # Squares of float32 may be beyond float32.
         reference = want[finite].astype(np.float64)
-        difference = got[finite].astype(np.float64)
+        difference = actual[finite].astype(np.float64)
         difference -= reference
         self.signal += float(reference @ reference)
         self.noise += float(difference @ difference)
@@ -167,14 +167,14 @@ class LossSums:
 
 def losses(
     names: Iterable[str],
-    wanted: Sequence[Mapping[str, Array]],
-    got: Sequence[Mapping[str, Array]],
+    expected: Sequence[Mapping[str, Array]],
+    actual: Sequence[Mapping[str, Array]],
 ) -> dict[str, Loss]:
     """Return the loss of each value by its name, over samples."""
     by_name: dict[str, Loss] = {}
     for name in names:
         sums = LossSums()
-        for want, have in zip(wanted, got, strict=True):
+        for want, have in zip(expected, actual, strict=True):
             sums.add(want[name], have[name])
         by_name[name] = sums.loss()
 

@@ -51,15 +51,17 @@ def read_model(
         graph = read_tflite(path, input_shapes or {}, opaque=opaque)
         fix(graph, fixed or {})
     elif suffix in pt2.OTHERS:
-        what = f"{path.name} has no graph with shapes: it is of torch.save or torch.jit"
-        raise InputError(what, str(path), pt2.EXPORT)
+        message = (
+            f"{path.name} has no graph with shapes: it is of torch.save or torch.jit"
+        )
+        raise InputError(message, str(path), pt2.EXPORT)
     else:
-        what = f"{path.name} is not one of {', '.join(SUFFIXES)}"
+        message = f"{path.name} is not one of {', '.join(SUFFIXES)}"
         hint = "export the model to one of them"
         if suffix in PHOTO_SUFFIXES:
-            what = f"{path.name} is a picture, and no model"
+            message = f"{path.name} is a picture, and no model"
             hint = "give it to a bundle: edgec run BUNDLE --input PICTURE"
-        raise InputError(what, str(path), hint)
+        raise InputError(message, str(path), hint)
 
     keep_state(graph, state or {})
     _check_interface(graph, path)
@@ -76,9 +78,9 @@ def _check_file(path: Path) -> None:
         raise InputError(f"no such model file: {path}", hint="check the path")
     size = path.stat().st_size
     if size > MAX_MODEL_BYTES:
-        what = f"{path.name} has {size} bytes, more than {MAX_MODEL_BYTES}"
+        message = f"{path.name} has {size} bytes, more than {MAX_MODEL_BYTES}"
         hint = "export the model to a file without its training state"
-        raise InputError(what, str(path), hint)
+        raise InputError(message, str(path), hint)
 
 
 def _check_interface(graph: Graph, path: Path) -> None:
@@ -86,12 +88,12 @@ def _check_interface(graph: Graph, path: Path) -> None:
     for v in (*graph.inputs, *graph.outputs):
         if v.type.size:
             continue
-        what = f"{v.name} has the shape {list(v.type.shape)}, without an element"
+        message = f"{v.name} has the shape {list(v.type.shape)}, without an element"
         hint = (
             "leave it out, or give it elements (--input-shape): "
             "a bundle's inputs and outputs have some"
         )
-        raise InputError(what, str(path), hint)
+        raise InputError(message, str(path), hint)
 
 
 def checked(graph: Graph, path: Path) -> Graph:
@@ -101,14 +103,14 @@ def checked(graph: Graph, path: Path) -> Graph:
     """
     for v in graph.values():
         if min(v.type.shape, default=0) < 0 or v.type.nbytes > MAX_TENSOR_BYTES:
-            what = f"tensor {v.name} has the impossible shape {list(v.type.shape)}"
+            message = f"tensor {v.name} has the impossible shape {list(v.type.shape)}"
             hint = "the file is damaged, or the model too large for a small board"
-            raise InputError(what, str(path), hint)
+            raise InputError(message, str(path), hint)
     try:
         # A file may be well-formed and yet state impossible shapes or types.
         verify(graph, "imported")
     except VerifyError as e:
-        what = f"the model is inconsistent: {e}"
+        message = f"the model is inconsistent: {e}"
         hint = "report it, if other tools can run the file"
-        raise InputError(what, str(path), hint) from e
+        raise InputError(message, str(path), hint) from e
     return graph

@@ -31,16 +31,18 @@ def _filled(
     """
     size = math.prod(shape)
     if len(numbers) not in (1, size):
-        what = f"{len(numbers)} numbers do not fill {name}, which is {dtype}{[*shape]}"
-        raise InputError(what, FIX, f"give one, or {size} separated by commas")
+        message = (
+            f"{len(numbers)} numbers do not fill {name}, which is {dtype}{[*shape]}"
+        )
+        raise InputError(message, FIX, f"give one, or {size} separated by commas")
 
     # Float64 holds all numbers that the other types can hold, up to 2^53.
     exact = np.array(numbers, np.float64)
     with np.errstate(invalid="ignore"):
         array = exact.astype(dtype)
     if dtype.kind in "iu" and (array.astype(np.float64) != exact).any():
-        what = f"{name} is of {dtype}, which {numbers[0]:g} is not"
-        raise InputError(what, FIX, "give an integer in its range")
+        message = f"{name} is of {dtype}, which {numbers[0]:g} is not"
+        raise InputError(message, FIX, "give an integer in its range")
     return np.full(shape, array[0]) if len(numbers) == 1 else array.reshape(shape)
 
 
@@ -81,8 +83,8 @@ def fix_onnx(
         dims = [*tensor.shape.dim] if tensor.HasField("shape") else None
         shape = static_shape(name, dims, shapes.get(name), f"input {name}")
         if tensor.elem_type not in ONNX_TYPES:
-            what = f"the input {name} is not a tensor of numbers"
-            raise UnsupportedError(what, FIX, "leave it out")
+            message = f"the input {name} is not a tensor of numbers"
+            raise UnsupportedError(message, FIX, "leave it out")
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         constant = _filled(name, shape, dtype, numbers)
         graph.initializer.append(onnx.numpy_helper.from_array(constant, name))
@@ -128,15 +130,15 @@ def keep_state(graph: Graph, pairs: Mapping[str, str]) -> None:
         # An output can be the state of one input only.
         after = outputs.pop(result).type
         if before.shape != after.shape or before.dtype != after.dtype:
-            what = f"the input {name} is {before}, and the output {result} {after}"
+            message = f"the input {name} is {before}, and the output {result} {after}"
             hint = "what is kept between calls has one shape and element type"
-            raise InputError(what, STATE, hint)
+            raise InputError(message, STATE, hint)
         initial = np.zeros(before.shape, before.np_dtype)
         graph.state.append(State(name, result, initial))
 
     if pairs and not (graph.given() and graph.returned()):
-        what = "all inputs or all outputs are state"
-        raise InputError(what, STATE, "leave one of each for callers")
+        message = "all inputs or all outputs are state"
+        raise InputError(message, STATE, "leave one of each for callers")
 
 
 def likely_state(graph: Graph) -> Iterator[tuple[Value, Value]]:

@@ -182,13 +182,13 @@ class _OnnxReader:
 
     # ---- the interface
     # ----------------------------------------------------------------------------------
-    def _input(self, info: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> None:
+    def _input(self, info: onnx.ValueInfoProto, shape: tuple[int, ...] | None) -> None:
         """Define an input.
 
-        A float of another width is cast to float32. given: a shape for it.
+        A float of another width is cast to float32. shape: a shape for it.
         """
         name = info.name
-        type_ = input_type(info, given, f"input {name}, {self.path}", self.sides)
+        type_ = input_type(info, shape, f"input {name}, {self.path}", self.sides)
         # The caller gives the width of the file.
         value = self.build.input(name, type_)
         self.four_bit |= four_bit(value, info.type.tensor_type.elem_type)
@@ -590,9 +590,9 @@ class _OnnxReader:
         unknown one.
         """
         if name in self.omitted:
-            what = f"{self.omitted[name]} ({name}) is read; edgec cannot compute it"
+            message = f"{self.omitted[name]} ({name}) is read; edgec cannot compute it"
             hint = "export a model in which nothing reads that output"
-            raise UnsupportedError(what, at, hint)
+            raise UnsupportedError(message, at, hint)
         if name not in self.values:
             hint = "the file is damaged or cut short: export it again"
             raise InputError(f"{name} is read before anything writes it", at, hint)

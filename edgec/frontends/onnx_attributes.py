@@ -77,16 +77,16 @@ def read_array(tensor: TensorProto, at: str) -> Array:
     # Types as complex64 and strings.
     types = ONNX_TYPES | FOUR_BITS
     if tensor.data_type not in types:
-        what = (
+        message = (
             f"tensor {tensor.name} has elements of type {type_name(tensor.data_type)}"
         )
-        raise UnsupportedError(what, at, "export it as float32")
+        raise UnsupportedError(message, at, "export it as float32")
     dtype = types[tensor.data_type]
     try:
         return np.asarray(numpy_helper.to_array(tensor)).astype(dtype)
     except (ValueError, TypeError) as e:
-        what = f"tensor {tensor.name} is damaged: {e}"
-        raise InputError(what, at, "copy or export the file again") from e
+        message = f"tensor {tensor.name} is damaged: {e}"
+        raise InputError(message, at, "copy or export the file again") from e
 
 
 def read_sparse_array(tensor: SparseTensorProto, at: str) -> Array:
@@ -107,8 +107,8 @@ def read_sparse_array(tensor: SparseTensorProto, at: str) -> Array:
             places = np.ravel_multi_index(tuple(places.T), shape)
         np.put(dense, places, values.reshape(places.shape))
     except (ValueError, IndexError, TypeError) as e:
-        what = f"the sparse tensor {tensor.values.name} is damaged: {e}"
-        raise InputError(what, at, "copy or export the file again") from e
+        message = f"the sparse tensor {tensor.values.name} is damaged: {e}"
+        raise InputError(message, at, "copy or export the file again") from e
 
     return dense
 

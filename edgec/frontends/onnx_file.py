@@ -44,17 +44,17 @@ def load(path: Path) -> ModelProto:
         model = onnx.load(at, format="protobuf", load_external_data=False)
     # Protobuf's own errors differ between its implementations.
     except Exception as e:
-        what = f"{path.name} cannot be read as ONNX ({type(e).__name__}: {e})"
-        raise InputError(what, at, _DAMAGED) from e
+        message = f"{path.name} cannot be read as ONNX ({type(e).__name__}: {e})"
+        raise InputError(message, at, _DAMAGED) from e
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise InputError(f"{path.name} holds no ONNX graph", at, _DAMAGED)
 
     try:
         external_data_helper.load_external_data_for_model(model, str(path.parent))
     except Exception as e:
-        what = f"the external data of {path.name} cannot be read: {_first_line(e)}"
+        message = f"the external data of {path.name} cannot be read: {_first_line(e)}"
         hint = f"put the weights' file, as the exporter wrote it, next to {path.name}"
-        raise InputError(what, at, hint) from e
+        raise InputError(message, at, hint) from e
     return model
 
 
@@ -65,13 +65,13 @@ def check(model: ModelProto, path: Path) -> None:
     that is too old.
     """
     if not all(isinstance(text, str) for text in _texts(model.graph)):
-        what = f"{path.name} holds names that are not text"
-        raise InputError(what, str(path), _DAMAGED)
+        message = f"{path.name} holds names that are not text"
+        raise InputError(message, str(path), _DAMAGED)
     version = opset(model.opset_import)
     if version < MIN_OPSET:
-        what = f"{path.name} uses opset {version}; edgec reads {MIN_OPSET} and up"
+        message = f"{path.name} uses opset {version}; edgec reads {MIN_OPSET} and up"
         hint = "convert it with onnx.version_converter.convert_version(model, 13)"
-        raise UnsupportedError(what, str(path), hint)
+        raise UnsupportedError(message, str(path), hint)
 
 
 def opset(imports: Sequence[onnx.OperatorSetIdProto], default: int = 1) -> int:
@@ -197,17 +197,17 @@ def _sorted(sources: Mapping[int, set[int]]) -> list[int]:
 
 
 def check_names(
-    given: Mapping[str, tuple[int, ...]], names: Sequence[str], path: Path
+    shapes: Mapping[str, tuple[int, ...]], names: Sequence[str], path: Path
 ) -> None:
     """Raise InputError for the shape of an unknown input.
 
-    given: shapes by the name of the input. names: of the model's inputs.
+    shapes: shapes by the name of the input. names: of the model's inputs.
     """
-    for name in given:
+    for name in shapes:
         if name in names:
             continue
-        what = f"the model has no input {name}{did_you_mean(name, names)}"
-        raise InputError(what, str(path), f"its inputs: {', '.join(names)}")
+        message = f"the model has no input {name}{did_you_mean(name, names)}"
+        raise InputError(message, str(path), f"its inputs: {', '.join(names)}")
 
 
 def stated_sides(model: ModelProto) -> tuple[int, int]:
@@ -242,12 +242,12 @@ def static_shape(
     text = f"[{', '.join(_dims_text(dims))}]"
     if given is not None:
         if not _fits(given, shape):
-            what = (
+            message = (
                 f"input {name} has the shape {text} in the file, "
                 f"which {list(given)} does not fit"
             )
             hint = "give a shape of that rank that keeps its static dimensions"
-            raise InputError(what, at, hint)
+            raise InputError(message, at, hint)
         return given
 
     # A vector's only dimension is not a batch.

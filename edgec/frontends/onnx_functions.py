@@ -101,12 +101,12 @@ def _check_operator_set(function: FunctionProto, opset: int, path: Path) -> None
     for node in _nested(function.node):
         schemas = [_schema_of(node, version) for version in (own, opset)]
         if node.domain in DOMAINS and not _is_same_operator(node, *schemas):
-            what = (
+            message = (
                 f"the function {function.name} is of operator set {own} and its caller "
                 f"of {opset}, which have different operators {node.op_type}"
             )
             hint = "export the model with one operator set"
-            raise InputError(what, f"function {function.name}, {path}", hint)
+            raise InputError(message, f"function {function.name}, {path}", hint)
 
 
 def _is_same_operator(
@@ -245,13 +245,13 @@ def check_attributes(node: NodeProto, opset: int, functions: Functions) -> None:
 
     function = functions.get((node.domain, node.op_type))
     if function is not None:
-        known = {*function.attribute, *(a.name for a in function.attribute_proto)}
+        attributes = {*function.attribute, *(a.name for a in function.attribute_proto)}
     elif node.op_type in _WITHOUT_READER and node.domain in DOMAINS:
-        known = {*defs.get_schema(node.op_type, opset).attributes}
+        attributes = {*defs.get_schema(node.op_type, opset).attributes}
     else:
         return
     for a in node.attribute:
-        if a.name not in known:
+        if a.name not in attributes:
             raise unread(a.name, get_attribute_value(a))
 
 

@@ -23,29 +23,29 @@ def _is_read(element_type: int) -> bool:
 
 def input_type(
     info: onnx.ValueInfoProto,
-    given: tuple[int, ...] | None,
+    shape: tuple[int, ...] | None,
     at: str,
     sides: tuple[int, int],
 ) -> TensorType:
     """Return the static type of an input.
 
-    given: a shape for it. at: its place, for messages. sides: the likely height and
+    shape: a shape for it. at: its place, for messages. sides: the likely height and
     width of a picture. Raises UnsupportedError for an input that is no tensor of a
     readable type, InputError for a wrong shape.
     """
     if info.type.WhichOneof("value") != "tensor_type":
-        what = f"input {info.name} is not a tensor"
-        raise UnsupportedError(what, at, "export a model whose inputs are tensors")
+        message = f"input {info.name} is not a tensor"
+        raise UnsupportedError(message, at, "export a model whose inputs are tensors")
     tensor = info.type.tensor_type
     element_type = tensor.elem_type
     if element_type == 0 or not _is_read(element_type):
-        what = f"input {info.name} has elements of type {type_name(element_type)}"
-        raise UnsupportedError(what, at, "export the model as float32")
+        message = f"input {info.name} has elements of type {type_name(element_type)}"
+        raise UnsupportedError(message, at, "export the model as float32")
 
     # A missing shape is unknown, an empty one a scalar's.
     dims = list(tensor.shape.dim) if tensor.HasField("shape") else None
     dtype = WIDTHS.get(element_type, _TYPES[element_type])
-    return TensorType(static_shape(info.name, dims, given, at, sides), dtype)
+    return TensorType(static_shape(info.name, dims, shape, at, sides), dtype)
 
 
 def check_output_type(info: onnx.ValueInfoProto, at: str) -> None:
@@ -54,9 +54,9 @@ def check_output_type(info: onnx.ValueInfoProto, at: str) -> None:
     A missing type is valid. at: the place of the output, for messages.
     """
     if info.type.WhichOneof("value") not in (None, "tensor_type"):
-        what = f"output {info.name} is not a tensor"
-        raise UnsupportedError(what, at, "export a model whose outputs are tensors")
+        message = f"output {info.name} is not a tensor"
+        raise UnsupportedError(message, at, "export a model whose outputs are tensors")
     element_type = info.type.tensor_type.elem_type
     if not _is_read(element_type):
-        what = f"output {info.name} has elements of type {type_name(element_type)}"
-        raise UnsupportedError(what, at, "export the model as float32")
+        message = f"output {info.name} has elements of type {type_name(element_type)}"
+        raise UnsupportedError(message, at, "export the model as float32")

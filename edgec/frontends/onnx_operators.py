@@ -56,11 +56,11 @@ def check_operators(graph: GraphProto, path: Path, functions: Functions) -> None
 
     # All at once, so that a person need not try again for each.
     (name, at), *others = unknown.items()
-    what = f"edgec does not know the ONNX operator {name}"
+    message = f"edgec does not know the ONNX operator {name}"
     if others:
-        what += f" (nor {', '.join(other for other, _ in others)})"
+        message += f" (nor {', '.join(other for other, _ in others)})"
     hint = CONTROL_FLOW_HINT if name in CONTROL_FLOW else _KNOWN_OPS_HINT
-    raise UnsupportedError(what, at, hint)
+    raise UnsupportedError(message, at, hint)
 
 
 def _is_constant(node: NodeProto, constant: set[str]) -> bool:

@@ -44,8 +44,8 @@ def expanded(graph: GraphProto) -> GraphProto:
             else:
                 twin.node.append(node)
         except ValueError as e:
-            what = f"{node.op_type}: {e}"
-            raise UnsupportedError(what, f"node {node.name}", _SIMPLIFY) from e
+            message = f"{node.op_type}: {e}"
+            raise UnsupportedError(message, f"node {node.name}", _SIMPLIFY) from e
     return twin
 
 

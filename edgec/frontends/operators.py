@@ -48,8 +48,8 @@ def _check_order(file: TfliteFile) -> None:
     for n, o in enumerate(file.operators()):
         for i in o.inputs:
             if i >= 0 and writer.get(i, -1) >= n:
-                what = f"tensor {file.name(i)} is read before anything writes it"
-                raise InputError(what, o.at, _ORDER)
+                message = f"tensor {file.name(i)} is read before anything writes it"
+                raise InputError(message, o.at, _ORDER)
 
 
 def _operator(

@@ -201,14 +201,14 @@ def _load_onnx(path: Path) -> ModelProto:
     return onnx.load(str(path), format="protobuf", load_external_data=False)
 
 
-def pixels(said: Mapping[str, str]) -> tuple[str, str | None] | None:
+def pixels(metadata: Mapping[str, str]) -> tuple[str, str | None] | None:
     """Return the range and the order of colours of a model's images, in and out.
 
     ONNX's Image.* properties state them (its docs/MetadataProps.md; without a range,
-    0…255). None without such a property. said: properties, all in lower case.
+    0…255). None without such a property. metadata: properties, all in lower case.
     """
-    order = said.get("image.bitmappixelformat")
-    range_ = said.get("image.nominalpixelrange")
+    order = metadata.get("image.bitmappixelformat")
+    range_ = metadata.get("image.nominalpixelrange")
     if order is None and range_ is None:
         return None
 
@@ -226,15 +226,15 @@ def properties(model: ModelProto) -> dict[str, str]:
     return {p.key.lower(): p.value.strip().lower() for p in model.metadata_props}
 
 
-def _properties(said: Mapping[str, str]) -> Wish:
+def _properties(metadata: Mapping[str, str]) -> Wish:
     """Return the preprocessing of Image.* properties, or of Ultralytics' models."""
-    images = pixels(said)
+    images = pixels(metadata)
     if images is not None:
         range_, color = images
         return Wish(PRESETS[range_], color)
     # Its exporter states a task, but no Image.* properties.
-    if said.get("author") == "ultralytics" and "task" in said:
-        fit = Fit(_ULTRALYTICS.get(said["task"], "letterbox"))
+    if metadata.get("author") == "ultralytics" and "task" in metadata:
+        fit = Fit(_ULTRALYTICS.get(metadata["task"], "letterbox"))
         return Wish(PRESETS["0_1"], "rgb", fit)
     return NOTHING
 

@@ -39,11 +39,11 @@ def load(path: Path) -> ModelProto:
             program = torch.export.load(str(path))
         # Whatever zip, JSON and torch's own checks raise.
         except Exception as e:
-            what = (
+            message = (
                 f"{path.name} is not a network that torch.export.save wrote: "
                 f"{_first_line(e)}"
             )
-            raise InputError(what, str(path), EXPORT) from e
+            raise InputError(message, str(path), EXPORT) from e
         return _as_onnx(torch, program, path.name, str(path))
 
 
@@ -72,8 +72,8 @@ def _program_of(
 ) -> Any:
     """Return the exported program of a module. Raises InputError."""
     if not isinstance(module, torch.nn.Module):
-        what = f"{name} is neither a file nor a torch.nn.Module"
-        raise InputError(what, "compile", "give a path or a module")
+        message = f"{name} is neither a file nor a torch.nn.Module"
+        raise InputError(message, "compile", "give a path or a module")
     if example_inputs is None:
         hint = "give example_inputs=(torch.rand(1, 3, 224, 224),)"
         raise InputError("a module says no shapes", name, hint)
@@ -93,8 +93,8 @@ def _exported(torch: Any, module: Any, inputs: tuple[Any, ...], name: str) -> An
         return torch.export.export(module, inputs)
     # torch.export has errors of many kinds for code that it cannot trace.
     except Exception as e:
-        what = f"torch.export cannot export it: {_first_line(e)}"
-        raise InputError(what, name, "mend what torch.export.export reports") from e
+        message = f"torch.export cannot export it: {_first_line(e)}"
+        raise InputError(message, name, "mend what torch.export.export reports") from e
     finally:
         for m in training:
             m.training = True
@@ -106,8 +106,8 @@ def _as_onnx(torch: Any, program: Any, name: str, at: str) -> ModelProto:
         exported = torch.onnx.export(program, dynamo=True, verbose=False, optimize=True)
     # The exporter has errors of many kinds for operators without an ONNX form.
     except Exception as e:
-        what = f"torch cannot write {name} as ONNX: {_first_line(e)}"
-        raise InputError(what, at, "mend what torch.onnx.export reports") from e
+        message = f"torch cannot write {name} as ONNX: {_first_line(e)}"
+        raise InputError(message, at, "mend what torch.onnx.export reports") from e
     model: ModelProto = exported.model_proto
     return model
 
@@ -128,8 +128,8 @@ def _torch(at: str) -> Iterator[Any]:
                 import onnxscript  # noqa: F401 (what torch's exporter needs)
                 import torch
             except ImportError as e:
-                what = f"a network of PyTorch needs {e.name}"
-                raise InputError(what, at, "pip install 'edgec[torch]'") from e
+                message = f"a network of PyTorch needs {e.name}"
+                raise InputError(message, at, "pip install 'edgec[torch]'") from e
             yield torch
     finally:
         log.setLevel(level)

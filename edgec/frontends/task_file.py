@@ -88,8 +88,8 @@ def task_file(
     if anchors is None:
         return result
     if not isinstance(result.task, Detection):
-        what = "anchors are for a detection"
-        raise InputError(what, "--anchors", "give --task detection too")
+        message = "anchors are for a detection"
+        raise InputError(message, "--anchors", "give --task detection too")
     # The bundle has the anchors under a path of its own.
     detection = replace(result.task, anchors=Anchors(file=ANCHORS_FILE))
     files = {ANCHORS_FILE: _anchors(anchors)}
@@ -113,10 +113,10 @@ def _named(name: str) -> dict[str, Any]:
     if name in FORMATS:
         return dict(FORMATS[name])
     if name not in TASKS:
-        known = [*TASKS, *FORMATS]
-        what = f'there is no task "{name}"{did_you_mean(name, known)}'
-        hint = f"use {', '.join(known)}, or a .json or .toml file (docs/tasks.md)"
-        raise InputError(what, "--task", hint)
+        names = [*TASKS, *FORMATS]
+        message = f'there is no task "{name}"{did_you_mean(name, names)}'
+        hint = f"use {', '.join(names)}, or a .json or .toml file (docs/tasks.md)"
+        raise InputError(message, "--task", hint)
     return {"task": name}
 
 
@@ -128,8 +128,8 @@ def _beside(model: Path) -> Path | None:
     candidates = [model.with_name(model.stem + ending) for ending in ENDINGS]
     paths = [path for path in candidates if path.is_file()]
     if len(paths) > 1:
-        what = f"{model.name} has two files that say its task"
-        raise InputError(what, str(paths[0]), f"remove {paths[1].name}")
+        message = f"{model.name} has two files that say its task"
+        raise InputError(message, str(paths[0]), f"remove {paths[1].name}")
     return paths[0] if paths else None
 
 
@@ -141,8 +141,8 @@ def _decoded(path: Path) -> dict[str, Any]:
         data = given(path, MAX_FILE_BYTES)
         return from_json(data, dict[str, Any], "the task's file", str(path), _SEE)
     except OSError as e:
-        what = f"the task's file cannot be read: {e.strerror}"
-        raise InputError(what, str(path), _SEE) from e
+        message = f"the task's file cannot be read: {e.strerror}"
+        raise InputError(message, str(path), _SEE) from e
 
 
 def _of(
@@ -179,8 +179,8 @@ def _of(
         read = (*read, path)
         labels = read_labels(path)
     elif labels is not None and not _are_texts(labels):
-        what = f"labels are {labels!r:.80}, not a list of texts or a file's name"
-        raise InputError(what, at, _SEE)
+        message = f"labels are {labels!r:.80}, not a list of texts or a file's name"
+        raise InputError(message, at, _SEE)
     try:
         task = parse_task(keys)
     except InputError as e:
@@ -234,9 +234,9 @@ def read_labels(path: Path) -> list[str]:
     # ValueError: for bytes that are no text, and for a name that no file can have.
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) else e
-        what = f"cannot read the labels: {reason}"
+        message = f"cannot read the labels: {reason}"
         hint = "give a text file, one label a line"
-        raise InputError(what, str(path), hint) from e
+        raise InputError(message, str(path), hint) from e
     lines = [line.strip() for line in text.splitlines()]
     return [line for line in lines if line]
 
@@ -266,16 +266,16 @@ def _anchors(path: Path) -> bytes:
             reason = e.what
         elif isinstance(e, OSError):
             reason = str(e.strerror)
-        what = f"the anchors cannot be read: {reason}"
+        message = f"the anchors cannot be read: {reason}"
         hint = "give an .npy, .csv or .json file"
-        raise InputError(what, str(path), hint) from e
+        raise InputError(message, str(path), hint) from e
 
     if array.ndim != 2 or array.shape[1] != 4 or not np.isfinite(array).all():
-        what = f"anchors are finite numbers [N,4], not {list(array.shape)}"
+        message = f"anchors are finite numbers [N,4], not {list(array.shape)}"
         hint = (
             "a row each: x and y of the centre, width and height, each 0…1 of the input"
         )
-        raise InputError(what, str(path), hint)
+        raise InputError(message, str(path), hint)
     out = io.BytesIO()
     np.save(out, array, allow_pickle=False)
     return out.getvalue()

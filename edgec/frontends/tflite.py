@@ -114,8 +114,8 @@ def definition_of(o: FileOperator) -> type[OpDef]:
     """Return the op that reads an operator. Raises UnsupportedError without one."""
     definition = by_name("tflite", o.name)
     if definition is None:
-        what = f"edgec does not know the TFLite operator {o.name}"
-        raise UnsupportedError(what, o.at, "see docs/supported-ops.md")
+        message = f"edgec does not know the TFLite operator {o.name}"
+        raise UnsupportedError(message, o.at, "see docs/supported-ops.md")
     return definition
 
 
@@ -221,22 +221,22 @@ class _TfliteReader:
     def __post_init__(self) -> None:
         self.variables = Variables(self.file, self.build)
 
-    def check_shapes(self, given: Mapping[str, tuple[int, ...]]) -> None:
+    def check_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Raise an error for shapes other than the file's.
 
         TFLite shapes are static: --input-shape may only repeat them.
         """
         path = str(self.file.path)
         names = {self.file.name(i): i for i in self.file.inputs}
-        for name, shape in given.items():
+        for name, shape in shapes.items():
             if name not in names:
-                what = f"the model has no input {name}"
-                raise InputError(what, path, f"its inputs: {', '.join(names)}")
+                message = f"the model has no input {name}"
+                raise InputError(message, path, f"its inputs: {', '.join(names)}")
             have = self.file.type(names[name]).shape
             if have != shape:
-                what = f"input {name} is {list(have)} in the file, not {list(shape)}"
+                message = f"input {name} is {list(have)} in the file, not {list(shape)}"
                 hint = "convert the model again with this shape"
-                raise UnsupportedError(what, path, hint)
+                raise UnsupportedError(message, path, hint)
 
     def read(self) -> Graph:
         """Return the graph: all inputs, operators in order, all outputs."""
@@ -288,12 +288,12 @@ class _TfliteReader:
         if file_type == value.type:
             return value
         if not file_type.is_quantized:
-            what = (
+            message = (
                 f"output {name} is {file_type} in the file, "
                 f"and {value.type} is computed"
             )
             hint = "the file is damaged: export it again"
-            raise UnsupportedError(what, str(self.file.path), hint)
+            raise UnsupportedError(message, str(self.file.path), hint)
 
         # The file's name belongs to the value that the caller gets.
         value.name = self.build.name(f"{name}_{value.type.dtype}")
@@ -409,9 +409,9 @@ class _TfliteReader:
         if i in values:
             return values[i]
         if not self.file.has_data(i):
-            what = f"tensor {self.file.name(i)} is read before anything writes it"
+            message = f"tensor {self.file.name(i)} is read before anything writes it"
             hint = "the file is damaged: convert the model again"
-            raise InputError(what, str(self.file.path), hint)
+            raise InputError(message, str(self.file.path), hint)
         values[i] = self.build.constant(self.file, i)
         return values[i]
 

@@ -50,9 +50,9 @@ def damage_told(path: Path) -> Iterator[None]:
     except (InputError, UnsupportedError):
         raise
     except Exception as e:
-        what = f"{path.name} cannot be read as TFLite ({type(e).__name__}: {e})"
+        message = f"{path.name} cannot be read as TFLite ({type(e).__name__}: {e})"
         hint = "the file is damaged or cut short: copy or export it again"
-        raise InputError(what, str(path), hint) from e
+        raise InputError(message, str(path), hint) from e
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,10 @@ class TfliteFile:
     def parse(cls, data: bytes, path: Path, any_type: bool = False) -> TfliteFile:
         """Return the parsed file from its bytes; `path` is for messages."""
         if data[4:8] != b"TFL3":
-            what = f"{path.name} is not a TFLite file: its identifier is {data[4:8]!r}"
-            raise InputError(what, str(path), "give a .tflite file, whole")
+            message = (
+                f"{path.name} is not a TFLite file: its identifier is {data[4:8]!r}"
+            )
+            raise InputError(message, str(path), "give a .tflite file, whole")
         model = schema.ModelT.InitFromPackedBuf(data)
         if not model.subgraphs:
             raise ValueError("it holds no subgraph")
@@ -198,9 +200,9 @@ class TfliteFile:
         dtype = self._dtype(i)
         shape = _indices(tensor.shape)
         if len(shape) > MAX_DIMENSIONS:
-            what = f"tensor {self.name(i)} has {len(shape)} dimensions"
+            message = f"tensor {self.name(i)} has {len(shape)} dimensions"
             hint = "the file is damaged: export it again"
-            raise UnsupportedError(what, str(self.path), hint)
+            raise UnsupportedError(message, str(self.path), hint)
         quantization = tensor.quantization
         if quantization is not None and quantization.details is not None:
             # The generated classes of the details end with a T.
@@ -219,9 +221,9 @@ class TfliteFile:
         if dtype in DTYPES:
             return dtype
         if not self.any_type:
-            what = f"tensor {self.name(i)} has the unsupported element type {dtype}"
+            message = f"tensor {self.name(i)} has the unsupported element type {dtype}"
             hint = "edgec reads float32, float16 weights, int8 and uint8"
-            raise UnsupportedError(what, str(self.path), hint)
+            raise UnsupportedError(message, str(self.path), hint)
         return dtype if dtype in np.sctypeDict else _OPAQUE_DTYPE
 
     def _is_uint8(self, i: int) -> bool:
@@ -244,9 +246,9 @@ class TfliteFile:
         """Raise InputError for scales and zero points that no converter writes."""
         fault = _quant_fault(t, quant, computed=not self._stored(i))
         if fault:
-            what = f"tensor {self.name(i)} is {t} with {fault}"
+            message = f"tensor {self.name(i)} is {t} with {fault}"
             hint = "the file is damaged, or its converter is: convert the model again"
-            raise InputError(what, str(self.path), hint)
+            raise InputError(message, str(self.path), hint)
 
     def open_dims(self, i: int) -> list[bool] | None:
         """Return which dimensions the file leaves open, None without a statement."""
@@ -261,12 +263,12 @@ class TfliteFile:
     def check_unwritten(self, i: int) -> None:
         """Raise InputError if the file has elements of an input or a result."""
         if self._stored(i):
-            what = (
+            message = (
                 f"tensor {self.name(i)} is both constant and an input or the "
                 "result of an operator"
             )
             hint = "the file is damaged: convert the model again"
-            raise InputError(what, str(self.path), hint)
+            raise InputError(message, str(self.path), hint)
 
     def _stored(self, i: int) -> bool:
         """Return whether the file has elements of a tensor.

@@ -62,8 +62,8 @@ class Variables:
 
         handle = self.handles.get(o.inputs[0]) if o.inputs else None
         if handle is None:
-            what = "which variable is meant is computed at run time"
-            raise UnsupportedError(what, o.at, "convert the model again")
+            message = "which variable is meant is computed at run time"
+            raise UnsupportedError(message, o.at, "convert the model again")
         if o.name == "READ_VARIABLE":
             result = o.outputs[0]
             # The name of the resource, for messages and state.
@@ -83,18 +83,18 @@ class Variables:
         once = self.file.model.subgraphs[o.options.initSubgraphIndex]
         inputs = () if once.inputs is None else once.inputs
         if once is self.file.subgraph or len(inputs):
-            what = "CALL_ONCE of a subgraph with inputs"
-            raise UnsupportedError(what, o.at, "convert the model again")
+            message = "CALL_ONCE of a subgraph with inputs"
+            raise UnsupportedError(message, o.at, "convert the model again")
 
         called = run(replace(self.file, subgraph=once))
         for key, v in called.now.items():
             if v.const is None:
-                what = (
+                message = (
                     f"the variable {v.name} begins as something that is "
                     "computed at run time"
                 )
                 hint = "convert the model with variables that begin as constants"
-                raise UnsupportedError(what, o.at, hint)
+                raise UnsupportedError(message, o.at, hint)
             self.initial[key] = v.const
 
     def read(self, key: Key, name: str, type_: TensorType) -> Value:
@@ -140,11 +140,11 @@ class Variables:
         """Add a state: the graph's input `before` is `after` at the next call."""
         form = _form(before.type)
         if _form(after.type) != form or form != (initial.shape, initial.dtype):
-            what = (
+            message = (
                 f"the variable {before.name} is {before.type}, and becomes {after.type}"
             )
             hint = "convert the model with variables of one shape"
-            raise UnsupportedError(what, str(self.file.path), hint)
+            raise UnsupportedError(message, str(self.file.path), hint)
 
         # A state needs an output of its own.
         if after in graph.outputs or after in graph.inputs or after.const is not None:

@@ -149,16 +149,16 @@ def _extra(model: ModelProto, kind: str, points: tuple[int, int]) -> int:
 
 
 def _picking(
-    export: Export, said: Mapping[str, str], shape: tuple[int, ...]
+    export: Export, metadata: Mapping[str, str], shape: tuple[int, ...]
 ) -> Export | None:
     """Return the export with the number of boxes that the network picks itself.
 
-    said: the properties. shape: of the first output. None if they contradict.
+    metadata: the properties. shape: of the first output. None if they contradict.
     """
     picked_columns = 6 + export.extra
     candidate_columns = 4 + len(export.labels) + export.extra
-    end_to_end = said.get("end2end") == "True"
-    suppresses = "'nms': True" in said.get("args", "") and not end_to_end
+    end_to_end = metadata.get("end2end") == "True"
+    suppresses = "'nms': True" in metadata.get("args", "") and not end_to_end
     if end_to_end or suppresses:
         if shape[2] != picked_columns:
             return None
@@ -175,15 +175,15 @@ def _picking(
     return None
 
 
-def head_of(model: ModelProto, found: Export) -> Head | None:
+def head_of(model: ModelProto, export: Export) -> Head | None:
     """Return where such a model can end so that all candidates remain.
 
     It is the first tensor of their shape through which alone the model's inputs reach
     its first output. None if the model does not pick boxes itself.
     """
-    if not found.picked:
+    if not export.picked:
         return None
-    columns = 4 + len(found.labels) + found.extra
+    columns = 4 + len(export.labels) + export.extra
     # The file has shapes for inputs and outputs only.
     graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     producer = {name: node for node in graph.node for name in node.output}

@@ -82,25 +82,25 @@ def recorded(verification: Mapping[str, Any], at: str) -> Verification | None:
     # Decoded once more with types: the manifest's reader leaves this object as it is.
     data = json.dumps(dict(verification)).encode()
     hint = "compile the model again"
-    what = 'the "verification" of the manifest'
+    message = 'the "verification" of the manifest'
     try:
-        found = from_json(data, _RecordedChecks, what, at, hint)
+        checks = from_json(data, _RecordedChecks, message, at, hint)
     except InputError as e:
         raise BundleError(e.what, at=e.at, hint=e.hint) from e
 
     # A bundle was written, so there were no failures.
-    worst = found.worst_layer
+    worst = checks.worst_layer
     return Verification(
-        samples=found.samples,
-        exact=found.exact_samples,
-        source=found.source,
-        calibrated=found.calibration_samples,
-        seen=found.seen_by_calibration,
-        reference=found.reference,
-        segments=found.segments,
-        whole={name: row.agreement() for name, row in found.whole.items()},
-        quantized=found.quantized,
+        samples=checks.samples,
+        exact=checks.exact_samples,
+        source=checks.source,
+        calibrated=checks.calibration_samples,
+        seen=checks.seen_by_calibration,
+        reference=checks.reference,
+        segments=checks.segments,
+        whole={name: row.agreement() for name, row in checks.whole.items()},
+        quantized=checks.quantized,
         worst=None if worst is None else worst.noise(),
-        not_run=found.not_run,
-        float16=found.float16,
+        not_run=checks.not_run,
+        float16=checks.float16,
     )

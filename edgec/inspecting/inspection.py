@@ -183,15 +183,15 @@ def signature_of(bundle: Bundle, keys: Sequence[Key]) -> InspectedSignature | No
     """Return whose signature a bundle has, and whether it fits; None without one."""
     if bundle.signature is None:
         return None
-    found = parse_signature(bundle.signature)
+    signature = parse_signature(bundle.signature)
     # The manifest has the hashes of all files, which opening a bundle has compared.
-    text = message(bundle.manifest_text, found.app, found.counter)
-    names = [key.comment for key in keys if key.public == found.public]
+    text = message(bundle.manifest_text, signature.app, signature.counter)
+    names = [key.comment for key in keys if key.public == signature.public]
     return InspectedSignature(
-        fingerprint=found.key.fingerprint,
-        app=found.app,
-        counter=found.counter,
-        valid=verify(found.public, text, found.signature),
+        fingerprint=signature.key.fingerprint,
+        app=signature.app,
+        counter=signature.counter,
+        valid=verify(signature.public, text, signature.signature),
         trusted=names[0] if names else None,
         compared=len(keys),
     )

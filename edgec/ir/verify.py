@@ -19,19 +19,19 @@ class VerifyError(AssertionError):
 
 def _defined_before_use(graph: Graph) -> Iterator[str]:
     """Every value is an input, a constant or written exactly once before it is read."""
-    known = set(graph.inputs)
+    defined = set(graph.inputs)
     for op in graph.ops:
         for value in op.inputs:
-            if value not in known and value.const is None:
+            if value not in defined and value.const is None:
                 yield f"{op!r} reads {value.name}, which nothing has written"
         for value in op.outputs:
-            if value in known or value.const is not None:
+            if value in defined or value.const is not None:
                 yield f"{value.name} is written twice"
-            known.add(value)
+            defined.add(value)
 
     # An output may be an input or a constant.
     for value in graph.outputs:
-        if value not in known and value.const is None:
+        if value not in defined and value.const is None:
             yield f"output {value.name} is never written"
 
 

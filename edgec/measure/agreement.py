@@ -126,14 +126,14 @@ class Tally:
         # Σ x for each channel; empty once two samples have unlike numbers of channels.
         self._channel_sums: Array | None = None
 
-    def add(self, want: Array, got: Array) -> None:
+    def add(self, want: Array, actual: Array) -> None:
         """Add one sample.
 
         Infinities and NaNs at the same place of both count as 0; any other element that
         is not finite makes the figures NaN.
         """
         x = want.reshape(-1).astype(np.float64)
-        y = got.reshape(-1).astype(np.float64)
+        y = actual.reshape(-1).astype(np.float64)
         # An output may hold infinities by design (a mask before a softmax).
         finite = np.isfinite(x)
         if not finite.all():
@@ -328,10 +328,10 @@ def _cosine(xx: float, yy: float, xy: float) -> float:
     return float(np.clip(xy / norms, -1.0, 1.0))
 
 
-def tally(want: Array, got: Array) -> Tally:
+def tally(want: Array, actual: Array) -> Tally:
     """Return the tally of one pair."""
     result = Tally()
-    result.add(want, got)
+    result.add(want, actual)
     return result
 
 
@@ -343,9 +343,9 @@ def cosine(a: Array, b: Array) -> float:
     return tally(a, b).cosine()
 
 
-def sqnr_db(reference: Array, got: Array) -> float:
+def sqnr_db(reference: Array, actual: Array) -> float:
     """Return the signal-to-noise ratio of an array in dB, inf where both are equal."""
-    return tally(reference, got).sqnr_db()
+    return tally(reference, actual).sqnr_db()
 
 
 def compare(

@@ -12,41 +12,41 @@ MIN_SPAN = 1e-30
 """Least range that a difference of floats is divided by."""
 
 
-def distance(got: Array, want: Array) -> float:
+def distance(actual: Array, want: Array) -> float:
     """Return the largest difference between two arrays.
 
     It is in steps for integers, and a share of the range of `want` for floats. It is
     infinite if an element is not finite and the other one is not the same.
     """
     if want.dtype.kind != "f":
-        steps = np.abs(got.astype(np.int64) - want.astype(np.int64))
+        steps = np.abs(actual.astype(np.int64) - want.astype(np.int64))
         return float(steps.max(initial=0))
 
     finite = np.isfinite(want)
-    if not np.array_equal(np.isfinite(got), finite):
+    if not np.array_equal(np.isfinite(actual), finite):
         return math.inf
 
     # Infinities and NaN must be at the same places, with the same sign.
-    if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
+    if not np.array_equal(actual[~finite], want[~finite], equal_nan=True):
         return math.inf
     if not finite.any():
         return 0.0
 
     # In float64, so that the difference of two large floats is not rounded.
     reference = want[finite].astype(np.float64)
-    difference = got[finite].astype(np.float64) - reference
+    difference = actual[finite].astype(np.float64) - reference
     return float(np.abs(difference).max()) / _span(reference)
 
 
-def root_mean_square(got: Array, want: Array) -> float:
+def root_mean_square(actual: Array, want: Array) -> float:
     """Return the root mean square of the differences, in the unit of `distance`.
 
     It is infinite if `distance` is.
     """
-    if distance(got, want) == math.inf:
+    if distance(actual, want) == math.inf:
         return math.inf
     # Elements that are not finite are the same on both sides: they differ by nothing.
-    result = _finite(got)
+    result = _finite(actual)
     reference = _finite(want)
     difference = float(np.sqrt(np.mean(np.square(result - reference))))
     if want.dtype.kind != "f":

@@ -145,9 +145,9 @@ class Bench(ProgressOption, LinkOptions, ThreadsOption, OnOption, BundleArgument
         self._check_numbers()
         self._check_stream()
         if not 0 < self.max_regress < 10:
-            what = f"{self.max_regress:g} cannot limit a regression"
+            message = f"{self.max_regress:g} cannot limit a regression"
             raise InputError(
-                what, hint="give more than 0 and less than 1000%, for example 5%"
+                message, hint="give more than 0 and less than 1000%, for example 5%"
             )
 
     def _check_numbers(self) -> None:

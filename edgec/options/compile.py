@@ -150,10 +150,10 @@ class InputOptions:
 _O = TypeVar("_O", bound=InputOptions)
 
 
-def with_task_file(options: _O, wanted: TaskFile) -> _O:
+def with_task_file(options: _O, task_file: TaskFile) -> _O:
     """Return options completed by a task file, which says what a person left open."""
-    preprocess = wanted.with_preprocess(options.preprocess)
-    shapes = {**wanted.input_shapes, **options.input_shapes}
+    preprocess = task_file.with_preprocess(options.preprocess)
+    shapes = {**task_file.input_shapes, **options.input_shapes}
     return replace(options, preprocess=preprocess, input_shapes=shapes)
 
 

@@ -137,22 +137,22 @@ def takes(
     return decorate
 
 
-def _check_type(verb: str, one: Declared, value: object) -> None:
+def _check_type(verb: str, row: Declared, value: object) -> None:
     """Raise InputError unless the value of an option has its type."""
     # typeguard takes a tenth of a second to import, which only calls need.
     from typeguard import TypeCheckError, check_type
 
     # A str is a Sequence[str] for Python, but a person who gives one means one element.
     try:
-        if isinstance(value, str) and get_origin(one.type) is Sequence:
+        if isinstance(value, str) and get_origin(row.type) is Sequence:
             raise TypeCheckError("a text would be taken letter by letter")
-        check_type(value, one.type)
+        check_type(value, row.type)
     except TypeCheckError as e:
         # The other lines show where in a container; the value is in the message anyway.
         reason = str(e).splitlines()[0]
         raise InputError(
-            f"{verb}({one.name}={value!r:.60}) is of a wrong type: {reason}",
-            hint=f"give {one.name} as {one.annotation}; see help(edgec.{verb})",
+            f"{verb}({row.name}={value!r:.60}) is of a wrong type: {reason}",
+            hint=f"give {row.name} as {row.annotation}; see help(edgec.{verb})",
         ) from e
 
 
@@ -167,16 +167,16 @@ def _documented(verb: Callable[..., Any], options: Any) -> str:
     return "\n".join(lines)
 
 
-def flags_of(one: Declared) -> tuple[str, ...]:
+def flags_of(row: Declared) -> tuple[str, ...]:
     """Return the names of an option on the command line."""
-    return one.text.flags or (f"--{one.name.replace('_', '-')}",)
+    return row.text.flags or (f"--{row.name.replace('_', '-')}",)
 
 
-def python_help(one: Declared) -> str:
+def python_help(row: Declared) -> str:
     """Return the explanation of an option with the names that options have in Python."""
     # "--float-ops" is `float_ops` in Python; a dash inside a word is none of an option.
-    return one.text.python or re.sub(
+    return row.text.python or re.sub(
         r"(?<!\w)--([a-z][\w-]*)",
         lambda match: match[1].replace("-", "_"),
-        one.text.help,
+        row.text.help,
     )

@@ -90,20 +90,20 @@ def orders(
     rank = {group: i for i, group in enumerate(mine[order].tolist())}
     if len(rank) < len(mine) or FIXED in rank:
         return None
-    found = dict[Value, Array]()
+    by_value = dict[Value, Array]()
     for u in channels.graph.values():
         groups = channels.groups(u).tolist() if u.const is None and u.type.rank else []
         at = [i for i, group in enumerate(groups) if group in rank]
         if not at:
             continue
-        found[u] = np.arange(len(groups))
+        by_value[u] = np.arange(len(groups))
         # A flattened image has the channels several times, pixel after pixel.
         for start in range(0, len(at), len(rank)):
             block = at[start : start + len(rank)]
             if {groups[i] for i in block} != rank.keys():
                 return None
-            found[u][block] = sorted(block, key=lambda i: rank[groups[i]])
-    return found
+            by_value[u][block] = sorted(block, key=lambda i: rank[groups[i]])
+    return by_value
 
 
 def reorder(channels: ChannelGroups, found: Mapping[Value, Array]) -> None:

@@ -63,22 +63,22 @@ def constants(graph: Graph) -> Mapping[Value, Array]:
     The result has an array [C] for each value, with NaN for channels that depend on
     the input.
     """
-    found: dict[Value, Array] = {v: _unknown(v) for v in graph.inputs}
+    elements: dict[Value, Array] = {v: _unknown(v) for v in graph.inputs}
     for op in graph.ops:
         for v in op.outputs:
-            found[v] = _unknown(v)
+            elements[v] = _unknown(v)
         if (
             len(op.outputs) == 1
             and op.output.type.dtype == "float32"
             and op.output.type.rank
         ):
-            y = _of_op(op, found)
+            y = _of_op(op, elements)
             if y is not None:
-                found[op.output] = y
-    return found
+                elements[op.output] = y
+    return elements
 
 
-def _of_op(op: Op, known: Mapping[Value, Array]) -> Array | None:
+def _of_op(op: Op, constants: Mapping[Value, Array]) -> Array | None:
     """Return the constants of the output channels of an op, NaN for others.
 
     None if the op mixes channels. A pad keeps a channel constant only if it adds the
@@ -91,20 +91,20 @@ def _of_op(op: Op, known: Mapping[Value, Array]) -> Array | None:
     if flow.has_weights:
         has_own = flow is ChannelFlow.DEPTHWISE and maps_channels(op)
         is_known = sums_all_channels(op) or has_own
-        return _of_product(op, known[op.inputs[0]]) if is_known else None
+        return _of_product(op, constants[op.inputs[0]]) if is_known else None
 
     if flow is ChannelFlow.MOVES:
-        channels = [None if v.const is not None else known[v] for v in op.inputs]
+        channels = [None if v.const is not None else constants[v] for v in op.inputs]
         return op.spec.move_channels(op, channels)
 
     if is_pointwise(op):
-        return _of_elements(op, known)
+        return _of_elements(op, constants)
 
     if not maps_channels(op):
         return None
 
     # Next to a border of another number a channel is not constant.
-    x = known[op.inputs[0]]
+    x = constants[op.inputs[0]]
     border = op.spec.border()
     return x if border is None else np.where(x == border, x, np.nan)
 
@@ -130,7 +130,7 @@ def _of_product(op: Op, k: Array) -> Array:
     return np.where(varies, np.nan, clamp_float(total.astype(np.float32), op.spec.act))  # type: ignore[attr-defined]
 
 
-def _of_elements(op: Op, known: Mapping[Value, Array]) -> Array:
+def _of_elements(op: Op, constants: Mapping[Value, Array]) -> Array:
     """Return the result of an elementwise op on one pixel of constants.
 
     The op's reference implementation computes it; a channel with an unknown operand is
@@ -142,7 +142,11 @@ def _of_elements(op: Op, known: Mapping[Value, Array]) -> Array:
     unknown = np.zeros(count, bool)
     args = []
     for v in op.inputs:
-        x = known[v] if v.const is None else np.broadcast_to(v.const.reshape(-1), count)
+        x = (
+            constants[v]
+            if v.const is None
+            else np.broadcast_to(v.const.reshape(-1), count)
+        )
         unknown |= ~np.isfinite(x)
         args.append(np.nan_to_num(x).astype(np.float32).reshape(pixel))
     types = [v.type.with_shape(pixel) for v in op.inputs]

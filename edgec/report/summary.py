@@ -63,30 +63,30 @@ class Made:
     pruned_ms: Sequence[float] = ()
 
 
-def summary(made: Made) -> str:
+def summary(bundle: Made) -> str:
     """Return plain text of at most 120 columns, without the terms that it uses."""
-    lines = [_headline(made)]
-    for remark in made.remarks:
+    lines = [_headline(bundle)]
+    for remark in bundle.remarks:
         lines += wrapped(remark)
     lines.append("")
-    lines += _segments(made)
+    lines += _segments(bundle)
     lines.append("")
-    lines += _top_reasons(made.explained)
-    lines += made.edgetpu_compiler
-    lines += checks(made.verification)
-    lines += accuracy(made.verification)
+    lines += _top_reasons(bundle.explained)
+    lines += bundle.edgetpu_compiler
+    lines += checks(bundle.verification)
+    lines += accuracy(bundle.verification)
 
-    quantized = made.quantized
+    quantized = bundle.quantized
     # The remedy is of the recipe, so a model that was int8 already has none.
-    if quantized is not None and made.verification.low():
+    if quantized is not None and bundle.verification.low():
         lines.append(f"  hint: give {quantized.remedy}")
-    if made.pruned is not None:
-        lines += taken_out(made.pruned, made.pruned_ms)
+    if bundle.pruned is not None:
+        lines += taken_out(bundle.pruned, bundle.pruned_ms)
     if quantized is not None:
         lines += _candidates(quantized)
         lines += _judgement(quantized)
         if quantized.plan is not None:
-            lines += bought(quantized.plan, made.verification.whole)
+            lines += bought(quantized.plan, bundle.verification.whole)
     return "\n".join(lines)
 
 
@@ -95,22 +95,22 @@ def footnote() -> str:
     return legend(TERMS)
 
 
-def _headline(made: Made) -> str:
+def _headline(bundle: Made) -> str:
     """Return the line with the bundle's path, model, target and size."""
-    line = f"{made.path}: {made.model} for {made.target}, {made.bytes / 1e6:.1f} MB"
-    if made.float_on_cpu:
+    line = f"{bundle.path}: {bundle.model} for {bundle.target}, {bundle.bytes / 1e6:.1f} MB"
+    if bundle.float_on_cpu:
         return f"{line}, in float: all on the CPU, nothing on the Edge TPU"
     return line
 
 
-def _segments(made: Made) -> Iterator[str]:
+def _segments(bundle: Made) -> Iterator[str]:
     """Yield the table of segments."""
-    segments = made.segments
+    segments = bundle.segments
     # A model without multiply-accumulates has shares too, of 0 %.
     total = max(1, sum(segment.macs for segment in segments))
     rows = []
     for segment in segments:
-        plan = made.sources[segment.name].plan
+        plan = bundle.sources[segment.name].plan
         # A segment of views alone needs no arena, so its bound is 0.
         excess = "-"
         if plan.lower_bound:

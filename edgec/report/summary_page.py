@@ -62,7 +62,7 @@ class SummaryPage:
 
 
 def write_pages(
-    path: Path, pages: Mapping[str, str], whole: SummaryPage | None
+    path: Path, pages: Mapping[str, str], summary: SummaryPage | None
 ) -> None:
     """Write the pages of a bundle; raises InputError if the operating system refuses.
 
@@ -72,9 +72,9 @@ def write_pages(
     Args:
         path: the file to write.
         pages: the page of each network, as HTML.
-        whole: the page of a cascade; None: there is one network.
+        summary: the page of a cascade; None: there is one network.
     """
-    if whole is None:
+    if summary is None:
         (page,) = pages.values()
         write_whole(path, page)
         return
@@ -84,4 +84,4 @@ def write_pages(
     # First the pages of the networks, so that no link is to a page that is not there.
     for name, file in files.items():
         write_whole(file, pages[name])
-    write_whole(path, whole.text([(name, file.name) for name, file in files.items()]))
+    write_whole(path, summary.text([(name, file.name) for name, file in files.items()]))

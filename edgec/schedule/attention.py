@@ -84,7 +84,7 @@ class _Attention:
 
 def join_attention(
     graph: Graph,
-    asked: Sequence[FusedStep],
+    plain_steps: Sequence[FusedStep],
     steps: Sequence[FusedStep],
     core: Core,
     where: Places,
@@ -95,7 +95,7 @@ def join_attention(
 
     Args:
         graph: the graph
-        asked: the steps with calls of plain kernels
+        plain_steps: the steps with calls of plain kernels
         steps: the same with the chosen variants
         core: the core, which needs vectors
         where: the places of the values
@@ -104,10 +104,10 @@ def join_attention(
     if not core.isa:
         return joined
 
-    search = _AttentionSearch(graph, asked, where)
+    search = _AttentionSearch(graph, plain_steps, where)
     border = {*graph.inputs, *graph.outputs}
     most = _peak(joined, where, border, core)
-    for step in asked:
+    for step in plain_steps:
         found = search.attention(step)
         if found is None:
             continue
@@ -147,12 +147,14 @@ class _AttentionSearch:
         readers, writers: the steps that read, that write bytes of a value
     """
 
-    def __init__(self, graph: Graph, asked: Sequence[FusedStep], where: Places) -> None:
+    def __init__(
+        self, graph: Graph, plain_steps: Sequence[FusedStep], where: Places
+    ) -> None:
         self.where = where
         self.border = {*graph.inputs, *graph.outputs}
         self.readers: dict[Value, list[FusedStep]] = {}
         self.writers: dict[Value, list[FusedStep]] = {}
-        for step in asked:
+        for step in plain_steps:
             for call in step.calls:
                 *read, written = call.pointers()
                 self._note(self.readers, read, step)
@@ -483,14 +485,14 @@ def _bias(addition: KernelCall, shape: tuple[int, ...]) -> Array:
     return full
 
 
-def _call(found: _Attention, core: Core) -> KernelCall:
+def _call(attention: _Attention, core: Core) -> KernelCall:
     """Return the call of the kernel, with the bias padded to whole tiles.
 
     core: the core as schedules of its element type see it
     """
-    *dim, m, depth = found.q.dims
-    n = found.k.dims[-2]
-    width = found.v.dims[-1]
+    *dim, m, depth = attention.q.dims
+    n = attention.k.dims[-2]
+    width = attention.v.dims[-1]
     panel = 2 * (core.vector // 4)
     pitch = -(-n // panel) * panel
     tile = tile_heights(GemmF32Shape(1, 1, m, depth, 1, m, n, group_ic=depth), core)[0]
@@ -498,7 +500,7 @@ def _call(found: _Attention, core: Core) -> KernelCall:
     # Whole tiles of rows, whose scores leave room for panels in the first cache.
     tiles = max(1, core.l1 // SCORES_SHARE // (4 * pitch * tile))
     block = min(tiles, -(-m // tile)) * tile
-    bias, bias_walk = _padded(found.bias, block, pitch)
+    bias, bias_walk = _padded(attention.bias, block, pitch)
     p = AttentionF32Params(
         dim=tuple(dim),
         m=m,
@@ -507,23 +509,23 @@ def _call(found: _Attention, core: Core) -> KernelCall:
         width=width,
         pitch=pitch,
         block=block,
-        scale=found.scale,
-        beta=found.beta,
-        q=_strides(found.q),
-        k=_strides(found.k),
-        v=_strides(found.v),
-        y=_strides(found.y),
+        scale=attention.scale,
+        beta=attention.beta,
+        q=_strides(attention.q),
+        k=_strides(attention.k),
+        v=_strides(attention.v),
+        y=_strides(attention.y),
         bias=bias_walk,
     )
     values = -(-width // panel) * panel
-    itemsize = found.q.first.value.type.np_dtype.itemsize
+    itemsize = attention.q.first.value.type.np_dtype.itemsize
     floats = pitch * depth + values * n + block * pitch + tile * depth
     operands = (
-        found.q.first,
-        found.k.first,
-        found.v.first,
+        attention.q.first,
+        attention.k.first,
+        attention.v.first,
         bias,
-        found.y.first,
+        attention.y.first,
         Scratch(itemsize * floats),
         p,
         f"ek_tile_f32_{tile}x2",

@@ -100,7 +100,7 @@ class _Link:
 
 def in_chains(
     graph: Graph,
-    asked: Sequence[FusedStep],
+    plain_steps: Sequence[FusedStep],
     steps: Sequence[FusedStep],
     core: Core,
     where: Places,
@@ -112,7 +112,7 @@ def in_chains(
 
     Args:
         graph: the graph
-        asked: the steps with calls of plain kernels
+        plain_steps: the steps with calls of plain kernels
         steps: the same with the chosen variants
         core: the core, which needs vectors
         where: the places of the values
@@ -121,7 +121,7 @@ def in_chains(
     if not core.isa:
         return chains.result
 
-    for plain in asked:
+    for plain in plain_steps:
         if len(plain.calls) != 1:
             continue
 

@@ -69,9 +69,9 @@ class Database:
         """Return the table of a core."""
         return self.cores.get(core, {})
 
-    def with_entry(self, core: str, signature: str, found: TunedSchedule) -> Database:
+    def with_entry(self, core: str, signature: str, tuned: TunedSchedule) -> Database:
         """Return the database with one more schedule, which replaces a former one."""
-        table = {**self.of(core), signature: found}
+        table = {**self.of(core), signature: tuned}
         return Database(self.format, {**self.cores, core: table})
 
     def to_json(self) -> dict[str, Any]:

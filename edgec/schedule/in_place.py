@@ -17,16 +17,16 @@ from edgec.schedule.views import Place, Places
 
 def in_place(
     graph: Graph,
-    asked: Sequence[FusedStep],
+    plain_steps: Sequence[FusedStep],
     steps: Sequence[FusedStep],
     where: Places,
 ) -> Places:
     """Return the places after every possible result took the place of an operand.
 
-    asked: the steps with calls of plain kernels. steps: the same with the chosen
+    plain_steps: the steps with calls of plain kernels. steps: the same with the chosen
     variants, some of them joined. where: the places before.
     """
-    plain_calls = {step.ops: step.calls for step in asked}
+    plain_calls = {step.ops: step.calls for step in plain_steps}
     border = {*graph.inputs, *graph.outputs}
     used = [tensors(step.calls) for step in steps]
     moves = _Moves(where, used, border)

@@ -105,12 +105,12 @@ def step_cycles(
     # Some calls of a concat may be part of the steps that write its operands.
     share = len(calls) / len(head.calls())
     names = chosen_names(calls, on)
-    found = [share * float(rate(table, names) @ work(head))]
+    cycles = [share * float(rate(table, names) @ work(head))]
 
     nbytes = head.outputs[0].type.nbytes
     for call in calls[0].then:
-        found.append(following(table, call.kernel.name) * nbytes)
-    return found
+        cycles.append(following(table, call.kernel.name) * nbytes)
+    return cycles
 
 
 def following(table: Rates, plain: str) -> float:

@@ -81,10 +81,10 @@ def _op_cycles(
     for step, core in zip(plain_steps, cores, strict=True):
         ops = [graph.ops[i] for i in step.ops]
         if is_known(core.name):
-            found = step_cycles(ops, step.calls, core)
+            cycles = step_cycles(ops, step.calls, core)
         else:
-            found = [_at_best(op, core) for op in ops]
-        total.update(zip(ops, found, strict=True))
+            cycles = [_at_best(op, core) for op in ops]
+        total.update(zip(ops, cycles, strict=True))
 
     return total
 

@@ -61,14 +61,14 @@ def _interpreters(facts: Facts) -> dict[str, Any]:
     """Return the version of each interpreter, and whether it works."""
     # By their names in schema.MACHINE.
     names = {module: name.replace("-", "_") for name, module in MODULES.items()}
-    found = {}
+    versions = {}
     for trial in _rows(facts.get("trials")):
         name = names.get(str(trial.get("module")))
         # A newer device end may know an interpreter that this list does not.
         if name is not None:
-            found[name] = trial.get("version")
-            found[f"{name}_works"] = trial.get("reached") == "done"
-    return found
+            versions[name] = trial.get("version")
+            versions[f"{name}_works"] = trial.get("reached") == "done"
+    return versions
 
 
 def _object(value: Any) -> Mapping[str, Any]:

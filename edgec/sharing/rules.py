@@ -46,11 +46,11 @@ class SharedRecord:
         if not isinstance(value, Mapping):
             return None
         # The listed fields are copied; whatever else is there stays behind.
-        found = {}
+        facts = {}
         for name, rule in self.fields.items():
             if name in value:
-                found[name] = rule.clean(value[name])
-        return found
+                facts[name] = rule.clean(value[name])
+        return facts
 
     def paths(self, before: str = "") -> Iterator[tuple[str, str]]:
         """Yield the path and the meaning of each field with a value."""

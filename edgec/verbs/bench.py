@@ -188,7 +188,7 @@ def _check_cascade(request: Bench) -> None:
 
 
 def _measured(
-    request: Bench, bundle: Bundle, wanted: _Wanted, say: Progress
+    request: Bench, bundle: Bundle, goals: _Wanted, say: Progress
 ) -> MeasuredBench:
     """Measure a network, compare it with an earlier report, and judge its budgets.
 
@@ -214,12 +214,12 @@ def _measured(
     if request.share:
         shared = shared_bench(bundle.manifest, graph, report, estimate)
 
-    if wanted.earlier is not None and request.compare:
+    if goals.earlier is not None and request.compare:
         comparison = compare_with(
-            Path(request.compare), wanted.earlier, report, request.max_regress
+            Path(request.compare), goals.earlier, report, request.max_regress
         )
         report = replace(report, comparison=comparison)
-    checked = check_budgets(wanted.budgets, report, request.accept_estimates)
+    checked = check_budgets(goals.budgets, report, request.accept_estimates)
     report = replace(report, budgets=checked)
     return MeasuredBench(report, measurement, graph, shared)
 
@@ -278,11 +278,11 @@ def _estimate_note(
     """
     latency = estimate.latency.summary() if estimate is not None else None
     if latency is None:
-        known = f"No estimate of the board here ({why})"
+        estimate_text = f"No estimate of the board here ({why})"
     else:
-        known = f"The board itself: est. {latency.p50:.2f} ms"
+        estimate_text = f"The board itself: est. {latency.p50:.2f} ms"
     command = f"edgec bench {bundle.path.name} --on emulated:{board}"
-    return f"{known}, more by {command}."
+    return f"{estimate_text}, more by {command}."
 
 
 def _settings(request: Bench, plan: MeasuringPlan) -> dict[str, Any]:
@@ -341,27 +341,29 @@ def _check_comparable(path: Path, old: BenchReport, new: BenchReport) -> None:
     hint = "compare with a run on the same board, or make a new one with --json"
     at = str(path)
     if old.model != new.model:
-        what = f"the earlier run is of the model {old.model}, this one of {new.model}"
-        raise InputError(what, at=at, hint="compare runs of one model")
+        message = (
+            f"the earlier run is of the model {old.model}, this one of {new.model}"
+        )
+        raise InputError(message, at=at, hint="compare runs of one model")
     # The two differ by the error of the model, which says nothing about a change.
     if old.estimated != new.estimated:
-        what = f"the earlier run was {_kind(old)}, this one is {_kind(new)}"
-        raise InputError(what, at=at, hint=hint)
+        message = f"the earlier run was {_kind(old)}, this one is {_kind(new)}"
+        raise InputError(message, at=at, hint=hint)
 
     difference = _device_difference(old, new)
     if difference:
-        what = f"the earlier run is of another device: {difference}"
-        raise InputError(what, at=at, hint=hint)
+        message = f"the earlier run is of another device: {difference}"
+        raise InputError(message, at=at, hint=hint)
 
     # A segment that ran on the CPU then and on the Edge TPU now is no regression.
     backends_before = [segment.backend for segment in old.segments]
     backends_now = [segment.backend for segment in new.segments]
     if backends_before != backends_now:
-        what = (
+        message = (
             f"the segments ran differently: {', '.join(backends_before)} then, "
             f"{', '.join(backends_now)} now"
         )
-        raise InputError(what, at=at, hint="see edgec doctor for the Edge TPU")
+        raise InputError(message, at=at, hint="see edgec doctor for the Edge TPU")
 
     if not old.latency.samples or not new.latency.samples:
         raise InputError("one of the runs has no latency of the whole", at, hint)

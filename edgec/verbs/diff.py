@@ -107,11 +107,11 @@ def _check_comparable(request: DiffOptions, measured: Measured) -> None:
     """Raise InputError where the two sides have no value in common."""
     has_common_value = any(s.whole.samples for s in measured.seen)
     if not measured.outputs and not has_common_value:
-        what = (
+        message = (
             "the two have no value in common: no name and shape of one is in the other"
         )
         raise InputError(
-            what, f"{request.a}, {request.b}", "compare two forms of one model"
+            message, f"{request.a}, {request.b}", "compare two forms of one model"
         )
 
 
@@ -180,9 +180,9 @@ class _SideOpener:
         side = BundleSide(spec, path, BUNDLE_WAYS[way])
         self.labels = self.labels or side.labels
         self.meaning = self.meaning or side.meaning
-        known = [*side.preprocess.values()]
-        if len(known) == 1 and not self._is_certain:
-            self.preprocess = known[0]
+        preprocesses = [*side.preprocess.values()]
+        if len(preprocesses) == 1 and not self._is_certain:
+            self.preprocess = preprocesses[0]
             self._is_certain = True
 
         return side
@@ -298,8 +298,8 @@ class _SideOpener:
 
 def _channel_note(side: Side) -> str:
     """Return that a recipe changed channels, and what that means for the comparison."""
-    what = f"scaled, moved or ordered channels of {len(side.changes)} values"
-    return f"the recipe of {side.name} {what}: they are compared as it has them"
+    message = f"scaled, moved or ordered channels of {len(side.changes)} values"
+    return f"the recipe of {side.name} {message}: they are compared as it has them"
 
 
 def parsed(spec: str) -> tuple[str, Path]:
@@ -313,9 +313,9 @@ def parsed(spec: str) -> tuple[str, Path]:
         return "", Path(spec)
 
     if way not in WAYS:
-        what = f"there is no way {way}: to run it{did_you_mean(way, WAYS)}"
-        known = ", ".join(f"{w}:" for w in WAYS)
-        raise InputError(what, spec, f"give a path, or one after {known}")
+        message = f"there is no way {way}: to run it{did_you_mean(way, WAYS)}"
+        ways = ", ".join(f"{w}:" for w in WAYS)
+        raise InputError(message, spec, f"give a path, or one after {ways}")
 
     return way, Path(rest)
 
@@ -346,8 +346,8 @@ def _pairs(a: Side, b: Side, samples: Sequence[Sample]) -> list[tuple[Sample, Sa
     Raises InputError where B takes others.
     """
     if len(a.inputs) != len(b.inputs):
-        what = f"{a.name} has {len(a.inputs)} inputs, {b.name} {len(b.inputs)}"
-        raise InputError(what, "--inputs", "compare two forms of one model")
+        message = f"{a.name} has {len(a.inputs)} inputs, {b.name} {len(b.inputs)}"
+        raise InputError(message, "--inputs", "compare two forms of one model")
 
     return [(sample, dict(_as_taken(sample, a, b))) for sample in samples]
 
@@ -373,11 +373,11 @@ def _converted(array: Array, other: Value, v: Value, a: Side, b: Side) -> Array:
     # The same shape in another order, as NCHW and NHWC.
     perm = next(layouts(other.type.shape, v.type.shape), None)
     if perm is None:
-        what = (
+        message = (
             f"input {v.name} of {b.name} is {v.type}, "
             f"{other.name} of {a.name} {other.type}"
         )
-        raise InputError(what, "--inputs", "compare two forms of one model")
+        raise InputError(message, "--inputs", "compare two forms of one model")
 
     moved = np.ascontiguousarray(reals(array, other.type).transpose(perm))
 

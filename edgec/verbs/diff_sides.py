@@ -56,8 +56,8 @@ class InterpSide:
 
     def _walk(self, inputs: Sample, see: See) -> dict[str, Array]:
         # State begins with its initial values: a comparison is of single inferences.
-        known = walk(self.parts, {**initial(self.graph), **inputs}, see)
-        return {v.name: known[v.name] for v in self.outputs}
+        values = walk(self.parts, {**initial(self.graph), **inputs}, see)
+        return {v.name: values[v.name] for v in self.outputs}
 
     def close(self) -> None:
         """Do nothing: a graph has no resources."""

@@ -99,19 +99,19 @@ def _same_network(model: Path, bundle: Bundle) -> ReadModel:
     shapes = {info.name: info.shape for info in manifest.input_infos()}
     wanted = {info.name: info.shape for info in manifest.output_infos()}
     try:
-        found = read(model, ReadOptions(input_shapes=shapes))
+        network = read(model, ReadOptions(input_shapes=shapes))
     except InputError as e:
         # Another network has no inputs of these names and shapes.
-        what = f"{model.name} is not the model of {bundle.path.name}: {e.what}"
-        raise InputError(what, "--model", _SAME) from e
-    if not _outputs_of(found).items() >= wanted.items():
+        message = f"{model.name} is not the model of {bundle.path.name}: {e.what}"
+        raise InputError(message, "--model", _SAME) from e
+    if not _outputs_of(network).items() >= wanted.items():
         # int8 cannot hold the head of some detectors, which then ends before it.
         head = stated_task(model).head
-        found = read(
+        network = read(
             model, ReadOptions(input_shapes=shapes, head=head, becomes_int8=True)
         )
 
-    outputs = _outputs_of(found)
+    outputs = _outputs_of(network)
     for name, shape in wanted.items():
         if outputs.get(name) != shape:
             there = ", ".join(f'"{n}" {list(s)}' for n, s in outputs.items())
@@ -121,12 +121,12 @@ def _same_network(model: Path, bundle: Bundle) -> ReadModel:
                 "--model",
                 _SAME,
             )
-    return found
+    return network
 
 
-def _outputs_of(found: ReadModel) -> dict[str, tuple[int, ...]]:
+def _outputs_of(model: ReadModel) -> dict[str, tuple[int, ...]]:
     """Return the shape of each output of a model, by name."""
-    return {v.name: v.type.shape for v in found.graph.returned()}
+    return {v.name: v.type.shape for v in model.graph.returned()}
 
 
 class BundleHereSide:

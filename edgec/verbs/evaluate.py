@@ -270,12 +270,12 @@ class _Evaluation:
             results[side.key] = self.measure.shown(self._result(side, frame))
 
         lines = {key: result.lines() for key, result in results.items()}
-        found = WorstPicture(self._name(picture), losses, lines)
+        worst = WorstPicture(self._name(picture), losses, lines)
         if self.request.html is None:
-            return found
+            return worst
         drawings = {key: drawing(result, frame) for key, result in results.items()}
         return replace(
-            found,
+            worst,
             captions={key: captions(result) for key, result in results.items()},
             drawings={"picture": frame, **drawings},
         )

@@ -60,24 +60,24 @@ class Explanation:
 
     def parameter_bytes(self) -> dict[str, int]:
         """Return the bytes of parameters on the Edge TPU, by network."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for name, report in self.networks.items():
             size = int(report.totals()["tpu_parameter_bytes"])
             if size:
-                found[name] = size
-        return found
+                sizes[name] = size
+        return sizes
 
     def swap_ms(self) -> dict[str, float]:
         """Return the estimated time to send a network's parameters anew, by network.
 
         It is paid at each change of networks unless they share the on-chip memory.
         """
-        found: dict[str, float] = {}
+        times: dict[str, float] = {}
         for name, size in self.parameter_bytes().items():
             link = self.networks[name].link
             assert link is not None, "there are segments on the Edge TPU"
-            found[name] = LINKS[link].per_mb_sent * size / _MB
-        return found
+            times[name] = LINKS[link].per_mb_sent * size / _MB
+        return times
 
     def sharing(self) -> str:
         """Return what the networks' parameters on the Edge TPU cost; "" without any."""

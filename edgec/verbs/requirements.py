@@ -187,6 +187,8 @@ def requirements(texts: Sequence[str]) -> list[Requirement]:
     return _VOCABULARY.parse_all(texts)
 
 
-def check(wanted: Iterable[Requirement], r: ExplainReport) -> list[RequirementOutcome]:
+def check(
+    requirements: Iterable[Requirement], r: ExplainReport
+) -> list[RequirementOutcome]:
     """Return for each requirement whether it holds."""
-    return [w.check(FIGURES[w.figure].figure(r)) for w in wanted]
+    return [w.check(FIGURES[w.figure].figure(r)) for w in requirements]

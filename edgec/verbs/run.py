@@ -263,15 +263,15 @@ def _photo(path: Path) -> Array:
 
 
 def _written_note(
-    options: RunOptions, done: RunResult, manifest: Manifest, image_range: str
+    options: RunOptions, result: RunResult, manifest: Manifest, image_range: str
 ) -> str:
     """Return what was written, in words."""
-    if done.result is None:
+    if result.result is None:
         content = ", ".join(
-            f"{name} {a.dtype}{list(a.shape)}" for name, a in done.items()
+            f"{name} {a.dtype}{list(a.shape)}" for name, a in result.items()
         )
-    elif isinstance(done.result, CascadeResult):
-        count = len(done.result.objects)
+    elif isinstance(result.result, CascadeResult):
+        count = len(result.result.objects)
         content = f"{count} object{'' if count == 1 else 's'}"
     else:
         content = "classification" if manifest.task is None else manifest.task.kind
@@ -304,13 +304,13 @@ def _output_suffix(output: Path | None) -> str | None:
     return suffix
 
 
-def _canvas(given: Mapping[str, Array], manifest: Manifest) -> Array | None:
+def _canvas(inputs: Mapping[str, Array], manifest: Manifest) -> Array | None:
     """Return the picture to draw into, uint8 [height, width, 3].
 
     It is the photo that was given, or else a grey one of the size of the image input;
     None where there is no such input.
     """
-    for name, array in given.items():
+    for name, array in inputs.items():
         if name in manifest.preprocess and is_photo(array):
             return np.ascontiguousarray(CameraFrame.of(array).rgb())
     size = image_size(manifest)
@@ -320,7 +320,7 @@ def _canvas(given: Mapping[str, Array], manifest: Manifest) -> Array | None:
 
 
 def _save(
-    path: Path, done: RunResult, picture: Image.Image | None, manifest: Manifest
+    path: Path, result: RunResult, picture: Image.Image | None, manifest: Manifest
 ) -> str:
     """Write the result aside, and rename it when it is whole.
 
@@ -329,14 +329,14 @@ def _save(
     suffix = path.suffix.lower()
     with atomic_write(path) as aside:
         if suffix == ".npz":
-            write_npz(aside, done)
+            write_npz(aside, result)
         elif suffix == ".json":
-            aside.write_text(json.dumps(done.to_json(), indent=1) + "\n")
+            aside.write_text(json.dumps(result.to_json(), indent=1) + "\n")
         elif picture is not None:
             picture.save(aside)
         else:
             info = _single(manifest.output_infos(), "output", path)
-            image, image_range = _image(path, done[info.name], info)
+            image, image_range = _image(path, result[info.name], info)
             image.save(aside)
             return image_range
     return ""
@@ -379,9 +379,9 @@ def _by_name(
     only array goes to the only input.
     """
     # State that is kept between calls can be given too.
-    known = (*manifest.inputs, *manifest.kept)
-    if any(name in known for name in arrays):
-        return {name: arrays[name] for name in arrays if name in known}
+    names = (*manifest.inputs, *manifest.kept)
+    if any(name in names for name in arrays):
+        return {name: arrays[name] for name in arrays if name in names}
     if "in0_0" in arrays:
         numbered = enumerate(manifest.inputs)
         return {n: arrays[f"in0_{j}"] for j, n in numbered if f"in0_{j}" in arrays}

@@ -113,9 +113,9 @@ def tune(options: TuneOptions) -> Tuning:
         for core, calls in by_core.items():
             on_core = _CoreSearch(options, path, core, calls, database)
             if on_core.run(executor, asked, options.say):
-                found = tuple(on_core.tuned_calls)
+                tuned_calls = tuple(on_core.tuned_calls)
                 return Tuning(
-                    path, options.url, is_model(options.url), core.name, found
+                    path, options.url, is_model(options.url), core.name, tuned_calls
                 )
 
     names = ", ".join(core.name for core in by_core)
@@ -156,28 +156,30 @@ class _CoreSearch:
         self.tuned_calls: list[TunedCall] = []
         # An interrupted search goes on where it ended.
         for signature, asked in self._calls.items():
-            known = self._known(asked)
-            if known is None:
+            entry = self._known(asked)
+            if entry is None:
                 self._untried.append(asked)
             else:
-                self.tuned_calls.append(self._tuned_call(signature, known, new=False))
+                self.tuned_calls.append(self._tuned_call(signature, entry, new=False))
 
-    def _known(self, asked: AskedCall) -> TunedSchedule | None:
+    def _known(self, call: AskedCall) -> TunedSchedule | None:
         """Return the database's schedule of a call, if it is still valid.
 
         It must be of this device and this edgec, and legal.
         """
-        entry = self._database.of(self._core.name).get(asked.signature)
+        entry = self._database.of(self._core.name).get(call.signature)
         if entry is None or (entry.device, entry.edgec) != (self._on, VERSION):
             return None
 
-        core = replace(self._core, tuned={asked.signature: entry})
+        core = replace(self._core, tuned={call.signature: entry})
 
-        return entry if tuned(call_of_record(asked.call), core) else None
+        return entry if tuned(call_of_record(call.call), core) else None
 
-    def run(self, executor: Executor, asked: _BundleCalls, say: Progress) -> bool:
+    def run(
+        self, executor: Executor, bundle_calls: _BundleCalls, say: Progress
+    ) -> bool:
         """Try the other calls. Return whether the device has this core."""
-        trials = [self._trial(call, asked) for call in self._untried]
+        trials = [self._trial(call, bundle_calls) for call in self._untried]
         count = len(trials)
         say(f"try 1/{count}" if trials else "")
         # Closed at once where the device has another core: the other trials are void.
@@ -191,13 +193,13 @@ class _CoreSearch:
 
         return True
 
-    def _trial(self, call: AskedCall, asked: _BundleCalls) -> ScheduleTrial:
+    def _trial(self, call: AskedCall, bundle_calls: _BundleCalls) -> ScheduleTrial:
         return ScheduleTrial(
             signature=call.signature,
             call=call.call,
             core=self._core,
-            board=asked.board.name,
-            target=asked.target,
+            board=bundle_calls.board.name,
+            target=bundle_calls.target,
             url=self._on,
             timeout=self._timeout,
         )
@@ -277,12 +279,12 @@ def _bundle_calls(bundle: Bundle, options: TuneOptions) -> _BundleCalls:
                 by_core[core] = calls[core.name]
         return _BundleCalls(board, target, by_core)
 
-    what = (
+    message = (
         "nothing that the bundle computes can be done in more than one way on "
         f"{target_name or board.name}"
     )
     raise InputError(
-        what,
+        message,
         at=at,
         hint="tune a bundle for 64-bit Arm or x86-64 with a part on the CPU",
     )
@@ -322,8 +324,8 @@ def _check_calls(calls_file: CallsFile, at: str) -> None:
         try:
             call_of_record(asked.call)
         except (KeyError, TypeError, ValueError, IndexError) as e:
-            what = f"{CALLS_FILE} is damaged: {asked.signature}: {e!r}"
-            raise InputError(what, at=at, hint="compile the model again") from e
+            message = f"{CALLS_FILE} is damaged: {asked.signature}: {e!r}"
+            raise InputError(message, at=at, hint="compile the model again") from e
 
 
 def _all_calls(calls_file: CallsFile) -> Iterator[AskedCall]:

@@ -146,19 +146,19 @@ def _effect_files(effect: str) -> EffectFiles:
         ) from e
 
 
-def _keep(folder: Path, shown: ShownFrame) -> None:
+def _keep(folder: Path, frame: ShownFrame) -> None:
     """Write a picture and its result, and the mask of a segmentation.
 
     A mask is 255 inside the object, or the class of each pixel.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    place = folder / f"{shown.number:05}"
+    place = folder / f"{frame.number:05}"
     # Fast compression: pictures come as fast as the network runs.
-    Image.fromarray(shown.after).save(place.with_suffix(".png"), compress_level=1)
-    text = json.dumps(shown.result.to_json(), indent=1) + "\n"
+    Image.fromarray(frame.after).save(place.with_suffix(".png"), compress_level=1)
+    text = json.dumps(frame.result.to_json(), indent=1) + "\n"
     place.with_suffix(".json").write_text(text)
 
-    result = shown.result
+    result = frame.result
     if isinstance(result, Segments):
         if result.classes is None:
             mask = result.within().astype(np.uint8) * WHITE

@@ -131,9 +131,11 @@ def _fetched(may_fetch: Callable[[str], bool], say: Callable[[str], None]) -> bo
     wheels = {one.wheel for one in missing}
     megabytes = sum(wheel.bytes for wheel in wheels) // 1_000_000
     names = ", ".join(f"{wheel.project} {wheel.version}" for wheel in wheels)
-    what = f"networks for faces, out of {names} ({megabytes} MB)"
-    if not may_fetch(f"The demo moves a portrait by your face. Download its {what}?"):
-        say(f"a cartoon is shown: --yes downloads the {what}, which move a portrait")
+    message = f"networks for faces, out of {names} ({megabytes} MB)"
+    if not may_fetch(
+        f"The demo moves a portrait by your face. Download its {message}?"
+    ):
+        say(f"a cartoon is shown: --yes downloads the {message}, which move a portrait")
         return False
     try:
         fetch(wanted, say)

@@ -256,7 +256,7 @@ def without_idle(r: Repeated, stage: Mapping[Op, int]) -> Repeated | None:
     Such a copy is in the segment of its original, or both are on the CPU: then one is
     enough. None if there is no such copy. The graph is edited in place.
     """
-    found = False
+    has_idle = False
     for op, first in r.original.items():
         if op is first or not _one_is_enough(stage[first], stage[op]):
             continue
@@ -265,8 +265,8 @@ def without_idle(r: Repeated, stage: Mapping[Op, int]) -> Repeated | None:
             continue
         for again, v in zip(op.outputs, first.outputs, strict=True):
             r.graph.replace(again, v)
-        found = True
-    if not found:
+        has_idle = True
+    if not has_idle:
         return None
     # What only those copies read goes with them.
     r.graph.drop_unused()

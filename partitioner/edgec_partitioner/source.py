@@ -125,8 +125,12 @@ def _abort(o: SourceOperator) -> Refusal | None:
             "replace the operator by older ones; edgec rewrites it or compiles it to C"
         )
         return Refusal(ABORT, constraint, seen, fix)
-    known = _versions(o)
-    if known is not None and known.aborts is not None and o.version >= known.aborts:
+    versions = _versions(o)
+    if (
+        versions is not None
+        and versions.aborts is not None
+        and o.version >= versions.aborts
+    ):
         seen = f"{o.opcode} version {o.version}"
         return Refusal(ABORT, constraint, seen, _OLD_CONVERTER)
     return None
@@ -163,13 +167,15 @@ def _version(o: SourceOperator) -> Iterator[Refusal]:
 
     It is uncertain unless that version was seen refused.
     """
-    known = _versions(o)
-    if known is None or o.version <= known.mapped:
+    versions = _versions(o)
+    if versions is None or o.version <= versions.mapped:
         return
-    constraint = f"{o.opcode}: at most version {known.mapped}, the highest seen mapped"
+    constraint = (
+        f"{o.opcode}: at most version {versions.mapped}, the highest seen mapped"
+    )
     seen = f"version {o.version}"
     # A version between mapped and refused ones was never seen.
-    refused = known.refused is not None and o.version >= known.refused
+    refused = versions.refused is not None and o.version >= versions.refused
     yield Refusal("operator_version", constraint, seen, _OLD_CONVERTER, not refused)
 
 

@@ -69,25 +69,25 @@ def verdicts(
     return result
 
 
-def beyond_calibration(found: Iterable[Refusal]) -> tuple[Refusal, ...]:
+def beyond_calibration(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
     """Return the refusals for a model that is or will be quantized.
 
     An op that stays float then has no int8 form, so calibration data is no remedy.
     """
     result: list[Refusal] = []
-    for refusal in found:
+    for refusal in refusals:
         if refusal.rule == "int8_tensors":
             refusal = replace(refusal, fix=None)
         result.append(refusal)
     return tuple(result)
 
 
-def most_telling_first(found: Iterable[Refusal]) -> list[Refusal]:
+def most_telling_first(refusals: Iterable[Refusal]) -> list[Refusal]:
     """Sort refusals: certain ones first, then those by rules of the op itself.
 
     Such a rule tells more than one that holds for all ops.
     """
-    return sorted(found, key=lambda r: (r.uncertain, hasattr(OpDef, f"_{r.rule}")))
+    return sorted(refusals, key=lambda r: (r.uncertain, hasattr(OpDef, f"_{r.rule}")))
 
 
 def refusals(op: Op) -> tuple[Refusal, ...]:

@@ -67,12 +67,12 @@ def open_stream(rest: str, ask: bool = False) -> ByteStream:
     # A machine with the name of the board is the one without a name of its own.
     running = [m for m in running if m.folder.name == board] or running
     if not running:
-        what = (
+        message = (
             f"nothing can be put on emulated:{board}: programs alone are emulated, "
             "until its whole machine is on"
         )
         raise InputError(
-            what, at=f"emulated:{rest}", hint=device_names.boot_command(board, board)
+            message, at=f"emulated:{rest}", hint=device_names.boot_command(board, board)
         )
     if len(running) > 1:
         urls = " or ".join(machine.ssh_url for machine in running)
@@ -125,10 +125,10 @@ class Emulated(Device):
         except ToolError as e:
             return f"{e.what} ({e.hint})"
         # Old versions of QEMU lack newer cores, and would only say so in the run.
-        known = subprocess.run(
+        done = subprocess.run(
             [emulator, "-cpu", "help"], capture_output=True, text=True, check=False
         ).stdout
-        if target.qemu_cpu in known.split():
+        if target.qemu_cpu in done.split():
             return ""
         return f"{target.qemu} has no {target.qemu_cpu}: it is too old"
 
@@ -336,9 +336,9 @@ def _written(bundle: Bundle, folder: Path, file: str, info: TensorInfo) -> Array
             hint=hint,
         ) from e
     if array.dtype != info.numpy_dtype or array.shape != info.shape:
-        what = (
+        message = (
             f'tensor "{info.name}" is {array.dtype.str} {array.shape}, '
             f"the manifest says {info}"
         )
-        raise DeviceError(what, at=str(bundle.path), hint=hint)
+        raise DeviceError(message, at=str(bundle.path), hint=hint)
     return array

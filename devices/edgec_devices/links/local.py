@@ -45,9 +45,9 @@ def open_device(rest: str) -> Device:
     """
     tpu = rest or "auto"
     if tpu not in TPU_MODES:
-        what = f'"local:{rest}" is not a way to run{did_you_mean(rest, TPU_MODES)}'
+        message = f'"local:{rest}" is not a way to run{did_you_mean(rest, TPU_MODES)}'
         raise InputError(
-            what, hint=f"use local: or local: and one of {', '.join(TPU_MODES)}"
+            message, hint=f"use local: or local: and one of {', '.join(TPU_MODES)}"
         )
     return Local(tpu)
 
@@ -141,9 +141,9 @@ class Local(Device):
                     timeout=LIMIT_S,
                 )
             except subprocess.TimeoutExpired:
-                what = f"the program did not end within {LIMIT_S:.0f} s"
+                message = f"the program did not end within {LIMIT_S:.0f} s"
                 raise DeviceError(
-                    what, at=self.url, hint="try fewer runs or a smaller model"
+                    message, at=self.url, hint="try fewer runs or a smaller model"
                 ) from None
         report = program_report(
             result.returncode, result.stdout, result.stderr, self.url

@@ -102,8 +102,8 @@ def open_stream(rest: str, ask: bool = False) -> ByteStream:
             )
     text = options.get("baud", [str(BAUD)])[-1]
     if not port or not text.isdecimal() or not 50 <= int(text) <= 4_000_000:
-        what = f'"{text}" is not a speed' if port else "which serial port?"
-        raise InputError(what, at=url, hint=f"for example {USAGE}")
+        message = f'"{text}" is not a speed' if port else "which serial port?"
+        raise InputError(message, at=url, hint=f"for example {USAGE}")
     return SerialStream(url, port, int(text), ask)
 
 

@@ -222,23 +222,23 @@ class SshStream(PipeStream):
                 self._stage = stage
         return bool(CHATTER.match(line))
 
-    def explain(self, status: int | None, said: str) -> DeviceError | InputError:
+    def explain(self, status: int | None, output: str) -> DeviceError | InputError:
         """Return why ssh ended, see PipeStream.explain."""
-        if status is None and said.startswith("ssh: "):
+        if status is None and output.startswith("ssh: "):
             return InputError(
                 "there is no ssh on this machine",
                 at=self.url,
                 hint="sudo apt-get install openssh-client",
             )
         # 255 is ssh's own failure; other codes come from the command on the device.
-        unreachable = UNKNOWN_HOST in said or "Connection refused" in said
+        unreachable = UNKNOWN_HOST in output or "Connection refused" in output
         if status == 255 and unreachable:
             again = device_names.power_on_command(f"ssh://{self._host}")
             if again:
                 return DeviceError(
                     f"{self._host} has no power", at=self.url, hint=again
                 )
-        if status == 255 and UNKNOWN_HOST in said:
+        if status == 255 and UNKNOWN_HOST in output:
             return InputError(
                 f"there is no host {self._host}",
                 at=self.url,
@@ -246,14 +246,14 @@ class SshStream(PipeStream):
             )
         if status == 255:
             for words, what, input_error, hint in SAYS:
-                if words in said:
+                if words in output:
                     kind = InputError if input_error else DeviceError
                     return kind(
                         what.format(**self._words),
                         at=self.url,
                         hint=hint.format(**self._words),
                     )
-        return super().explain(status, said)
+        return super().explain(status, output)
 
 
 def config_options(host: str) -> list[str]:

@@ -128,13 +128,13 @@ def _mirrors() -> Collection[tuple[str, str]]:
         "Created-By: Packages",
         hint=_HINT,
     )
-    found = set()
+    mirrors = set()
     for line in listed.stdout.splitlines():
         mirror, suite, component = line.split()
         name, dash, rest = suite.partition("-")
         if component == "main" and rest in ("", "security") and name in _SUITES:
-            found.add((mirror, dash + rest))
-    return found or _MIRRORS
+            mirrors.add((mirror, dash + rest))
+    return mirrors or _MIRRORS
 
 
 def _private(folder: Path, release: str, architecture: str) -> list[str]:
@@ -185,9 +185,9 @@ def _dependency(options: Sequence[str], package: str, pattern: str) -> str:
     listed = run(
         "apt-cache", *options, "depends", "--important", package, hint=_HINT
     ).stdout
-    found = re.search(rf"Depends: ({pattern})", listed)
-    if found is None:
+    match = re.search(rf"Depends: ({pattern})", listed)
+    if match is None:
         raise ToolError(
             f"apt has no package {package}, and none that provides it", hint=_HINT
         )
-    return found[1]
+    return match[1]

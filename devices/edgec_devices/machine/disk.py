@@ -66,20 +66,20 @@ def release(image: Path) -> str:
     # Until the guest has replayed the journal, bitmaps may not fit their checksums: with
     # -c they are not read.
     done = run("debugfs", "-c", "-R", "cat /usr/lib/os-release", image, hint=_HINT)
-    found = re.search(r"^VERSION_CODENAME=(\S+)$", done.stdout, re.MULTILINE)
+    match = re.search(r"^VERSION_CODENAME=(\S+)$", done.stdout, re.MULTILINE)
     if "Filesystem not open" in done.stderr:
         raise ToolError(
             f"the disk cannot be read: {done.stderr.strip().splitlines()[1]}",
             at=str(image),
             hint=f"repair it: e2fsck -f {image}",
         )
-    if found is None:
+    if match is None:
         raise ToolError(
             "the disk has no Debian on it",
             at=str(image),
             hint="start with a new one: --fresh",
         )
-    return found[1]
+    return match[1]
 
 
 def copy(image: Path, to: Path) -> None:

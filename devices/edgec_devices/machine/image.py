@@ -46,19 +46,19 @@ def image(
     folder = cache_dir(
         "machine-images", f"{release}-{_recipe()}" + ("-cameras" if cameras else "")
     )
-    found = Image(
+    machine_image = Image(
         release, folder / "vmlinuz", folder / "initrd.gz", folder / "root.ext4"
     )
-    if not found.disk.exists():
+    if not machine_image.disk.exists():
         with alone(folder):
-            if not found.disk.exists():
-                _make(folder, found, release, progress, cameras)
-    return found
+            if not machine_image.disk.exists():
+                _make(folder, machine_image, release, progress, cameras)
+    return machine_image
 
 
 def _make(
     folder: Path,
-    made: Image,
+    image: Image,
     release: str,
     progress: Callable[[str], None],
     cameras: bool,
@@ -79,10 +79,10 @@ def _make(
             add_modules(tree, kernel, CAMERA_MODULES)
         aside = work / "root.ext4"
         disk.make(aside, tree, DISK_BYTES)
-        made.kernel.write_bytes(kernel.image)
+        image.kernel.write_bytes(kernel.image)
         busybox = (tree.folder / "usr/bin/busybox").read_bytes()
-        made.initrd.write_bytes(initramfs(busybox, kernel.ordered(MODULES)))
-        os.replace(aside, made.disk)  # last: its presence says that all is there
+        image.initrd.write_bytes(initramfs(busybox, kernel.ordered(MODULES)))
+        os.replace(aside, image.disk)  # last: its presence says that all is there
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -92,9 +92,9 @@ class LinuxKernel:
 
     def depends(self, name: str) -> list[str]:
         """What a module says that it depends on."""
-        found = re.search(rb"\0depends=([^\0]*)\0", self.modules[name])
-        if found:
-            return [w.replace("-", "_") for w in found[1].decode().split(",") if w]
+        match = re.search(rb"\0depends=([^\0]*)\0", self.modules[name])
+        if match:
+            return [w.replace("-", "_") for w in match[1].decode().split(",") if w]
         return []
 
 
@@ -102,7 +102,7 @@ def read_kernel(package: Path) -> LinuxKernel:
     """Raises ToolError for a package that is none for QEMU's machine."""
     kernel = b""
     version = ""
-    found = {}
+    modules = {}
     with package_files(package) as members:
         for member, read in members:
             name = PurePosixPath(member.name)
@@ -111,11 +111,11 @@ def read_kernel(package: Path) -> LinuxKernel:
                 version = name.name.removeprefix("vmlinuz-")
             elif member.isfile() and re.search(r"/kernel/.*\.ko(\.xz)?$", member.name):
                 data = read()
-                found[name.name.split(".")[0].replace("-", "_")] = (
+                modules[name.name.split(".")[0].replace("-", "_")] = (
                     lzma.decompress(data) if name.suffix == ".xz" else data
                 )
-    if not kernel or any(m not in found for m in NEEDED):
+    if not kernel or any(m not in modules for m in NEEDED):
         raise ToolError(
             f"{package.name} has no kernel for QEMU's machine", hint="report it"
         )
-    return LinuxKernel(kernel, version, found)
+    return LinuxKernel(kernel, version, modules)

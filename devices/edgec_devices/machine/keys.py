@@ -51,8 +51,8 @@ def write_config(folder: Path, alias: str, user: str, port: int) -> Path:
     strictly.
     """
     # The host key was made here, so the first connection needs no trust.
-    known = folder / "known_hosts"
-    known.write_text(f"{alias} {(folder / f'{HOST_KEY}.pub').read_text()}")
+    known_hosts = folder / "known_hosts"
+    known_hosts.write_text(f"{alias} {(folder / f'{HOST_KEY}.pub').read_text()}")
     config = folder / CONFIG
     # A known_hosts of its own: the ports of machines change, and the user's file stays
     # clean.
@@ -64,7 +64,7 @@ def write_config(folder: Path, alias: str, user: str, port: int) -> Path:
         f'    IdentityFile "{folder / USER_KEY}"\n'
         "    IdentitiesOnly yes\n"
         f"    HostKeyAlias {alias}\n"
-        f'    UserKnownHostsFile "{known}"\n'
+        f'    UserKnownHostsFile "{known_hosts}"\n'
         "    StrictHostKeyChecking yes\n"
     )
     return config

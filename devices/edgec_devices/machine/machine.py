@@ -316,14 +316,19 @@ class Machine:
         )
         temporary.replace(self.folder / _DISK)
 
-    def _switch_on(self, made: Image, port: int | None) -> None:
+    def _switch_on(self, image: Image, port: int | None) -> None:
         """Start the emulator, and make the serial line and the ssh configuration."""
         settings = self.settings
         started = launch(
-            made, self.folder / _DISK, self._cpu, settings.memory, settings.icount, port
+            image,
+            self.folder / _DISK,
+            self._cpu,
+            settings.memory,
+            settings.icount,
+            port,
         )
         state = MachineState(
-            settings, started.pid, None, started.port, release=made.release
+            settings, started.pid, None, started.port, release=image.release
         )
         # Saved at once, so that cut() finds the process.
         self._save(state)

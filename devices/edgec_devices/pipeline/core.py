@@ -71,10 +71,10 @@ class PipelineCore:
         """
         file = core_facts(name)
         if file is None or file.pipeline is None:
-            known = pipelined_cores()
+            cores = pipelined_cores()
             raise InputError(
-                f'there is no pipeline model of "{name}"{did_you_mean(name, known)}',
-                hint=f"use {', '.join(known)}",
+                f'there is no pipeline model of "{name}"{did_you_mean(name, cores)}',
+                hint=f"use {', '.join(cores)}",
             )
         facts = file.pipeline
         at = str(core_file(name))

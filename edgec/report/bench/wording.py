@@ -60,11 +60,11 @@ def machine(r: BenchReport) -> str:
     return ", ".join(filter(None, texts))
 
 
-def once(what: str, found: OncePerLaunch, r: BenchReport) -> str:
+def once(what: str, rate: OncePerLaunch, r: BenchReport) -> str:
     """Return the worst launch's time of something done once a launch, or ""."""
-    if found.worst is None:
+    if rate.worst is None:
         return ""
-    return f"{what} {ms(found.worst, mark(r, found.estimated))} ms"
+    return f"{what} {ms(rate.worst, mark(r, rate.estimated))} ms"
 
 
 def conditions(r: BenchReport) -> str:

@@ -51,30 +51,30 @@ MAX_NAME = 60
 """Characters of a value's name in the table of layers."""
 
 
-def page(found: Diff) -> str:
+def page(comparison: Diff) -> str:
     """Return the page of a comparison."""
-    notes = [plain(note) for note in found.notes]
+    notes = [plain(note) for note in comparison.notes]
     return rendered(
         "diff/diff.html",
-        title=plain(f"{_file(found.a)} and {_file(found.b)}"),
+        title=plain(f"{_file(comparison.a)} and {_file(comparison.b)}"),
         summary=plain(
-            f"A {found.a} ({found.a_how}), B {found.b} ({found.b_how}); "
-            f"{samples(found)}; {compared(found)}"
+            f"A {comparison.a} ({comparison.a_how}), B {comparison.b} ({comparison.b_how}); "
+            f"{samples(comparison)}; {compared(comparison)}"
         ),
         warning="",
-        culprit=culprit_lines(found),
-        nothing=nothing(found),
-        fault=found.culprit is not None and found.culprit.fault,
-        outputs=[OUTPUT_HEAD, *output_rows(found)],
-        chart=along(found.layers),
-        graph=_graph(found),
+        culprit=culprit_lines(comparison),
+        nothing=nothing(comparison),
+        fault=comparison.culprit is not None and comparison.culprit.fault,
+        outputs=[OUTPUT_HEAD, *output_rows(comparison)],
+        chart=along(comparison.layers),
+        graph=_graph(comparison),
         badges=BADGES,
-        layers=[HEAD, *(row(layer, MAX_NAME) for layer in found.layers)],
-        classes=[_layer_class(layer) for layer in found.layers],
+        layers=[HEAD, *(row(layer, MAX_NAME) for layer in comparison.layers)],
+        classes=[_layer_class(layer) for layer in comparison.layers],
         terms=explained(TERMS),
-        images=[*_images(found)],
-        notes=[*task(found), *changed(found), *notes],
-        data=[_details(layer) for layer in found.layers],
+        images=[*_images(comparison)],
+        notes=[*task(comparison), *changed(comparison), *notes],
+        data=[_details(layer) for layer in comparison.layers],
     )
 
 
@@ -98,13 +98,13 @@ def _layer_class(layer: Layer) -> str:
     return "fair" if ratio >= FAIR_DB else "poor"
 
 
-def _graph(found: Diff) -> Markup:
+def _graph(comparison: Diff) -> Markup:
     """Return the picture of the layers, coloured by their own noise."""
     boxes: list[NodeBox] = []
     edges: dict[tuple[int, int], bool] = {}
     producers: dict[str, int] = {}
-    parts = {layer.value: layer.part for layer in found.layers}
-    for node, layer in enumerate(found.layers):
+    parts = {layer.value: layer.part for layer in comparison.layers}
+    for node, layer in enumerate(comparison.layers):
         boxes.append(
             NodeBox(
                 f"{layer.kind} {decibel(layer.own_centred_db)}",
@@ -119,7 +119,7 @@ def _graph(found: Diff) -> Markup:
                 crossing = parts[name] != layer.part
                 edges[producers[name], node] = crossing
         producers[layer.value] = node
-    return picture(boxes, edges, f"graph of {found.b}")
+    return picture(boxes, edges, f"graph of {comparison.b}")
 
 
 def _details(layer: Layer) -> dict[str, object]:
@@ -168,12 +168,12 @@ def _bin_edges(edges: Sequence[float]) -> list[float]:
     return [first, last, len(edges) - 1]
 
 
-def _images(found: Diff) -> Iterator[tuple[str, str, str, str]]:
+def _images(comparison: Diff) -> Iterator[tuple[str, str, str, str]]:
     """Yield (output, A's image, B's image, ten times the difference) as data URIs.
 
     Only outputs that are images are there.
     """
-    for name, (array_a, array_b) in found.images.items():
+    for name, (array_a, array_b) in comparison.images.items():
         image_a = _as_image(array_a)
         image_b = _as_image(array_b)
         if image_a is None or image_b is None:

@@ -58,42 +58,42 @@ LABELS = {
 """Findings in the few words of a table."""
 
 
-def to_text(found: Diff, order: str = "worst", every: bool = False) -> str:
+def to_text(comparison: Diff, order: str = "worst", every: bool = False) -> str:
     """Return the text, at most 120 columns wide.
 
     Args:
-        found: the comparison
+        comparison: the comparison
         order: order of the layers, one of ORDERS
         every: show all layers, not only the worst
     """
     lines = [
-        f"A {plain(found.a)} ({found.a_how})",
-        f"B {plain(found.b)} ({found.b_how})",
-        f"{samples(found)}; {compared(found)}; ratios of signal to noise in dB",
+        f"A {plain(comparison.a)} ({comparison.a_how})",
+        f"B {plain(comparison.b)} ({comparison.b_how})",
+        f"{samples(comparison)}; {compared(comparison)}; ratios of signal to noise in dB",
         "",
-        table(OUTPUT_HEAD, [*output_rows(found)], "lrrrrr"),
+        table(OUTPUT_HEAD, [*output_rows(comparison)], "lrrrrr"),
     ]
-    for text in (*task(found), *changed(found)):
+    for text in (*task(comparison), *changed(comparison)):
         lines += textwrap.wrap(text, 120, subsequent_indent="  ")
-    lines += _culprit(found)
+    lines += _culprit(comparison)
     lines.append("")
-    shown = _shown(found, order, every)
+    shown = _shown(comparison, order, every)
     if shown:
         rows = [row(layer, MAX_NAME) for layer in shown]
         lines.append(table(HEAD, rows, "rllrrrrrrl"))
-    hidden = len(found.layers) - len(shown)
+    hidden = len(comparison.layers) - len(shown)
     if hidden:
         lines.append(f"({hidden} more layers: --all, or --order graph)")
-    for note in found.notes:
+    for note in comparison.notes:
         lines += textwrap.wrap(f"note: {note}", 120)
     if shown:
         lines += ["", legend(TERMS)]
     return "\n".join(lines)
 
 
-def _shown(found: Diff, order: str, every: bool) -> list[Layer]:
+def _shown(comparison: Diff, order: str, every: bool) -> list[Layer]:
     """Return the layers of the table."""
-    layers = found.worst() if order == "worst" else list(found.layers)
+    layers = comparison.worst() if order == "worst" else list(comparison.layers)
     if every or order == "graph":
         return layers
     # Layers without any noise are of no interest.
@@ -101,9 +101,9 @@ def _shown(found: Diff, order: str, every: bool) -> list[Layer]:
     return noisy[:MOST]
 
 
-def output_rows(found: Diff) -> Iterator[tuple[str, ...]]:
+def output_rows(comparison: Diff) -> Iterator[tuple[str, ...]]:
     """Yield a row for each output."""
-    for name, output in found.outputs.items():
+    for name, output in comparison.outputs.items():
         agreement = output.agreement
         top1 = "" if agreement.top1 is None else f"{agreement.top1:.0%}"
         yield (
@@ -116,25 +116,25 @@ def output_rows(found: Diff) -> Iterator[tuple[str, ...]]:
         )
 
 
-def task(found: Diff) -> Iterator[str]:
+def task(comparison: Diff) -> Iterator[str]:
     """Yield the effect of the difference on the task of the network."""
     # The import brings all of edgec.ops, which only a comparison needs.
     from edgec.comparing.tasks import FIGURES
 
-    for name, figure in found.task.items():
-        yield f"{found.kind}: {name} {figure:.4g} ({FIGURES[name]})"
+    for name, figure in comparison.task.items():
+        yield f"{comparison.kind}: {name} {figure:.4g} ({FIGURES[name]})"
 
 
-def changed(found: Diff) -> Iterator[str]:
+def changed(comparison: Diff) -> Iterator[str]:
     """Yield, for each output, the samples whose most likely class differs."""
 
     def sample_name(i: int) -> str:
-        return plain(found.names[i]) if i < len(found.names) else str(i)
+        return plain(comparison.names[i]) if i < len(comparison.names) else str(i)
 
     def label(i: int) -> str:
-        return plain(found.labels[i]) if i < len(found.labels) else str(i)
+        return plain(comparison.labels[i]) if i < len(comparison.labels) else str(i)
 
-    for name, output in found.outputs.items():
+    for name, output in comparison.outputs.items():
         if not output.tops:
             continue
         texts = []
@@ -174,17 +174,17 @@ def short_name(value: str) -> str:
     return plain(value.split(";")[0])
 
 
-def samples(found: Diff) -> str:
+def samples(comparison: Diff) -> str:
     """Return on which samples the sides were compared."""
-    plural = "s" if found.samples != 1 else ""
-    return f"on {found.samples} sample{plural} of {found.inputs}"
+    plural = "s" if comparison.samples != 1 else ""
+    return f"on {comparison.samples} sample{plural} of {comparison.inputs}"
 
 
-def compared(found: Diff) -> str:
+def compared(comparison: Diff) -> str:
     """Return how many layers were compared, and how many values were not."""
-    text = f"{len(found.layers)} layers compared"
+    text = f"{len(comparison.layers)} layers compared"
     skipped = []
-    for side, names in (("A", found.skipped_a), ("B", found.skipped_b)):
+    for side, names in (("A", comparison.skipped_a), ("B", comparison.skipped_b)):
         if names:
             skipped.append(f"{len(names)} values only in {side}")
 
@@ -193,9 +193,9 @@ def compared(found: Diff) -> str:
     return f"{text}, {' and '.join(skipped)} skipped"
 
 
-def culprit_lines(found: Diff) -> list[tuple[str, str]]:
+def culprit_lines(comparison: Diff) -> list[tuple[str, str]]:
     """Return (label, text) lines about the layer to look at first; [] without one."""
-    culprit = found.culprit
+    culprit = comparison.culprit
     if culprit is None:
         return []
 
@@ -215,24 +215,24 @@ def culprit_lines(found: Diff) -> list[tuple[str, str]]:
     return [(label, plain(text)) for label, text in lines]
 
 
-def nothing(found: Diff) -> str:
+def nothing(comparison: Diff) -> str:
     """Return the reason why no layer is named."""
-    if not found.layers:
+    if not comparison.layers:
         return (
             "no layer has a name and shape that both have: only outputs were compared"
         )
     # Without noise at all there is nothing to excuse by rounding.
-    exact = all(layer.sqnr_db == math.inf for layer in found.layers)
+    exact = all(layer.sqnr_db == math.inf for layer in comparison.layers)
     if exact:
         return "no layer differs"
     return "no layer differs by more than rounding of float32"
 
 
-def _culprit(found: Diff) -> Iterator[str]:
+def _culprit(comparison: Diff) -> Iterator[str]:
     """Yield the lines about the culprit, or the reason why there is none."""
-    lines = culprit_lines(found)
+    lines = culprit_lines(comparison)
     if not lines:
-        yield nothing(found)
+        yield nothing(comparison)
     for label, text in lines:
         yield from textwrap.wrap(
             shortened(text, MAX_TEXT),
@@ -250,9 +250,9 @@ def decibel(db: float | None) -> str:
     return "exact" if db == math.inf else f"{db:.1f}"
 
 
-def threshold(found: Diff, least: float) -> str:
+def threshold(comparison: Diff, least: float) -> str:
     """Return a message if an output misses `least` dB, else ""."""
     # The worst output decides: a mean would hide a broken one.
-    if found.least() >= least:
+    if comparison.least() >= least:
         return ""
-    return f"FAILED: an output has {decibel(found.least())} dB, {least:g} needed"
+    return f"FAILED: an output has {decibel(comparison.least())} dB, {least:g} needed"

@@ -31,68 +31,68 @@ from edgec.report.markup import rendered
 from edgec.report.wording import count, percent, plain, size
 
 
-def page(found: Inspection) -> str:
+def page(inspection: Inspection) -> str:
     """Return the page of a bundle."""
     return rendered(
         "inspect/inspect.html",
-        title=plain(f"{found.name} for {found.target}"),
-        summary=intro(found).replace("\n", " "),
-        warning=_warning(found),
-        tiles=_tiles(found),
-        cascade=found.cascade,
-        networks=[_network(network) for network in found.networks],
-        terms=explained(terms(found)),
-        parts_of_file=[PART_HEAD, *part_rows(found.parts, found.bytes)],
+        title=plain(f"{inspection.name} for {inspection.target}"),
+        summary=intro(inspection).replace("\n", " "),
+        warning=_warning(inspection),
+        tiles=_tiles(inspection),
+        cascade=inspection.cascade,
+        networks=[_network(network) for network in inspection.networks],
+        terms=explained(terms(inspection)),
+        parts_of_file=[PART_HEAD, *part_rows(inspection.parts, inspection.bytes)],
         memory_head=MEMORY_HEAD,
-        detached=detached_text(found.detached) if found.detached else "",
-        licenses=[*licenses(found)],
-        signed=signed(found.signature),
-        versions=[*versions(found)],
-        commands=[*commands(found)],
-        data=found.to_json(),
+        detached=detached_text(inspection.detached) if inspection.detached else "",
+        licenses=[*licenses(inspection)],
+        signed=signed(inspection.signature),
+        versions=[*versions(inspection)],
+        commands=[*commands(inspection)],
+        data=inspection.to_json(),
     )
 
 
-def _warning(found: Inspection) -> str:
+def _warning(inspection: Inspection) -> str:
     """Return the fact that a person must not overlook; "" without one."""
     # An unsigned bundle is usual; one that was changed after its signature is not.
-    if found.signature is not None and not found.signature.valid:
-        return signed(found.signature)
+    if inspection.signature is not None and not inspection.signature.valid:
+        return signed(inspection.signature)
     return ""
 
 
-def _tiles(found: Inspection) -> list[tuple[str, str]]:
+def _tiles(inspection: Inspection) -> list[tuple[str, str]]:
     """Return the few figures that say most."""
     # In the order of the sections below them.
-    networks = found.networks
-    tiles = [("file", size(found.bytes))]
-    if found.cascade:
+    networks = inspection.networks
+    tiles = [("file", size(inspection.bytes))]
+    if inspection.cascade:
         tiles.append(("networks", str(len(networks))))
     tiles.append(("MACs", count(sum(network.macs for network in networks))))
-    share = _edgetpu_share(found)
+    share = _edgetpu_share(inspection)
     if share:
         tiles.append(("on the Edge TPU", percent(share)))
     # The first target is the board's own.
     own = [network for network in networks if network.memory and not network.like]
     if own:
         tiles.append(("memory", size(sum(network.memory[0].all for network in own))))
-    tiles.append(("signature", _seal(found)))
+    tiles.append(("signature", _seal(inspection)))
     return tiles
 
 
-def _edgetpu_share(found: Inspection) -> float:
+def _edgetpu_share(inspection: Inspection) -> float:
     """Return the share of the MACs on the Edge TPU."""
-    segments = [s for network in found.networks for s in network.segments]
+    segments = [s for network in inspection.networks for s in network.segments]
     on_edgetpu = sum(s.macs for s in segments if s.place == "edgetpu")
     # A network without multiply-accumulates has a share too, of 0.
     return on_edgetpu / max(1, sum(s.macs for s in segments))
 
 
-def _seal(found: Inspection) -> str:
+def _seal(inspection: Inspection) -> str:
     """Return one word about the signature."""
-    if found.signature is None:
+    if inspection.signature is None:
         return "none"
-    return "valid" if found.signature.valid else "not valid"
+    return "valid" if inspection.signature.valid else "not valid"
 
 
 def _network(network: InspectedNetwork) -> dict[str, Any]:

@@ -52,47 +52,48 @@ Row = tuple[str, str]
 """A name, and the text behind it."""
 
 
-def to_text(found: Inspection) -> str:
+def to_text(inspection: Inspection) -> str:
     """Return the page of text."""
-    blocks = [headline(found), intro(found)]
-    for network in found.networks:
-        if found.cascade:
+    blocks = [headline(inspection), intro(inspection)]
+    for network in inspection.networks:
+        if inspection.cascade:
             blocks.append(f"== {network.name}: {network.role} ==")
         # A network that is like another one was shown there.
         if not network.like:
             blocks += _network(network)
-    blocks.append(legend(terms(found)))
-    blocks.append(_section("How large it is", _sizes(found)))
-    blocks.append(_section("Licences", _named(licenses(found))))
-    blocks.append(_section("Who signed it", _folded(signed(found.signature))))
-    blocks.append(_section("What made it", _named(versions(found))))
-    blocks.append(_section("What to do with it", _named(commands(found))))
+    blocks.append(legend(terms(inspection)))
+    blocks.append(_section("How large it is", _sizes(inspection)))
+    blocks.append(_section("Licences", _named(licenses(inspection))))
+    blocks.append(_section("Who signed it", _folded(signed(inspection.signature))))
+    blocks.append(_section("What made it", _named(versions(inspection))))
+    blocks.append(_section("What to do with it", _named(commands(inspection))))
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def headline(found: Inspection) -> str:
+def headline(inspection: Inspection) -> str:
     """Return the line with the file, its content, its target and its size."""
-    kind = "a cascade of networks" if found.cascade else "a network"
+    kind = "a cascade of networks" if inspection.cascade else "a network"
     return plain(
-        f"{found.path}: {found.name}, {kind} for {found.target}, {size(found.bytes)}"
+        f"{inspection.path}: {inspection.name}, {kind} for {inspection.target}, "
+        f"{size(inspection.bytes)}"
     )
 
 
-def intro(found: Inspection) -> str:
+def intro(inspection: Inspection) -> str:
     """Return what the target and the kind of bundle mean, in a paragraph."""
     # The board's own name has no Edge TPU: it is a part that a person adds.
-    where = found.board
-    if found.for_host:
+    where = inspection.board
+    if inspection.for_host:
         # "This machine" was the one with the compiler.
-        code = {row.target for network in found.networks for row in network.memory}
+        code = {row.target for network in inspection.networks for row in network.memory}
         where = f"machines like the one that compiled it ({', '.join(sorted(code))})"
-    if found.target.endswith("+coral"):
+    if inspection.target.endswith("+coral"):
         where += " with a Coral Edge TPU"
     text = f"An edgec bundle: all that a device needs to run it, for {where}."
-    if found.cascade:
-        rules = found.cascade_rules
+    if inspection.cascade:
+        rules = inspection.cascade_rules
         text += (
-            f" Its {len(found.networks)} networks run one after another, for at most "
+            f" Its {len(inspection.networks)} networks run one after another, for at most "
             f"{rules['objects']} object{'s' if rules['objects'] != 1 else ''} at a time; "
         )
         if rules["every"]:
@@ -109,9 +110,9 @@ def _network(network: InspectedNetwork) -> Iterator[str]:
     yield _section("How accurate it is", [*accuracy_lines(network)])
 
 
-def terms(found: Inspection) -> tuple[str, ...]:
+def terms(inspection: Inspection) -> tuple[str, ...]:
     """Return the terms that the sections about networks use."""
-    checked = any(network.checks is not None for network in found.networks)
+    checked = any(network.checks is not None for network in inspection.networks)
     return (*SEGMENT_TERMS, *(ACCURACY_TERMS if checked else ()))
 
 
@@ -248,18 +249,18 @@ def accuracy_lines(network: InspectedNetwork) -> Iterator[str]:
         yield plain(line) if not line.startswith(" ") else f"  {plain(line)}"
 
 
-def _sizes(found: Inspection) -> Iterator[str]:
+def _sizes(inspection: Inspection) -> Iterator[str]:
     """Yield the tables of the file's parts and of the memory."""
-    yield table(PART_HEAD, part_rows(found.parts, found.bytes), "lrrrl")
-    for network in found.networks:
+    yield table(PART_HEAD, part_rows(inspection.parts, inspection.bytes), "lrrrl")
+    for network in inspection.networks:
         if network.memory and not network.like:
-            of = f" of {network.name}" if found.cascade else ""
+            of = f" of {network.name}" if inspection.cascade else ""
             yield ""
             yield f"memory{of} while it runs, without the system's libraries:"
             yield table(MEMORY_HEAD, memory_rows(network.memory), "lrrrrr")
-    if found.detached:
+    if inspection.detached:
         yield ""
-        yield textwrap.fill(detached_text(found.detached), WIDTH)
+        yield textwrap.fill(detached_text(inspection.detached), WIDTH)
 
 
 def part_rows(parts: Sequence[InspectedPart], whole: int) -> list[tuple[str, ...]]:
@@ -289,16 +290,16 @@ def detached_text(detached: Sequence[str]) -> str:
     )
 
 
-def licenses(found: Inspection) -> Iterator[Row]:
+def licenses(inspection: Inspection) -> Iterator[Row]:
     """Yield the licence of each network, and that of the code around it."""
-    for network in found.networks:
+    for network in inspection.networks:
         if network.like:
             continue
         if network.license:
             text = f"{network.license} ({network.license_source})"
         else:
             text = "not known to edgec: ask who made the model"
-        yield (plain(network.name) if found.cascade else "model"), plain(text)
+        yield (plain(network.name) if inspection.cascade else "model"), plain(text)
     yield "code", "Apache-2.0: edgec's kernels, in src/ and compiled in lib/ and bin/"
 
 
@@ -331,26 +332,26 @@ def _whose(signature: InspectedSignature) -> str:
     return "whose key it is, is not known here: --key FILE.pub compares it with one"
 
 
-def versions(found: Inspection) -> Iterator[Row]:
+def versions(inspection: Inspection) -> Iterator[Row]:
     """Yield the versions of the programs that made a bundle."""
-    yield "edgec", f"{found.edgec}, format {found.schema} of the bundle"
+    yield "edgec", f"{inspection.edgec}, format {inspection.schema} of the bundle"
     # The networks of a cascade were made together, by the same programs.
     tools = dict[str, str]()
-    for network in found.networks:
+    for network in inspection.networks:
         tools |= network.toolchain
     for target, version in tools.items():
         yield plain(target), plain(version)
-    yield "sha256", f"{found.sha256} of the manifest, which has those of all files"
+    yield "sha256", f"{inspection.sha256} of the manifest, which has those of all files"
 
 
-def commands(found: Inspection) -> Iterator[Row]:
+def commands(inspection: Inspection) -> Iterator[Row]:
     """Yield commands that take the bundle."""
-    file = plain(found.path)
+    file = plain(inspection.path)
     # A person who copies a command shall not have to correct it.
-    photo = any(t.photo for network in found.networks for t in network.inputs)
+    photo = any(t.photo for network in inspection.networks for t in network.inputs)
     given = "photo.jpg" if photo else "inputs.npz"
     yield "run", f"edgec run {file} --input {given}"
-    on = "local:" if found.for_host else "ssh://pi@host"
+    on = "local:" if inspection.for_host else "ssh://pi@host"
     yield "measure", f"edgec bench {file} --on {on}"
     yield "install", f"edgec flash {file} --on {on}"
     yield "take apart", f"edgec export {file} --c folder/"

@@ -118,9 +118,9 @@ def run_group(command: Sequence[str], cwd: Path, timeout: float) -> str:
             start_new_session=True,
         )
     except OSError as e:
-        what = f"cannot run {command[0]}: {e.strerror or e}"
+        message = f"cannot run {command[0]}: {e.strerror or e}"
         raise ToolError(
-            what, hint=f"give the path of the x86-64 Linux program; {SKIP}"
+            message, hint=f"give the path of the x86-64 Linux program; {SKIP}"
         ) from e
     try:
         text, _ = process.communicate(timeout=timeout)
