@@ -232,10 +232,10 @@ def models(options: _files.ModelsOptions) -> tuple[ListedModel, ...]:
     from edgec.catalogue.fetching import fetch
     from edgec.catalogue.listing import listing
 
-    wanted = entries(options.get)
-    fetch(wanted, options.say)
+    rows = entries(options.get)
+    fetch(rows, options.say)
     listed = listing()
-    return tuple(one for one in listed if not options.get or one.entry in wanted)
+    return tuple(one for one in listed if not options.get or one.entry in rows)
 
 
 @_takes(_devices.FlashCall)
@@ -275,7 +275,7 @@ def package(options: _files.PackageOptions) -> Path:
     """
     from edgec_devices.package import MAINTAINER, package, write
 
-    made = package(
+    content = package(
         Path(options.bundle),
         options.format,
         options.arch,
@@ -283,7 +283,7 @@ def package(options: _files.PackageOptions) -> Path:
         options.version,
         options.maintainer or MAINTAINER,
     )
-    return write(made, _path(options.output))
+    return write(content, _path(options.output))
 
 
 @_takes(_SignOptions)

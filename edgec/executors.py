@@ -79,7 +79,7 @@ def each_done(
 
     Raises the exceptions of `work`, and EdgecError if the workers are gone.
     """
-    begun = dict.fromkeys(range(len(items)), 1)
+    attempts = dict.fromkeys(range(len(items)), 1)
     waiting: dict[Future[B], int] = {
         executor.submit(work, item): i for i, item in enumerate(items)
     }
@@ -93,8 +93,8 @@ def each_done(
                 # An exception of the work itself would only come again.
                 if not _is_of_worker(e):
                     raise
-                begun[i] += 1
-                future = _submit_again(executor, work, items[i], begun[i], e)
+                attempts[i] += 1
+                future = _submit_again(executor, work, items[i], attempts[i], e)
                 waiting[future] = i
             else:
                 yield items[i], result

@@ -133,17 +133,17 @@ def _edgetpu_compiler() -> Iterator[Finding]:
     if path:
         yield Finding("edgetpu_compiler", "ok", path)
         return
-    seen = "not on the PATH; Edge TPU segments run as C until it has compiled them"
+    text = "not on the PATH; Edge TPU segments run as C until it has compiled them"
     if platform.machine() != "x86_64":
         yield Finding(
-            "edgetpu_compiler", "warn", f"{seen}; Google builds it for x86-64 only"
+            "edgetpu_compiler", "warn", f"{text}; Google builds it for x86-64 only"
         )
         return
-    seen += " (it is in Coral's archive alone, which this adds to apt)"
+    text += " (it is in Coral's archive alone, which this adds to apt)"
     yield Finding(
         "edgetpu_compiler",
         "warn",
-        seen,
+        text,
         f"{ADD_CORAL_ARCHIVE} && sudo apt-get install edgetpu-compiler",
     )
 
@@ -167,12 +167,12 @@ def _cache() -> Iterator[Finding]:
     """Look for free space in the cache."""
     folder = cache_dir()
     free = shutil.disk_usage(folder).free
-    seen = f"{free / 2**30:.1f} GiB free in {folder}"
+    text = f"{free / 2**30:.1f} GiB free in {folder}"
     enough = free >= FREE_BYTES
     # Of the folder itself nobody knows what else is in it: EDGEC_CACHE names it.
     files = shlex.quote(str(folder / "files"))
     yield Finding(
-        "cache", "ok" if enough else "warn", seen, "" if enough else f"rm -r {files}"
+        "cache", "ok" if enough else "warn", text, "" if enough else f"rm -r {files}"
     )
 
 

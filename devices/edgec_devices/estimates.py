@@ -60,15 +60,15 @@ def _segment(
     for segment, op in (*counts.inferences[-1], *shared):
         if segment == index:
             ops.add(op)
-    whole = timed([(index, op) for op in sorted(ops)])
+    segment_cycles = timed([(index, op) for op in sorted(ops)])
 
     # The place after the last op is the segment's own code again.
     op_estimates = []
     for op in range(max(ops, default=0)):
         op_estimates.append(timed([(index, op)]))
     twin = " of its C twin" if s.place == "edgetpu" else ""
-    how = f"est. from {whole.how}{twin}"
-    return SegmentEstimate(whole.ms, how, tuple(op_estimates))
+    how = f"est. from {segment_cycles.how}{twin}"
+    return SegmentEstimate(segment_cycles.ms, how, tuple(op_estimates))
 
 
 def _timer(board: Board, counts: Counts) -> Timed:

@@ -145,7 +145,7 @@ def _system(f: Facts) -> Iterator[Finding]:
     """Name the system, and judge its architecture."""
     names = (f["board"], f["os"]["name"], f"kernel {f['kernel']}")
     yield Finding("system", "ok", ", ".join(filter(None, names)))
-    seen = f"{f['machine']} kernel, {f['bits']}-bit programs: {f['target']}"
+    text = f"{f['machine']} kernel, {f['bits']}-bit programs: {f['target']}"
     if f["machine"] == "armv6l":
         yield Finding(
             "architecture",
@@ -157,30 +157,30 @@ def _system(f: Facts) -> Iterator[Finding]:
         yield Finding(
             "architecture",
             "bad",
-            f"{seen}; nothing is compiled for that",
+            f"{text}; nothing is compiled for that",
             "dpkg --print-architecture",
         )
     elif f["target"] == "linux-armv7":
-        seen += "; a bundle has code for that only where it was compiled for it"
+        text += "; a bundle has code for that only where it was compiled for it"
         yield Finding(
             "architecture",
             "warn",
-            seen,
+            text,
             "edgec compile MODEL --target pi4 --also armv7",
         )
     else:
-        yield Finding("architecture", "ok", seen)
+        yield Finding("architecture", "ok", text)
 
 
 def _python(f: Facts, oldest: tuple[int, int]) -> Iterator[Finding]:
     """Judge the version of Python."""
     version = tuple(int(n) for n in re.findall(r"\d+", f["python"])[:2])
-    seen = f"{f['python']}, {f['executable']}"
+    text = f"{f['python']}, {f['executable']}"
     if version >= oldest:
-        yield Finding("Python", "ok", seen)
+        yield Finding("Python", "ok", text)
     else:
         fix = f"sudo apt-get install python{oldest[0]}.{oldest[1]}"
-        yield Finding("Python", "bad", seen, fix)
+        yield Finding("Python", "bad", text, fix)
 
 
 def _numpy(f: Facts) -> Iterator[Finding]:
@@ -189,11 +189,11 @@ def _numpy(f: Facts) -> Iterator[Finding]:
     if version:
         yield Finding("numpy", "ok", version)
     else:
-        seen = (
+        text = (
             "missing; the bundle's program runs without it, "
             "edgec_runtime's Session does not"
         )
-        yield Finding("numpy", "warn", seen, "sudo apt-get install python3-numpy")
+        yield Finding("numpy", "warn", text, "sudo apt-get install python3-numpy")
 
 
 def _page_size(f: Facts) -> Iterator[Finding]:
@@ -206,50 +206,50 @@ def _page_size(f: Facts) -> Iterator[Finding]:
     for name, library in libraries:
         if library.get("align") and library["align"] < page:
             small.append(name)
-    seen = f"{page} bytes"
+    text = f"{page} bytes"
     if page != 4096:
-        seen += "; bundles are linked for 65536 and less"
+        text += "; bundles are linked for 65536 and less"
     if small:
-        seen += f"; {' and '.join(small)} cannot be loaded: linked for smaller pages"
+        text += f"; {' and '.join(small)} cannot be loaded: linked for smaller pages"
         # The other kernel of a Raspberry Pi 5 has pages of 4096 bytes.
         fix = (
             "echo kernel=kernel8.img | sudo tee -a /boot/firmware/config.txt && "
             "sudo "
             "reboot"
         )
-        yield Finding("page size", "bad", seen, fix)
+        yield Finding("page size", "bad", text, fix)
     else:
-        yield Finding("page size", "ok", seen)
+        yield Finding("page size", "ok", text)
 
 
 def _interpreters(f: Facts) -> Iterator[Finding]:
     """Judge each TFLite interpreter by a trial."""
     if not f["trials"]:
-        seen = "none; bundles run as C, but not on the Edge TPU"
+        text = "none; bundles run as C, but not on the Edge TPU"
         yield Finding(
             "TFLite interpreter",
             "warn",
-            seen,
+            text,
             _pip(f, f"install {_interpreter_for(f)}"),
         )
     for trial in f["trials"]:
         package = distribution(trial["module"])
-        seen = f"{package} {trial['version'] or '?'}"
+        text = f"{package} {trial['version'] or '?'}"
         needs = re.search(r"GLIBC_([\d.]+)' not found", trial["said"])
         if needs:
-            seen += (
+            text += (
                 f" needs the GNU C library {needs[1]}; "
                 "this system has "
                 f"{f['glibc'] or 'another'}"
             )
             yield Finding(
-                "TFLite interpreter", "bad", seen, _pip(f, "install tflite-runtime")
+                "TFLite interpreter", "bad", text, _pip(f, "install tflite-runtime")
             )
         elif trial["reached"] in ("import", "interpreter", "start"):
             fix = _pip(f, f"install --force-reinstall {package}")
-            yield Finding("TFLite interpreter", "bad", f"{seen}: {_ended(trial)}", fix)
+            yield Finding("TFLite interpreter", "bad", f"{text}: {_ended(trial)}", fix)
         else:
-            yield Finding("TFLite interpreter", "ok", seen)
+            yield Finding("TFLite interpreter", "ok", text)
 
 
 def _interpreter_for(f: Facts) -> str:
@@ -289,12 +289,12 @@ def _libedgetpu(f: Facts) -> Iterator[Finding]:
     """Judge whether libedgetpu is installed."""
     library = f["libedgetpu"] or {}
     if not library.get("name"):
-        seen = (
+        text = (
             "missing; no Coral Edge TPU can be used here; "
             "for this system's "
             f"release it is at {RELEASES}"
         )
-        yield Finding("libedgetpu", "warn", seen, LIBEDGETPU_DEB)
+        yield Finding("libedgetpu", "warn", text, LIBEDGETPU_DEB)
         return
     if library["package"]:
         package = f"{library['package']} {library['version']}"
@@ -337,11 +337,11 @@ def _pair(f: Facts) -> Iterator[Finding]:
                 _partner(library),
             )
         elif known_to_crash(trial, library):
-            seen = (
+            text = (
                 f"{pair}: known to crash, Google's is for interpreters up to 2.11; "
                 f"{PARTNERS}"
             )
-            yield Finding("Edge TPU delegate", status, seen, _partner(library))
+            yield Finding("Edge TPU delegate", status, text, _partner(library))
         elif _plugged(f):
             yield Finding(
                 "Edge TPU delegate",
@@ -384,36 +384,36 @@ def _edgetpu(f: Facts) -> Iterator[Finding]:
     if f["pci"] and not f["pcie"]:
         yield _without_driver(f)
     elif not _plugged(f):
-        seen = f"none: no USB {' or '.join(EDGETPU_IDS)}, no PCIe {PCI_ID}"
-        yield Finding("Coral Edge TPU", "warn", seen, "lsusb")
+        text = f"none: no USB {' or '.join(EDGETPU_IDS)}, no PCIe {PCI_ID}"
+        yield Finding("Coral Edge TPU", "warn", text, "lsusb")
     for path in f["pcie"] or ():
         yield Finding("Coral Edge TPU", "ok", f"on PCIe, {path}")
     for stick in f["usb"] or ():
-        seen = f"USB {stick['id']}, {EDGETPU_STATES[stick['id']]}"
+        text = f"USB {stick['id']}, {EDGETPU_STATES[stick['id']]}"
         # USB 2 works, but slowly.
         speed = stick["mbps"]
         if speed is not None and speed < 5000:
             generation = "USB 2" if speed == 480 else "USB 1"
-            seen += (
+            text += (
                 f", on {generation} ({speed} Mb/s): transfers take up to ten "
                 "times "
                 "as long as on USB 3"
             )
-            yield Finding("Coral Edge TPU", "warn", seen, "lsusb -t")
+            yield Finding("Coral Edge TPU", "warn", text, "lsusb -t")
         else:
             yield Finding(
                 "Coral Edge TPU",
                 "ok",
-                seen + (f", on USB 3 ({speed} Mb/s)" if speed else ""),
+                text + (f", on USB 3 ({speed} Mb/s)" if speed else ""),
             )
         if stick["allowed"] is False:
             yield _forbidden(f, stick)
         elif not f["udev"]:
-            seen = (
+            text = (
                 "no udev rule for 1a6e and 18d1; the stick can be used now, "
                 "perhaps not by other users"
             )
-            yield Finding("Edge TPU permission", "warn", seen, ADD_UDEV_RULES)
+            yield Finding("Edge TPU permission", "warn", text, ADD_UDEV_RULES)
         else:
             yield Finding(
                 "Edge TPU permission", "ok", f"{stick['node']}, {f['udev'][0]}"
@@ -427,7 +427,7 @@ def _without_driver(f: Facts) -> Finding:
     """
     slots = ", ".join(re.findall(r"^PCI_SLOT_NAME=(.+)$", "\n".join(f["pci"]), re.M))
     if any("DRIVER=apex\n" in uevent for uevent in f["pci"]):
-        seen = (
+        text = (
             f"on PCIe at {slots} with the driver apex, which made no /dev/apex_0: "
             "its interrupts may be missing"
         )
@@ -437,22 +437,22 @@ def _without_driver(f: Facts) -> Finding:
             fix = "sudo dmesg | grep -iE 'apex|gasket'"
         else:
             fix = PI5_INTERRUPTS
-        return Finding("Coral Edge TPU", "bad", seen, fix)
-    seen = (
+        return Finding("Coral Edge TPU", "bad", text, fix)
+    text = (
         f"on PCIe at {slots} ({PCI_ID}), but no /dev/apex_0: "
         f"kernel {f['kernel']} has no driver for it (gasket and "
         f"apex, as a DKMS package that builds on current kernels: {GASKET_RELEASES})"
     )
-    return Finding("Coral Edge TPU", "bad", seen, GASKET_DEB)
+    return Finding("Coral Edge TPU", "bad", text, GASKET_DEB)
 
 
 def _forbidden(f: Facts, stick: Facts) -> Finding:
     """Judge a stick that the user may not open."""
     user = f["user"] or {"name": "?", "groups": []}
-    seen = f"{user['name']} may not open {stick['node']}"
+    text = f"{user['name']} may not open {stick['node']}"
     if not f["udev"]:
         return Finding(
-            "Edge TPU permission", "bad", f"{seen}: no udev rule for it", ADD_UDEV_RULES
+            "Edge TPU permission", "bad", f"{text}: no udev rule for it", ADD_UDEV_RULES
         )
     # A user is never put into the group root.
     group = stick["group"] if stick["group"] not in (None, "root") else "plugdev"
@@ -461,14 +461,14 @@ def _forbidden(f: Facts, stick: Facts) -> Finding:
         return Finding(
             "Edge TPU permission",
             "bad",
-            f"{seen}: not in the group {group} (log in again after this)",
+            f"{text}: not in the group {group} (log in again after this)",
             fix,
         )
     fix = "sudo udevadm control --reload-rules && sudo udevadm trigger"
     return Finding(
         "Edge TPU permission",
         "bad",
-        f"{seen}: the rule in {f['udev'][0]} is not in effect",
+        f"{text}: the rule in {f['udev'][0]} is not in effect",
         fix,
     )
 
@@ -482,12 +482,12 @@ def _pycoral(f: Facts) -> Iterator[Finding]:
             f"{f['packages']['pycoral'] or '?'}, Google's; edgec does not need it",
         )
     elif f["pycoral"]:
-        seen = (
+        text = (
             f"{f['packages']['pycoral'] or '?'} is not Google's (it has no "
             "pycoral.utils.edgetpu): "
         )
-        seen += "PyPI's package of that name is another project"
-        yield Finding("pycoral", "bad", seen, _pip(f, "uninstall pycoral"))
+        text += "PyPI's package of that name is another project"
+        yield Finding("pycoral", "bad", text, _pip(f, "uninstall pycoral"))
 
 
 def _power(f: Facts) -> Iterator[Finding]:
@@ -523,12 +523,12 @@ def _clock(f: Facts) -> Iterator[Finding]:
     if not clock.get("governor"):
         return
     mhz = [f"{clock[k] / 1000:.0f}" for k in ("khz", "max_khz") if clock.get(k)]
-    seen = f"{clock['governor']}, {' of '.join(mhz)} MHz"
+    text = f"{clock['governor']}, {' of '.join(mhz)} MHz"
     slow = clock["governor"] == "powersave"
     yield Finding(
         "CPU clock",
         "warn" if slow else "ok",
-        seen,
+        text,
         set_governor("ondemand") if slow else "",
     )
 
@@ -539,9 +539,9 @@ def _temperature(f: Facts) -> Iterator[Finding]:
     if celsius is None:
         return
     status = "bad" if celsius >= TOO_HOT else "warn" if celsius >= HOT else "ok"
-    seen = f"{celsius:.0f} °C" + ("" if status == "ok" else ": the clock is lowered")
+    text = f"{celsius:.0f} °C" + ("" if status == "ok" else ": the clock is lowered")
     yield Finding(
-        "temperature", status, seen, "" if status == "ok" else "vcgencmd measure_temp"
+        "temperature", status, text, "" if status == "ok" else "vcgencmd measure_temp"
     )
 
 
@@ -568,17 +568,17 @@ def _disk(f: Facts) -> Iterator[Finding]:
         )
     else:
         low = disk["free"] < FREE_BYTES
-        seen = f"{disk['free'] / 2**30:.1f} GiB free in {disk['path']}"
-        yield Finding("disk", "warn" if low else "ok", seen, "df -h ~" if low else "")
+        text = f"{disk['free'] / 2**30:.1f} GiB free in {disk['path']}"
+        yield Finding("disk", "warn" if low else "ok", text, "df -h ~" if low else "")
 
 
 def _camera(f: Facts) -> Iterator[Finding]:
     """Judge whether a camera is attached."""
-    seen = ", ".join(f"{c['node']} {c['name']}" for c in f["cameras"] or ())
+    text = ", ".join(f"{c['node']} {c['name']}" for c in f["cameras"] or ())
     program = f["camera_program"]
-    if seen:
+    if text:
         yield Finding(
-            "camera", "ok", seen + (f"; {program} is there" if program else "")
+            "camera", "ok", text + (f"; {program} is there" if program else "")
         )
     elif f["board"]:
         if program:

@@ -154,7 +154,7 @@ def flash(
     def flash_device(url: str) -> FlashOutcome:
         start = time.monotonic()
         step = CONNECTING
-        lost: LinkLost | None = None
+        link_error: LinkLost | None = None
 
         def say(sending: Sending) -> None:
             turn = steps.index(sending.step) + 1
@@ -180,17 +180,17 @@ def flash(
                 return replace(outcome, seconds=time.monotonic() - start)
             except LinkLost as e:
                 # How a link was lost says more than why it does not come back.
-                if connected or lost is None:
-                    lost = e
+                if connected or link_error is None:
+                    link_error = e
             except EdgecError:
-                if connected or lost is None:
+                if connected or link_error is None:
                     raise
                 break
-        assert lost is not None
+        assert link_error is not None
         # Nothing was begun, and the error of the link has its own remedy.
         if step == CONNECTING:
-            raise lost
-        raise _lost(url, step, lost) from lost
+            raise link_error
+        raise _lost(url, step, link_error) from link_error
 
     return each(urls, flash_device)
 
@@ -231,13 +231,13 @@ def flash_one(
         progress(Sending(step=SENDING_RUNTIME))
         pushed = f", {push(connection, app, job.wheels)}"
     sent = send(connection, job.recipe, progress=progress, downgrade=downgrade)
-    said = ""
+    latency_text = ""
     budget = job.budget
     if budget:
         progress(replace(sent.sending, step=_measuring(budget)))
         try:
             ms = latency(connection, app, sent.slot).as_dict()[budget.figure]
-            said = f", {budget.figure} {ms:.3f} ms"
+            latency_text = f", {budget.figure} {ms:.3f} ms"
             # The new program is beside the slots until it has passed.
             if not budget.check(Figure(ms, "ms")).holds:
                 raise DeviceError(
@@ -253,14 +253,14 @@ def flash_one(
             if not sent.same:
                 connection.ask(DISCARD, AppRequest(app))
             raise
-    message = f"was there already, slot {sent.slot}{pushed}{said}"
+    message = f"was there already, slot {sent.slot}{pushed}{latency_text}"
     # The active slot has this bundle already: there is nothing to switch.
     if not sent.same:
         progress(replace(sent.sending, step=SWITCHING))
-        done, _ = connection.ask(
+        answer, _ = connection.ask(
             ACTIVATE, InstallRequest(app, downgrade), limit=SERVICE_S
         )
-        message = f"flashed, slot {done.active}{pushed}{said}{_service_trouble(done)}"
+        message = f"flashed, slot {answer.active}{pushed}{latency_text}{_service_trouble(answer)}"
     if job.options.service:
         message += _start(connection, app)
     return FlashOutcome(url, message, None, sent.sending.wire)
@@ -272,12 +272,12 @@ def _check_cpu(connection: Connection, recipe: Assembly) -> None:
     # "Cortex-A72" is the file cortex_a72; of other CPUs nothing is known.
     if not re.fullmatch(r"Cortex-A\d+", info.cpu):
         return
-    own = core_facts(info.cpu.lower().replace("-", "_"))
+    cpu = core_facts(info.cpu.lower().replace("-", "_"))
     board = recipe.board
     needed = core_facts(board.core) if board and board.core else None
     lacking: list[str] = []
-    if own is not None and needed is not None:
-        lacking = [one for one in needed.isa if one not in own.isa]
+    if cpu is not None and needed is not None:
+        lacking = [one for one in needed.isa if one not in cpu.isa]
     if board and lacking:
         raise DeviceError(
             f"the bundle is for {board.name}, whose code has instructions "
@@ -289,16 +289,16 @@ def _check_cpu(connection: Connection, recipe: Assembly) -> None:
 
 def _start(connection: Connection, app: str) -> str:
     """Make systemd run the active slot; returns a text for the outcome."""
-    done, _ = connection.ask(SERVICE, ServiceRequest(app), limit=SERVICE_S)
+    answer, _ = connection.ask(SERVICE, ServiceRequest(app), limit=SERVICE_S)
     ends = ""
     # systemd ends the services of a user without lingering at the last logout.
-    if not done.lingers:
+    if not answer.lingers:
         ends = (
             "; it ends when its user logs out: sudo loginctl enable-linger $USER "
             "on "
             "the device"
         )
-    return f", {Path(done.unit).name} runs{ends}"
+    return f", {Path(answer.unit).name} runs{ends}"
 
 
 def _service_trouble(answer: SwitchAnswer) -> str:
@@ -388,8 +388,10 @@ def rollback(
         with Connection(stream_for(url, ask, timeout)) as connection:
             # A guess among several applications could switch the wrong one.
             name = app or _only_app(connection)
-            done, _ = connection.ask(ROLLBACK, AppRequest(name), limit=SERVICE_S)
-            message = f"{name} is back on slot {done.active}{_service_trouble(done)}"
+            answer, _ = connection.ask(ROLLBACK, AppRequest(name), limit=SERVICE_S)
+            message = (
+                f"{name} is back on slot {answer.active}{_service_trouble(answer)}"
+            )
             return FlashOutcome(url, message)
 
     return each(urls, roll_back)

@@ -46,13 +46,13 @@ def cycles_together(parts: Sequence[Estimate], board: Board) -> float:
 
     They include the barriers, one for each time that the parts were begun.
     """
-    own = max(part.cycles for part in parts)
+    longest = max(part.cycles for part in parts)
     shared_lines = sum(part.shared_lines for part in parts)
     memory_lines = sum(part.memory_lines for part in parts)
-    begun = max(part.times for part in parts)
+    runs = max(part.times for part in parts)
 
-    slowest = max(own, _shared(shared_lines, board), _memory(memory_lines, board))
-    return slowest + begun * barrier_cycles(board)
+    slowest = max(longest, _shared(shared_lines, board), _memory(memory_lines, board))
+    return slowest + runs * barrier_cycles(board)
 
 
 def barrier_cycles(board: Board) -> float:

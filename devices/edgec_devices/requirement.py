@@ -265,17 +265,17 @@ class Vocabulary:
         kind = self.known[name]
         if unit or not kind.share or not 0 < value <= 100:
             return
-        own = ""
+        example = ""
         if kind.unit:
             dimension = UNITS[kind.unit].dimension
-            own = f", or {name}{sign}{digits}{kind.unit} for {dimension}"
+            example = f", or {name}{sign}{digits}{kind.unit} for {dimension}"
         message = (
             f"{name}{sign}{digits} has no unit, and {name} is mostly asked for as "
             "a "
             "percentage"
         )
         percent = f"{100 * value:g}" if value < 1 else digits
-        raise InputError(message, self.where, f"write {name}{sign}{percent}%{own}")
+        raise InputError(message, self.where, f"write {name}{sign}{percent}%{example}")
 
     def _check_unit(self, text: str, name: str, unit: str) -> None:
         """Raise InputError for a unit that the figure cannot have."""
@@ -314,7 +314,7 @@ def by_network(
         texts: texts of several requirements each, separated by commas
         networks: the names of the networks
     """
-    own: list[str] = []
+    general: list[str] = []
     of_networks: dict[str, list[str]] = {name: [] for name in networks}
     for text in texts:
         for part in text.split(","):
@@ -323,8 +323,8 @@ def by_network(
             if prefix in of_networks:
                 of_networks[prefix].append(rest)
             else:
-                own.append(requirement)
-    return own, of_networks
+                general.append(requirement)
+    return general, of_networks
 
 
 def amount(value: float, unit: str) -> str:

@@ -192,9 +192,9 @@ def sign_or_make(options: SignOptions) -> Signed:
     file = path_of(options.file)
     new = path_of(options.new_key)
     if new is not None:
-        made = new_key(new)
+        pair = new_key(new)
         lines.append(
-            f"{new} {made.fingerprint}; devices trust it by {public_path(new)}"
+            f"{new} {pair.fingerprint}; devices trust it by {public_path(new)}"
         )
     elif file is None and not options.runtime:
         raise InputError(
@@ -311,7 +311,7 @@ def trust(
 
     def trust_on(url: str) -> FlashOutcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
-            done, _ = connection.ask(TRUST, Empty(), key.line.encode())
-            return FlashOutcome(url, f"trusts {done.fingerprint}, {done.path}")
+            answer, _ = connection.ask(TRUST, Empty(), key.line.encode())
+            return FlashOutcome(url, f"trusts {answer.fingerprint}, {answer.path}")
 
     return each(urls, trust_on)

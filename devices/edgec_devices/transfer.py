@@ -193,11 +193,13 @@ def send(
     """
     start = clock()
     progress(Sending(step=COMPARING))
-    begun = _begin(connection, recipe, scratch)
+    answer = _begin(connection, recipe, scratch)
     # The device has it: nothing is sent, installed or checked again.
-    if begun.same is not None:
-        return Sent(begun.same, True, Sending(0, 0, 0, clock() - start))
-    total, wire = _send_lacking(connection, recipe, begun.lacks, progress, clock, start)
+    if answer.same is not None:
+        return Sent(answer.same, True, Sending(0, 0, 0, clock() - start))
+    total, wire = _send_lacking(
+        connection, recipe, answer.lacks, progress, clock, start
+    )
     sending = Sending(total, total, wire, clock() - start)
     progress(replace(sending, step=WRITING))
     installed, _ = connection.ask(
@@ -216,9 +218,9 @@ def send_parts(
 
     Returns the bytes of the parts, and the bytes on the line.
     """
-    begun = _begin(connection, recipe, False)
+    answer = _begin(connection, recipe, False)
     return _send_lacking(
-        connection, recipe, begun.lacks, progress, time.monotonic, time.monotonic()
+        connection, recipe, answer.lacks, progress, time.monotonic, time.monotonic()
     )
 
 
@@ -231,18 +233,18 @@ def _begin(connection: Connection, recipe: Assembly, scratch: bool) -> BeginAnsw
     """Ask the device which parts it lacks; raises DeviceError for a senseless answer."""
     what = {"sha256": recipe.sha256, "bytes": len(recipe.data), "parts": recipe.parts}
     begin = BeginRequest(recipe.app, what, scratch)
-    begun, _ = connection.ask(BEGIN, begin, recipe.glue, _hashing_s(recipe))
+    answer, _ = connection.ask(BEGIN, begin, recipe.glue, _hashing_s(recipe))
     # The numbers become indices below.
-    numbers = [number for number, _, _ in begun.lacks]
+    numbers = [number for number, _, _ in answer.lacks]
     valid = len(set(numbers)) == len(numbers)
-    for number, received, _ in begun.lacks:
+    for number, received, _ in answer.lacks:
         is_part = 0 <= number < len(recipe.parts)
         if not is_part or not 0 <= received <= recipe.parts[number][1]:
             valid = False
     if not valid:
         problem = "the device asks for parts that the bundle does not have"
         raise DeviceError(problem, at=connection.stream.url, hint="try again")
-    return begun
+    return answer
 
 
 def _send_lacking(

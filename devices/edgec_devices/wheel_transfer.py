@@ -146,8 +146,8 @@ def push(connection: Connection, app: str, wheels: Sequence[Wheel | str]) -> str
         connection.ask(UNPACK, AppRequest(app), wheel.signature, limit=ADOPT_S)
 
     # The device tries all of them together, and keeps its old ones if an import fails.
-    wanted = AdoptRequest(app, [recipe.sha256 for recipe in recipes])
-    adopted, _ = connection.ask(ADOPT, wanted, limit=ADOPT_S)
+    adopt = AdoptRequest(app, [recipe.sha256 for recipe in recipes])
+    adopted, _ = connection.ask(ADOPT, adopt, limit=ADOPT_S)
     message = f"runtime {adopted.runtime}"
     return message if sent else f"{message} was there already"
 

@@ -22,6 +22,6 @@ class ValueGroups:
 
     def join(self, a: Value, b: Value) -> None:
         """Merge the groups of two values; the representative of `a` stays."""
-        kept = self.find(a)
+        root = self.find(a)
         merged = self.find(b)
-        self._parent[merged] = kept
+        self._parent[merged] = root

@@ -194,13 +194,13 @@ class BundleBench:
         if self.cascade is None:
             return self.report.to_json()
         rates = {str(n): round(fps, 2) for n, fps in self.frames_per_second().items()}
-        own = [vars(check) for check in self.whole_budgets]
+        whole = [vars(check) for check in self.whole_budgets]
         return {
             "cascade": self.model,
             "networks": {n: report.to_json() for n, report in self.networks.items()},
             "frames_per_second": rates,
             "stream": None if self.stream is None else self.stream.as_dict(),
-            "budgets": own,
+            "budgets": whole,
         }
 
 
@@ -249,9 +249,9 @@ def split_budgets(
     if cascade is None:
         return [], {manifest.name: texts}
     names = [row.name for row in cascade.networks if row.like is None]
-    own, of_networks = by_network(texts, names)
+    general, of_networks = by_network(texts, names)
     vocabulary = _vocabulary(cascade, names, streams)
-    return [vocabulary.parse(text) for text in own], of_networks
+    return [vocabulary.parse(text) for text in general], of_networks
 
 
 def _vocabulary(cascade: Cascade, names: list[str], streams: bool) -> Vocabulary:

@@ -45,10 +45,10 @@ _FILE = click.Path(path_type=Path)
 def compile(quiet: bool, **values: Any) -> None:
     """Turn MODEL (.onnx, .tflite, .pt2, cascade.toml) into one verified bundle."""
     with progress(quiet) as say:
-        done = edgec.compile(**given(CompileCall, values), progress=say)
+        compiled = edgec.compile(**given(CompileCall, values), progress=say)
     if not quiet:
-        echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
-        echo(f"next: {done.next_command()}")
+        echo(f"{compiled.summary()}\n{where_the_time_went(compiled.steps)}")
+        echo(f"next: {compiled.next_command()}")
 
 
 @click.command()
@@ -59,9 +59,9 @@ def finish(quiet: bool, **values: Any) -> None:
     run.
     """
     with progress(quiet) as say:
-        done = edgec.finish(**given(FinishOptions, values), progress=say)
+        compiled = edgec.finish(**given(FinishOptions, values), progress=say)
     if not quiet:
-        echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
+        echo(f"{compiled.summary()}\n{where_the_time_went(compiled.steps)}")
 
 
 @click.command(cls=SectionedCommand)
@@ -97,17 +97,17 @@ def explain(
     if html is not None:
         check_place(html, "--html")
     with progress() as say:
-        done = edgec.explain(**given(ExplainCall, values), progress=say)
+        explanation = edgec.explain(**given(ExplainCall, values), progress=say)
     if html is not None:
-        done.write_pages(html)
+        explanation.write_pages(html)
     if as_json:
-        echo(json.dumps(done.to_json(), indent=1))
+        echo(json.dumps(explanation.to_json(), indent=1))
     else:
-        echo(done.text(ops), nl=bool(done.outcomes))
+        echo(explanation.text(ops), nl=bool(explanation.outcomes))
     # To standard error beside JSON, so that the output is JSON and no more.
-    for outcome in done.outcomes:
+    for outcome in explanation.outcomes:
         echo(outcome.line(), err=as_json)
-    return 0 if all(outcome.holds for outcome in done.outcomes) else 1
+    return 0 if all(outcome.holds for outcome in explanation.outcomes) else 1
 
 
 @click.command()
@@ -122,8 +122,8 @@ def run(as_json: bool, **values: Any) -> None:
     """Run one inference of a bundle on a device, and tell or draw what was found
     (--task of compile).
     """
-    done = edgec.run(**given(RunOptions, values))
-    echo(json.dumps(done.to_json(), indent=1) if as_json else done.text())
+    result = edgec.run(**given(RunOptions, values))
+    echo(json.dumps(result.to_json(), indent=1) if as_json else result.text())
 
 
 @click.command()

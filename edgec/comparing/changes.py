@@ -272,8 +272,8 @@ def _passed_factor(op: Op, factors: Factors) -> Array | None:
         first = input_factors[0]
         # Only the slice of the last axis selects channels.
         if len(first) == op.inputs[0].type.shape[-1]:
-            taken = op.spec.index()[-1]
-            return first[taken]
+            channel = op.spec.index()[-1]
+            return first[channel]
 
     if not channels:
         return None

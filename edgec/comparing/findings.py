@@ -152,13 +152,13 @@ def _inner_errors(record: ValueRecord) -> Array:
     step = record.value.type.scale
     expected, actual = _kept_pixels(record)
     errors = (actual - expected) / step
-    held = limits(record.value.type)
-    if held is None:
+    bounds = limits(record.value.type)
+    if bounds is None:
         return np.asarray(errors)
 
     # An element within three quarters of a step of an end may have been clipped to it.
-    low = held[0] + 0.75 * step
-    high = held[1] - 0.75 * step
+    low = bounds[0] + 0.75 * step
+    high = bounds[1] - 0.75 * step
 
     inner = (expected > low) & (expected < high)
     inner &= (actual > low) & (actual < high)

@@ -401,12 +401,12 @@ class _Runs:
             other=self.producers_a.get(twin.name),
             type=self.types_a.get(twin.name),
         )
-        placed = self.producers_b.get(v.name)
-        if placed is not None:
-            record.op = placed.op
-            record.part = placed.part
+        producer = self.producers_b.get(v.name)
+        if producer is not None:
+            record.op = producer.op
+            record.part = producer.part
             # Weights in another order cannot be compared one by one.
-            if self._is_reordered(placed.op):
+            if self._is_reordered(producer.op):
                 record.other = None
         self.records[v.name] = record
         return record
@@ -446,15 +446,15 @@ class _Runs:
                 return None
 
             record = self._record(v)
-            own = reals(array, v.type)
-            record.own.add(real_a, own)
-            record.channels.add(real_a, own)
-            record.inherited.add(own, reals(arrays_b[v.name], v.type))
-            held = rounded(real_a, v.type)
-            record.channels.hold(real_a, reals(held, v.type))
+            real_b = reals(array, v.type)
+            record.own.add(real_a, real_b)
+            record.channels.add(real_a, real_b)
+            record.inherited.add(real_b, reals(arrays_b[v.name], v.type))
+            quantized_a = rounded(real_a, v.type)
+            record.channels.hold(real_a, reals(quantized_a, v.type))
             if check:
-                inputs[v.name] = held
-            return held
+                inputs[v.name] = quantized_a
+            return quantized_a
 
         self.b.force(sample, see)
 
@@ -467,10 +467,10 @@ class _Runs:
 
     def _check(self, name: str, arrays: Mapping[str, Array], actual: Array) -> None:
         """Compare a result with the reference of its op, if its inputs are known."""
-        placed = self.producers_b.get(name)
-        if placed is None or name not in self.twins:
+        producer = self.producers_b.get(name)
+        if producer is None or name not in self.twins:
             return
-        op = placed.op
+        op = producer.op
         inputs = [v for v in op.inputs if v.const is None]
         if any(v.name not in arrays for v in inputs):
             return

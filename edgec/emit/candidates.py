@@ -184,7 +184,7 @@ def _marks(
     Every call has two functions: one with the call alone, which is timed, and one that
     looks at its result and restores the caches.
     """
-    kept = writer.pointer(Pointer(expected))
+    expected_pointer = writer.pointer(Pointer(expected))
     got = writer.pointer(Pointer(result))
     nbytes = result.type.nbytes
     is_float = result.type.dtype == "float32"
@@ -197,11 +197,13 @@ def _marks(
     plain = [writer.alone(f"plain{i}", c) for i, c in enumerate(chain)]
     marks = [
         (f"trial_begin({got}, {nbytes});", *touches, *plain),
-        (f"trial_keep({kept}, {got}, {nbytes});", *touches),
+        (f"trial_keep({expected_pointer}, {got}, {nbytes});", *touches),
     ]
     for i, candidate in enumerate(candidates):
         statement = writer.alone(f"candidate{i}", candidate)
-        compare = f"((float *)out[0])[{i}] = {check}({kept}, {got}, {nbytes});"
+        compare = (
+            f"((float *)out[0])[{i}] = {check}({expected_pointer}, {got}, {nbytes});"
+        )
         marks += [(statement,), (compare, *touches)]
 
     return marks

@@ -76,7 +76,7 @@ def _end(life: Lifetime, plan: ArenaPlan) -> int:
 def _place(order: list[Lifetime], bound: int) -> ArenaPlan:
     """Place each buffer in turn at the lowest offset that is free during its life."""
     plan = ArenaPlan(lower_bound=bound)
-    placed: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
 
     # Looking only at buffers of the same steps keeps large graphs fast.
     steps = max((b.last + 1 for b in order), default=0)
@@ -90,15 +90,15 @@ def _place(order: list[Lifetime], bound: int) -> ArenaPlan:
 
         # The first gap between neighbours that is large enough.
         offset = 0
-        occupied = sorted(placed[i] for i in neighbours)
+        occupied = sorted(spans[i] for i in neighbours)
         for start, end in occupied:
             if offset + size <= start:
                 break
             offset = max(offset, end)
 
         for step in span:
-            living[step].append(len(placed))
-        placed.append((offset, offset + size))
+            living[step].append(len(spans))
+        spans.append((offset, offset + size))
         plan.offsets[life.name] = offset
         plan.size = max(plan.size, offset + size)
     return plan

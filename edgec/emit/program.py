@@ -224,12 +224,12 @@ def _buffers(table: ModelTable, index: Mapping[str, int]) -> str:
 
     # State that is not zero at first is also kept as a constant, to begin anew.
     initialisers: dict[int, str] = {}
-    for i, kept in enumerate(table.state):
-        if kept.initial.any():
-            data = ", ".join(map(str, kept.initial.tobytes()))
+    for i, tensor_state in enumerate(table.state):
+        if tensor_state.initial.any():
+            data = ", ".join(map(str, tensor_state.initial.tobytes()))
             parts.append(f"#define INITIAL{i} {{{data}}}\n")
             parts.append(f"static const unsigned char initial{i}[] = INITIAL{i};\n")
-            initialisers[index[kept.input]] = f" = INITIAL{i}"
+            initialisers[index[tensor_state.input]] = f" = INITIAL{i}"
 
     for i, type_ in enumerate(table.tensors.values()):
         initialiser = initialisers.get(i, "")
@@ -247,9 +247,11 @@ def _state(state: Sequence[State], index: Mapping[str, int]) -> str:
         return ""
 
     rows: list[str] = []
-    for i, kept in enumerate(state):
-        initial = f"BUFFER(initial{i})" if kept.initial.any() else "NULL"
-        rows.append(f"    {{{index[kept.input]}, {index[kept.output]}, {initial}}},\n")
+    for i, tensor_state in enumerate(state):
+        initial = f"BUFFER(initial{i})" if tensor_state.initial.any() else "NULL"
+        rows.append(
+            f"    {{{index[tensor_state.input]}, {index[tensor_state.output]}, {initial}}},\n"
+        )
 
     return f"static const ek_state state[] = {{\n{''.join(rows)}}};\n"
 

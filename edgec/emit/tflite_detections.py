@@ -84,12 +84,12 @@ class _Appender:
 
     def tensor(self, name: str, shape: tuple[int, ...], buffer: int = 0) -> int:
         """Return the index of a new float32 tensor. buffer 0 is the one without data."""
-        made = schema.TensorT()
-        made.name = name
-        made.shape = list(shape)
-        made.type = schema.TensorType.FLOAT32
-        made.buffer = buffer
-        self.graph.tensors.append(made)
+        tensor_table = schema.TensorT()
+        tensor_table.name = name
+        tensor_table.shape = list(shape)
+        tensor_table.type = schema.TensorType.FLOAT32
+        tensor_table.buffer = buffer
+        self.graph.tensors.append(tensor_table)
         return len(self.graph.tensors) - 1
 
     def constant(self, name: str, array: Array) -> int:
@@ -129,9 +129,9 @@ class _Appender:
 
     def operator(self, code: int, inputs: list[int], outputs: list[int]) -> Any:
         """Append an operator and return it."""
-        made = schema.OperatorT()
-        made.opcodeIndex = code
-        made.inputs = inputs
-        made.outputs = outputs
-        self.graph.operators.append(made)
-        return made
+        operator_table = schema.OperatorT()
+        operator_table.opcodeIndex = code
+        operator_table.inputs = inputs
+        operator_table.outputs = outputs
+        self.graph.operators.append(operator_table)
+        return operator_table

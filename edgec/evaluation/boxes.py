@@ -44,13 +44,13 @@ def figures_of_kind(kind: str) -> tuple[MeasuredFigure, MeasuredFigure]:
         "%",
         "average precision where boxes overlap by half",
     )
-    whole = MeasuredFigure(
+    precision = MeasuredFigure(
         f"{name}map",
         f"{title}mAP 50-95",
         "%",
         "average precision, the mean over overlaps of 50 % to 95 %",
     )
-    return whole, half
+    return precision, half
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,8 @@ class BoxScores:
         """Return the figures, see `Scored.figures`."""
         figures = {}
         for kind, part in self.parts.items():
-            at_half, whole = part.figures(counts)
-            figures[f"{_KINDS[kind]}map"] = whole
+            at_half, precision = part.figures(counts)
+            figures[f"{_KINDS[kind]}map"] = precision
             figures[f"{_KINDS[kind]}map50"] = at_half
         return figures
 
@@ -283,9 +283,9 @@ def _runs(box: Box, size: tuple[int, ...]) -> dict[str, Any]:
     """
     assert box.mask is not None
     left, top, part = box.mask.inside(box.corners)
-    whole = np.zeros(size, np.uint8, order="F")
-    whole[top : top + part.shape[0], left : left + part.shape[1]] = part
-    runs = coco_module("mask").encode(whole)
+    mask = np.zeros(size, np.uint8, order="F")
+    mask[top : top + part.shape[0], left : left + part.shape[1]] = part
+    runs = coco_module("mask").encode(mask)
     return {"size": [*map(int, runs["size"])], "counts": runs["counts"].decode()}
 
 

@@ -146,8 +146,8 @@ class CocoReader:
 
         objects: dict[str, list[dict[str, Any]]] = {}
         for one in file.annotations:
-            own = objects.setdefault(str(one.image_id), [])
-            own.append(self._truth(one, classes))
+            rows = objects.setdefault(str(one.image_id), [])
+            rows.append(self._truth(one, classes))
 
         pictures = []
         faults: list[str] = []

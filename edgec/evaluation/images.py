@@ -72,10 +72,10 @@ class PictureFidelity(Measure):
         painted = _in_size_of(target, result)
         if painted is None:
             inside = _size_text(result.inside())
-            whole = _size_text(result.of_frame())
+            size_text = _size_text(result.of_frame())
             sizes = inside
-            if whole != inside:
-                sizes += f", or {whole} for the whole photo"
+            if size_text != inside:
+                sizes += f", or {size_text} for the whole photo"
             raise InputError(
                 f"{picture.beside.name} is {_size_text(target)}, "
                 f"the network paints {sizes}",

@@ -160,8 +160,8 @@ class MaskOverlap(Measure):
     def loss(self, result: Result, picture: LabelledPicture, frame: Array) -> float:
         """Return 1 less the mIoU of the picture."""
         observation = self.observe(result, picture, frame)
-        own = MaskScores.of([observation], self.one).figures()
-        return 1 - own["miou"] / 100
+        figures = MaskScores.of([observation], self.one).figures()
+        return 1 - figures["miou"] / 100
 
 
 @dataclass(frozen=True)

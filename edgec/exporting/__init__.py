@@ -112,11 +112,13 @@ def _write(bundle: Bundle, kind: str, folder: Path) -> None:
     write = importlib.import_module(f"{__name__}.{kind}").write
     with OpenedNetworks(bundle) as opened:
         for name, network in opened.bundles.items():
-            own = folder
+            network_folder = folder
             if opened.cascade is not None:
-                own = folder / name
-                own.mkdir()
-            _write_readme(own, network.manifest.name, write(network, own))
+                network_folder = folder / name
+                network_folder.mkdir()
+            _write_readme(
+                network_folder, network.manifest.name, write(network, network_folder)
+            )
 
 
 def _write_readme(folder: Path, name: str, lines: Sequence[str]) -> None:

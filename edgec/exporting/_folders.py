@@ -42,7 +42,7 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
     InputError where the operating system refuses.
     """
     asides: list[Path] = []
-    placed: list[Path] = []
+    written: list[Path] = []
     empty = [path for path in paths if path.is_dir()]
     path = paths[0]
     try:
@@ -56,14 +56,14 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
             made.chmod(0o777 & ~umask())
             # An empty folder is replaced; one that was filled meanwhile is not.
             made.replace(path)
-            placed.append(path)
-        placed.clear()
+            written.append(path)
+        written.clear()
     except OSError as e:
         raise InputError(
             f"cannot write {path}: {e.strerror}", at=str(path), hint="check the folder"
         ) from e
     finally:
-        for folder in (*asides, *placed):
+        for folder in (*asides, *written):
             shutil.rmtree(folder, ignore_errors=True)
             # A person's own empty folder is there again.
             if folder in empty:

@@ -54,16 +54,16 @@ def _first_int8(graph: Graph, layout: str) -> Value:
             f"the model has {len(graph.inputs)} inputs; Frigate gives one picture",
             hint="export a detector of single pictures",
         )
-    given = graph.inputs[0]
-    shape = given.type.shape
-    wanted = (shape[0], *shape[2:], shape[1]) if layout == "nchw" else shape
+    model_input = graph.inputs[0]
+    shape = model_input.type.shape
+    target_shape = (shape[0], *shape[2:], shape[1]) if layout == "nchw" else shape
     for op in graph.ops:
         value = op.outputs[0]
-        is_alike = value.type.dtype == "int8" and value.type.shape == wanted
+        is_alike = value.type.dtype == "int8" and value.type.shape == target_shape
         if is_alike and _is_picture(graph, value, layout):
             return value
     raise InputError(
-        f"the model's input {given.name} is not quantized at once",
+        f"the model's input {model_input.name} is not quantized at once",
         hint="compile with --calibrate photos/ --edgetpu all --budget 0%",
     )
 
@@ -71,24 +71,24 @@ def _first_int8(graph: Graph, layout: str) -> Value:
 def _is_picture(graph: Graph, value: Value, layout: str) -> bool:
     """Return whether a value is the input's own numbers, quantized, in NHWC."""
     quant = value.type.quant
-    given = graph.inputs[0]
+    model_input = graph.inputs[0]
     if quant is None:
         return False
     rng = np.random.default_rng(0)
     numbers = rng.integers(-128, 128, value.type.shape, np.int8)
     # What the input is for these numbers: real values, or integers of its own scale.
     real = (numbers.astype(np.float32) - quant.zero_point[0]) * quant.scale[0]
-    own = given.type.quant
+    own = model_input.type.quant
     if own is not None:
         real = np.round(real / own.scale[0]) + own.zero_point[0]
     if layout == "nchw":
         real = real.transpose(0, 3, 1, 2)
-    part = Graph(graph.name, [given], [value], [*graph.ops])
+    part = Graph(graph.name, [model_input], [value], [*graph.ops])
     part.drop_unused()
     if not all(has_elements(op) for op in part.ops):
         return False
-    array = np.ascontiguousarray(real).astype(given.type.np_dtype)
-    return np.array_equal(interp(part, {given.name: array})[value.name], numbers)
+    array = np.ascontiguousarray(real).astype(model_input.type.np_dtype)
+    return np.array_equal(interp(part, {model_input.name: array})[value.name], numbers)
 
 
 def pixel_quant(info: TensorInfo, preprocess: Preprocess) -> Quant:

@@ -354,7 +354,7 @@ def _lines(
 ) -> Sequence[str]:
     """Return the paragraphs of the README."""
     texts = ", ".join(f"`config_{n}.yml`" for n in configurations)
-    made = (
+    compiled_text = (
         f"`{CORAL}.tflite` (model_type {files.coral_type}) is for detectors on a Coral, "
         f"`{CPU}.tflite` for those on the CPU; both take uint8 pixels. `{LABELS}` is "
         f"the label map. Copy all to {PLACE}/{name} of Frigate, and one of {texts} into "
@@ -362,13 +362,13 @@ def _lines(
     )
     # A bundle does not have the model file that it was made of.
     if "onnx" in configurations:
-        made += f" The onnx detector takes your own {name}.onnx."
+        compiled_text += f" The onnx detector takes your own {name}.onnx."
     if compiled:
         how = f"{PROGRAM} ran: `{CORAL}_edgetpu.tflite` is the file for the Coral."
     else:
         how = f"First compile it for the Coral: `{PROGRAM} -s {CORAL}.tflite`"
     # The command prints the last paragraph.
-    return (made, f"{mapping(files)} {how}")
+    return (compiled_text, f"{mapping(files)} {how}")
 
 
 def mapping(files: ModelFiles) -> str:

@@ -51,9 +51,9 @@ def _lines(bundle: Bundle, names: Sequence[str]) -> Sequence[str]:
     """Return the lines of the README."""
     # Where edgetpu_compiler ran, its files are the ones that run.
     compiled = [name for name in names if name.endswith("_edgetpu.tflite")]
-    whole = MODEL_TFLITE in names
+    has_model = MODEL_TFLITE in names
     message = f"Of {bundle.path.name}, int8: {', '.join(names)}"
-    if whole:
+    if has_model:
         message += f"; {MODEL_TFLITE} is the whole model, the others parts of it"
     if compiled:
         how = f"Load {', '.join(compiled)} with the delegate of libedgetpu."

@@ -436,7 +436,7 @@ class Float16Chooser:
     def _own_noises(self, half: Run, sample: Sample) -> dict[str, Array]:
         """Return what each op adds to its float32 result by its own float16."""
         exact: dict[str, Array] = {}
-        own: dict[str, Array] = {}
+        noises: dict[str, Array] = {}
         inputs = {v.name for v in self._graph.inputs}
         # Moved elements were rounded before.
         moved: set[str] = set()
@@ -449,7 +449,7 @@ class Float16Chooser:
             if array.dtype != np.float32 or v.name in inputs:
                 return
             exact[v.name] = array.copy()
-            own[v.name] = np.zeros_like(array)
+            noises[v.name] = np.zeros_like(array)
 
         def compare(v: Value, array: Array) -> None:
             # An output of the graph is float32 here too, behind a cast.
@@ -458,7 +458,7 @@ class Float16Chooser:
             want = exact[v.name]
             if v.name not in moved:
                 have = array.astype(np.float32)
-                own[v.name] = have - want
+                noises[v.name] = have - want
 
             # The ops after it get the inputs that they have in float32.
             is_half = array.dtype == np.float16
@@ -466,7 +466,7 @@ class Float16Chooser:
 
         self._float32(sample, keep)
         half(sample, compare)
-        return own
+        return noises
 
     def _allowed_noise(self) -> dict[str, float]:
         """Return the noise power that each judged value may have, by its name.

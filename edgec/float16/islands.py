@@ -98,14 +98,14 @@ def _cast_elements(graph: Graph, ops: Collection[Op]) -> list[tuple[Op, int]]:
     """Return the elements of each cast, with an op of the island that needs it."""
     casts: list[tuple[Op, int]] = []
     users = graph.users()
-    seen: set[Value] = set()
+    visited: set[Value] = set()
     for op in graph.ops:
         if op not in ops:
             continue
 
         # Results are cast back for readers with float32, and for the caller.
         for v in op.outputs:
-            seen.add(v)
+            visited.add(v)
             readers = users.get(v, ())
             is_output = v in graph.outputs
             if is_output or any(reader not in ops for reader in readers):
@@ -114,9 +114,9 @@ def _cast_elements(graph: Graph, ops: Collection[Op]) -> list[tuple[Op, int]]:
         # An input from outside is cast once for all ops; a constant by the compiler.
         for v in op.inputs:
             is_float = v.type.dtype == "float32"
-            if not is_float or v.const is not None or v in seen:
+            if not is_float or v.const is not None or v in visited:
                 continue
-            seen.add(v)
+            visited.add(v)
             casts.append((op, v.type.size))
 
     return casts

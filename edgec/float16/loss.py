@@ -70,17 +70,17 @@ def judged_values(graph: Graph) -> list[Value]:
     chosen = _depending_on_choices(graph)
     producers = graph.producers()
     judged: list[Value] = []
-    seen: set[Value] = set()
+    visited: set[Value] = set()
 
     # From the outputs towards the inputs, no further than the first judged value.
     pending = list(graph.outputs)
     while pending:
         v = pending.pop(0)
         # Neither a constant nor an input of the graph has a loss.
-        if v in seen or v not in producers:
+        if v in visited or v not in producers:
             continue
 
-        seen.add(v)
+        visited.add(v)
         is_float = v.type.dtype == "float32"
         if is_float and v not in chosen:
             judged.append(v)

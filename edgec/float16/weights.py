@@ -151,9 +151,9 @@ def _least_error(weights: Array, moments: Array) -> Array:
             break
 
         # Each result takes one step, and could take it back later.
-        taken = np.where(is_better, steps[at], 0.0)
-        halves[at] += taken
-        steps[at] -= 2 * taken
-        slopes += taken[..., None] * moments[group, best]
+        step = np.where(is_better, steps[at], 0.0)
+        halves[at] += step
+        steps[at] -= 2 * step
+        slopes += step[..., None] * moments[group, best]
 
     return halves.astype(np.float16)

@@ -84,7 +84,7 @@ def _hint(e: InputError) -> str:
 def _check_model(network: NetworkSource) -> None:
     """Refuse a network without a model, and one with two."""
     name = network.name
-    own = {
+    model_keys = {
         "model": network.model,
         "task": network.task,
         "labels": network.labels,
@@ -95,9 +95,9 @@ def _check_model(network: NetworkSource) -> None:
             f'the network "{name}" has no model',
             hint="name its file as model, or an earlier network as like",
         )
-    given = [key for key, value in own.items() if value is not None]
-    if network.like is not None and given:
+    keys = [key for key, value in model_keys.items() if value is not None]
+    if network.like is not None and keys:
         raise InputError(
-            f'the network "{name}" has {given[0]}, and is like "{network.like}"',
-            hint=f"leave out {given[0]}, or like",
+            f'the network "{name}" has {keys[0]}, and is like "{network.like}"',
+            hint=f"leave out {keys[0]}, or like",
         )

@@ -192,8 +192,8 @@ def _sorted(sources: Mapping[int, set[int]]) -> list[int]:
             missing[n] -= 1
             if missing[n] == 0:
                 heappush(ready, n)
-    done = set(ordered)
-    return [*ordered, *(n for n in sources if n not in done)]
+    placed = set(ordered)
+    return [*ordered, *(n for n in sources if n not in placed)]
 
 
 def check_names(

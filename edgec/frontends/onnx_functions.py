@@ -95,14 +95,14 @@ def _check_operator_set(function: FunctionProto, opset: int, path: Path) -> None
     ONNX allows another version than that of the caller, `opset`, as long as it has the
     same operators.
     """
-    own = opset_of(function.opset_import, default=opset)
-    if own == opset:
+    function_opset = opset_of(function.opset_import, default=opset)
+    if function_opset == opset:
         return
     for node in _nested(function.node):
-        schemas = [_schema_of(node, version) for version in (own, opset)]
+        schemas = [_schema_of(node, version) for version in (function_opset, opset)]
         if node.domain in DOMAINS and not _is_same_operator(node, *schemas):
             message = (
-                f"the function {function.name} is of operator set {own} and its caller "
+                f"the function {function.name} is of operator set {function_opset} and its caller "
                 f"of {opset}, which have different operators {node.op_type}"
             )
             hint = "export the model with one operator set"

@@ -148,7 +148,7 @@ def add_operator(
     options = o.options
     if hasattr(options, "__dict__"):
         options = TfliteOptions.of(options)
-    kept = {v: v for v in variables}
+    current = {v: v for v in variables}
     try:
         request = TfliteOp(
             o.name,
@@ -158,7 +158,7 @@ def add_operator(
             [*outputs],
             build,
             o.uint8,
-            kept,
+            current,
             o.intermediates,
         )
         definition.from_tflite(request)
@@ -168,7 +168,7 @@ def add_operator(
         del build.graph.ops[mark:]
         hint = "report the operator if other tools read this file"
         raise UnsupportedError(f"{o.name}: {e}", o.at, hint) from e
-    return kept
+    return current
 
 
 def add_opaque(

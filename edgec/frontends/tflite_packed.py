@@ -63,9 +63,9 @@ def dense(stored: Array, sparsity: Any, shape: tuple[int, ...]) -> Array:
     for i, (axis, block) in enumerate(zip(blocked, blocks, strict=True)):
         inside = places[:, order.index(rank + i)]
         coordinates[axis] = coordinates[axis] * block + inside
-    whole = np.zeros(shape, stored.dtype)
-    whole[tuple(coordinates)] = stored
-    return whole
+    elements = np.zeros(shape, stored.dtype)
+    elements[tuple(coordinates)] = stored
+    return elements
 
 
 def _block_counts(

@@ -142,8 +142,8 @@ def _ssd(wiring: Wiring, outputs: Sequence[str]) -> Ssd:
     require(len(outputs) == 3)
     (scores,) = [o for o in outputs if _are_scores(wiring, o)]
     best, picked = wiring.inputs(scores, "Gather")
-    kept, limit = wiring.first_rows(picked)
-    every, overlap = _suppression(wiring, kept, best)
+    rows, limit = wiring.first_rows(picked)
+    every, overlap = _suppression(wiring, rows, best)
     selection = _selection(wiring, every, best)
     clipped, size = _clipped(wiring, selection.boxes)
     x, y = _decoded(wiring, clipped)
@@ -189,19 +189,19 @@ def _are_scores(wiring: Wiring, name: str) -> bool:
     return all(wiring.kind(part) == "TopK" for part in parts)
 
 
-def _suppression(wiring: Wiring, kept: str, best: str) -> tuple[str, float]:
+def _suppression(wiring: Wiring, selected: str, best: str) -> tuple[str, float]:
     """Return the boxes of all candidates, and the overlap at which one is dropped.
 
-    kept: places of those that are left, best: the scores of all.
+    selected: places of those that are left, best: the scores of all.
     """
     # The branch for no boxes at all has nothing to suppress.
-    if wiring.kind(kept) == "If":
-        node = wiring.node(kept, "If")
+    if wiring.kind(selected) == "If":
+        node = wiring.node(selected, "If")
         branch = subgraphs(node)["else_branch"]
-        kept = branch.output[0].name
+        selected = branch.output[0].name
 
     # A row is a batch, a class and a box, each of one batch and class.
-    places = wiring.source(kept)
+    places = wiring.source(selected)
     table, column = wiring.column(places)
     require(column == 2)
 

@@ -112,14 +112,14 @@ def exported(model: ModelProto) -> Export | None:
     None for other files, and if properties and shapes leave a doubt. Raises an error
     for properties that are not valid.
     """
-    said = {p.key: p.value for p in model.metadata_props}
-    if said.get("author") != "Ultralytics":
+    metadata = {p.key: p.value for p in model.metadata_props}
+    if metadata.get("author") != "Ultralytics":
         return None
-    if any(len(text) > MAX_PROPERTY_CHARACTERS for text in said.values()):
+    if any(len(text) > MAX_PROPERTY_CHARACTERS for text in metadata.values()):
         return None
-    kind = said.get("task", "")
+    kind = metadata.get("task", "")
     # The exporter writes a Python dict from numbers to names.
-    names = ast.literal_eval(said["names"])
+    names = ast.literal_eval(metadata["names"])
     labels = tuple(str(names[i]) for i in range(len(names)))
     if kind == "classify":
         return Export(kind, labels)
@@ -130,11 +130,11 @@ def exported(model: ModelProto) -> Export | None:
 
     points = (0, 2)
     if kind == "pose":
-        number, each = ast.literal_eval(said["kpt_shape"])
+        number, each = ast.literal_eval(metadata["kpt_shape"])
         points = (int(number), int(each))
     extra = _extra(model, kind, points)
     candidates = Export(kind, labels, extra, points=points)
-    return _picking(candidates, said, shape)
+    return _picking(candidates, metadata, shape)
 
 
 def _extra(model: ModelProto, kind: str, points: tuple[int, int]) -> int:

@@ -102,12 +102,12 @@ def _tensors(
 
 
 def _state(manifest: Manifest) -> tuple[InspectedState, ...]:
-    kept = []
+    rows = []
     for state in manifest.state:
         size = manifest.tensors[state.input].nbytes
         begins = state.initial or "zeros"
-        kept.append(InspectedState(state.input, state.output, size, begins))
-    return tuple(kept)
+        rows.append(InspectedState(state.input, state.output, size, begins))
+    return tuple(rows)
 
 
 def _segments(manifest: Manifest, graph: GraphFile) -> tuple[InspectedSegment, ...]:

@@ -67,10 +67,10 @@ class Graph:
         groups.append(self.outputs)
 
         # A value that several ops read is listed once.
-        seen: set[int] = set()
+        visited: set[int] = set()
         for value in chain.from_iterable(groups):
-            if id(value) not in seen:
-                seen.add(id(value))
+            if id(value) not in visited:
+                visited.add(id(value))
                 yield value
 
     def constants(self) -> list[Value]:

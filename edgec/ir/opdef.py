@@ -442,10 +442,10 @@ class OpDef:
         # All rules are asked, so that a report can name everything at once.
         refusals: list[Refusal] = []
         for name, constraint, fix, rule in _rules(self.kind):
-            seen = rule(self, op)
-            if seen is not None:
-                is_uncertain = isinstance(seen, Uncertain)
-                refusals.append(Refusal(name, constraint, seen, fix, is_uncertain))
+            refusal = rule(self, op)
+            if refusal is not None:
+                is_uncertain = isinstance(refusal, Uncertain)
+                refusals.append(Refusal(name, constraint, refusal, fix, is_uncertain))
 
         return refusals
 

@@ -182,11 +182,11 @@ class Relayout:
     def _rename(self) -> None:
         """Give new values the names of the values they replaced."""
         # The ops that had these names may be gone.
-        taken = {v.name for v in self.graph.values()}
+        names = {v.name for v in self.graph.values()}
         for value, name in self.new_values:
-            if name not in taken:
+            if name not in names:
                 value.name = name
-                taken.add(name)
+                names.add(name)
 
 
 def _permuted_type(t: TensorType, perm: Perm) -> TensorType:

@@ -39,21 +39,21 @@ def run(graph: Graph) -> bool:
         return False
     known = constants(graph)
     channels = ChannelGroups(graph)
-    held = {FIXED}
+    fixed = {FIXED}
     for op in channels.consumers:
         x = op.inputs[0]
         w = _weights(op)
         k = known[x]
         read = np.any(w != 0, axis=tuple(range(w.ndim - 1)))
         same = np.isfinite(k) & ((k == 0) | (op.spec.border() is None))
-        held.update(channels.groups(x)[read & ~same].tolist())
+        fixed.update(channels.groups(x)[read & ~same].tolist())
     dead = {
         int(i)
         for op in graph.ops
         for v in op.outputs
         if v in known
         for i in channels.groups(v)
-    } - held
+    } - fixed
     return without(channels, dead, {v: np.nan_to_num(k) for v, k in known.items()})
 
 

@@ -32,18 +32,18 @@ def check_places(places: Mapping[str, Path | None]) -> None:
 
     places: the files by the names of their options; None: not wanted.
     """
-    wanted = {name: path for name, path in places.items() if path is not None}
-    for name, path in wanted.items():
+    files = {name: path for name, path in places.items() if path is not None}
+    for name, path in files.items():
         check_place(path, f"--{name}")
 
     # The second file would replace the first.
-    paths = [*wanted.values()]
-    repeated = [name for name, path in wanted.items() if paths.count(path) > 1]
+    paths = [*files.values()]
+    repeated = [name for name, path in files.items() if paths.count(path) > 1]
     if repeated:
         options = " and ".join(f"--{name}" for name in repeated)
         raise InputError(
             f"{options} name one file",
-            at=str(wanted[repeated[0]]),
+            at=str(files[repeated[0]]),
             hint="give each its own",
         )
 

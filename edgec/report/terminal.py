@@ -49,10 +49,10 @@ class _Pace:
             self._first = at
             self._start = time.monotonic()
         # The first call may be in the middle of a step.
-        done = at - self._first
-        if not done:
+        turns = at - self._first
+        if not turns:
             return f"{at}/{total}"
-        seconds_each = (time.monotonic() - self._start) / done
+        seconds_each = (time.monotonic() - self._start) / turns
         # Number `at` is under way, not done.
         remaining = total - at + 1
         return f"{at}/{total}, {left(seconds_each * remaining)}"

@@ -119,9 +119,9 @@ def join_attention(
 
         # It runs in the turn of the second product, when all operands are there.
         ops = tuple(sorted(op for part in found.steps for op in part.ops))
-        whole = FusedStep(ops, (_call(found, computing),), found.turn)
-        kept = [s for s in joined if not set(s.ops) & set(ops)]
-        trial = sorted([*kept, whole], key=lambda s: s.at)
+        fused = FusedStep(ops, (_call(found, computing),), found.turn)
+        others = [s for s in joined if not set(s.ops) & set(ops)]
+        trial = sorted([*others, fused], key=lambda s: s.at)
         now = _peak(trial, where, border, core)
         if now <= most:
             joined = trial
@@ -429,8 +429,8 @@ def _fit(
     dense = element_strides((*p.dim, p.m, p.n))
     sizes = (*last.dim, last.m, last.k)
     strides = (*last.a, last.ar, last.ac)
-    for size, stride, wanted in zip(sizes, strides, dense, strict=True):
-        if size > 1 and stride != wanted:
+    for size, stride, dense_stride in zip(sizes, strides, dense, strict=True):
+        if size > 1 and stride != dense_stride:
             return False
 
     # Q Kᵀ of the scores reads the softmax from its first element on.

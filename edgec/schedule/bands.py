@@ -306,8 +306,8 @@ class _CascadeJoiner:
         turn = candidate.steps[-1].at
         cascade = FusedStep(tuple(ops), (candidate.call,), turn)
 
-        kept = [s for s in self.steps if s not in candidate.steps]
-        return sorted([*kept, cascade], key=lambda s: s.at)
+        others = [s for s in self.steps if s not in candidate.steps]
+        return sorted([*others, cascade], key=lambda s: s.at)
 
     def _peak(self, steps: Sequence[FusedStep]) -> int:
         """Return the most bytes that live at any step, scratch included."""
@@ -439,15 +439,15 @@ def _band(deep: DepthwiseLayer, rows: int, expands: bool, projects: bool) -> _Ba
         projects: whether a 1x1 convolution reads its result
     """
     p = deep.p
-    kept = 0
+    overlap = 0
     if expands:
         window_rows = (p.kh - 1) * p.dh + 1
-        kept = min((rows - 1) * p.sh + window_rows, p.ih)
+        overlap = min((rows - 1) * p.sh + window_rows, p.ih)
     between_bytes = 0
     if projects:
         between_bytes = aligned(rows * _row_bytes(deep.y.value)) + SLACK_BYTES
-    kept_bytes = aligned(kept * _row_bytes(deep.x.value))
-    return _Band(rows, kept, kept_bytes, between_bytes)
+    kept_bytes = aligned(overlap * _row_bytes(deep.x.value))
+    return _Band(rows, overlap, kept_bytes, between_bytes)
 
 
 def _row_bytes(v: Value) -> int:

@@ -232,8 +232,8 @@ def _scaled_sum(
     The schedule asks for it again whenever it compares variants of the call.
     """
     # A constant result would leave the factors open.
-    wanted = pairs(KernelCall.of(kernel, p))
-    if int(np.ptp(wanted)) == 0:
+    expected = pairs(KernelCall.of(kernel, p))
+    if int(np.ptp(expected)) == 0:
         return None
 
     if isinstance(p, FloatSumParams):
@@ -244,9 +244,9 @@ def _scaled_sum(
         return None
 
     # The corrections may end without a solution: only equal results count.
-    solution = _corrected(start, wanted, p.low, p.high)
+    solution = _corrected(start, expected, p.low, p.high)
     results = np.clip(solution.pairs(), p.low, p.high)
-    return solution if np.array_equal(results, wanted) else None
+    return solution if np.array_equal(results, expected) else None
 
 
 def fits_fixed_point(call: KernelCall) -> bool:

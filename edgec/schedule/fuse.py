@@ -115,19 +115,19 @@ class _Fusion:
 
         # All at once first: the result of a concat lives from its first part on, which
         # may pay only when the other operands are no longer apart from it.
-        taken: list[_Change] = []
+        changes: list[_Change] = []
         left = step
         for call in calls:
             change = next(self._ways(left, call), None)
             if change is not None:
                 self._apply(change)
-                taken.append(change)
+                changes.append(change)
             left = self._remainder(left)
 
-        if not taken or self._settle():
+        if not changes or self._settle():
             return
 
-        for change in reversed(taken):
+        for change in reversed(changes):
             self._undo(change)
 
         self._join_each(step, calls)

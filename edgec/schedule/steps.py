@@ -70,8 +70,8 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
         steps = join_attention(graph, plan.plain_steps, steps, core, plan.places)
     if rules.chains:
         left = {step.ops for step in steps}
-        asked = [step for step in plan.plain_steps if step.ops in left]
-        steps = in_chains(graph, asked, steps, core, plan.places)
+        plain = [step for step in plan.plain_steps if step.ops in left]
+        steps = in_chains(graph, plain, steps, core, plan.places)
     if rules.bands:
         steps = join_cascades(graph, steps, core, plan.places)
 

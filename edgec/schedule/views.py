@@ -211,15 +211,15 @@ class _PlaceChooser:
         It moves only as a whole, and only if the caller does not own it; else the same
         places are returned.
         """
-        own, offset = address(inner, where)
+        address_value, offset = address(inner, where)
         root, target = address(outer, where)
-        is_whole = offset == 0 and own.type.nbytes == nbytes
-        if not is_whole or own is root or own in self._border:
+        is_whole = offset == 0 and address_value.type.nbytes == nbytes
+        if not is_whole or address_value is root or address_value in self._border:
             return where
 
         moved = dict(where)
         for v, place in where.items():
-            if place.root is own:
+            if place.root is address_value:
                 moved[v] = Place(root, target + place.at)
         return moved
 

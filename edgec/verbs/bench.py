@@ -87,25 +87,25 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BundleBench:
     # Everything that can be wrong with the request is an error before the measuring.
     check_places(places)
     with Bundle.open(request.bundle) as bundle:
-        done, measured = _bench(request, bundle, say)
+        bench, measured = _bench(request, bundle, say)
 
     if request.html is not None:
         pages = {}
         for name, m in measured.items():
             pages[name] = page(m.report, m.graph, m.measurement)
-        write_pages(Path(request.html), pages, whole_page(done))
+        write_pages(Path(request.html), pages, whole_page(bench))
     # Functions, since not every file is asked for.
     writers: dict[str, Callable[[], str]] = {
-        "json": lambda: json.dumps(done.to_json(), indent=1) + "\n",
-        "junit": lambda: to_junit(done),
-        "markdown": lambda: to_markdown(done),
-        "trace": lambda: json.dumps(_trace(done, measured)),
+        "json": lambda: json.dumps(bench.to_json(), indent=1) + "\n",
+        "junit": lambda: to_junit(bench),
+        "markdown": lambda: to_markdown(bench),
+        "trace": lambda: json.dumps(_trace(bench, measured)),
         "share": lambda: next(iter(measured.values())).shared,
     }
     for name, writer in writers.items():
         if name in places:
             write_whole(places[name], writer())
-    return done
+    return bench
 
 
 def _bench(
@@ -117,7 +117,7 @@ def _bench(
     if request.compare is not None:
         earlier = earlier_reports(Path(request.compare), manifest)
     streams = request.streams > 0
-    own, of_networks = split_budgets(tuple(request.budgets), manifest, streams)
+    general, of_networks = split_budgets(tuple(request.budgets), manifest, streams)
     alone = request
     if manifest.cascade is not None:
         _check_cascade(request)
@@ -127,12 +127,12 @@ def _bench(
     measured: dict[str, MeasuredBench] = {}
     with networks_as_files(bundle) as files:
         # What is wrong for the last network is said before the first one is measured.
-        wanted = {}
+        goals = {}
         for name, inner in files.items():
             budgets = parse_budgets(of_networks[name], inner, streams=alone.streams > 0)
-            wanted[name] = _Wanted(budgets, _earlier(request, name, earlier))
+            goals[name] = _Wanted(budgets, _earlier(request, name, earlier))
         for name, inner in files.items():
-            measured[name] = _measured(alone, inner, wanted[name], say)
+            measured[name] = _measured(alone, inner, goals[name], say)
 
     # Crops, results and what passes between the networks are in the stream alone.
     stream = None
@@ -140,8 +140,8 @@ def _bench(
         say(f"{manifest.name}: a stream of {request.streams} frames")
         stream = streamed(str(bundle.path), request.streams, request.source)
     reports = {name: network.report for name, network in measured.items()}
-    done = BundleBench(manifest.name, reports, manifest.cascade, stream)
-    return done.checked(own, request.accept_estimates), measured
+    bench = BundleBench(manifest.name, reports, manifest.cascade, stream)
+    return bench.checked(general, request.accept_estimates), measured
 
 
 def _trace(bench: BundleBench, measured: Mapping[str, MeasuredBench]) -> Trace:

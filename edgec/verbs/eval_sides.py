@@ -97,14 +97,14 @@ def _same_network(model: Path, bundle: Bundle) -> ReadModel:
     """Return a float model, cut where the bundle's network ends."""
     manifest = bundle.manifest
     shapes = {info.name: info.shape for info in manifest.input_infos()}
-    wanted = {info.name: info.shape for info in manifest.output_infos()}
+    shapes_by_name = {info.name: info.shape for info in manifest.output_infos()}
     try:
         network = read(model, ReadOptions(input_shapes=shapes))
     except InputError as e:
         # Another network has no inputs of these names and shapes.
         message = f"{model.name} is not the model of {bundle.path.name}: {e.what}"
         raise InputError(message, "--model", _SAME) from e
-    if not _outputs_of(network).items() >= wanted.items():
+    if not _outputs_of(network).items() >= shapes_by_name.items():
         # int8 cannot hold the head of some detectors, which then ends before it.
         head = stated_task(model).head
         network = read(
@@ -112,7 +112,7 @@ def _same_network(model: Path, bundle: Bundle) -> ReadModel:
         )
 
     outputs = _outputs_of(network)
-    for name, shape in wanted.items():
+    for name, shape in shapes_by_name.items():
         if outputs.get(name) != shape:
             there = ", ".join(f'"{n}" {list(s)}' for n, s in outputs.items())
             raise InputError(

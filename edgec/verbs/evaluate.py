@@ -213,18 +213,18 @@ class _Evaluation:
         """Return the observation of every picture, from an earlier call if it is kept."""
         labels = "\n".join(self.reader.labels or ())
         parts = (*side.parts, repr(self.reader.task), labels, repr(self.measure))
-        kept = KeptObservations.of(parts, self.request.fresh)
+        log = KeptObservations.of(parts, self.request.fresh)
         rows = []
         turns = each(self.pictures, len(self.pictures), side.title, say)
         for picture in turns:
             key = picture_key(picture)
-            if key not in kept.known:
+            if key not in log.known:
                 frame = read_photo(picture.file)
                 result = self._result(side, frame)
                 observation = dict(self.measure.observe(result, picture, frame))
                 observation["loss"] = self.measure.loss(result, picture, frame)
-                kept.add(key, observation)
-            rows.append(kept.known[key])
+                log.add(key, observation)
+            rows.append(log.known[key])
         return rows
 
     def _result(self, side: PictureSide, frame: Array) -> Result:

@@ -71,9 +71,9 @@ def explain_model(
     # Only then there may be a task file beside it.
     model = local_file(model, progress)
     # As a compile reads the model: a task file states preprocessing and head.
-    given = task_file(model)
-    head = stated_task(model).head if given.task is None else None
-    options = with_task_file(options, given)
+    task = task_file(model)
+    head = stated_task(model).head if task.task is None else None
+    options = with_task_file(options, task)
     is_tflite = model.suffix.lower() == ".tflite"
     try:
         host = Host(native_compiler(None), progress)

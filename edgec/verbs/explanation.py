@@ -177,9 +177,9 @@ def explain(
             )
         return _explain_cascade(file, options, progress, require)
     # Typing errors in requirements end before the work, not after it.
-    wanted = requirements(require)
+    goals = requirements(require)
     report = explain_model(file, options, progress, schedule)
-    outcomes = tuple(check(wanted, report))
+    outcomes = tuple(check(goals, report))
     return Explanation(report.model, {report.model: report}, outcomes)
 
 
@@ -191,18 +191,18 @@ def _explain_cascade(
     names = [network.name for network in source.models()]
     general, of_networks = by_network(require, names)
     # Typing errors in requirements end before the work, not after it.
-    wanted = {name: requirements([*general, *of_networks[name]]) for name in names}
-    whole = CompileOptions(**vars(options))
-    check_options(whole)
+    goals = {name: requirements([*general, *of_networks[name]]) for name in names}
+    cascade_options = CompileOptions(**vars(options))
+    check_options(cascade_options)
     reports: dict[str, ExplainReport] = {}
     for network in source.models():
-        job = network_job(file, network, whole, progress)
-        kept = {name: getattr(job.options, name) for name in vars(options)}
+        job = network_job(file, network, cascade_options, progress)
+        values = {name: getattr(job.options, name) for name in vars(options)}
         reports[network.name] = explain_model(
-            job.model, type(options)(**kept), progress
+            job.model, type(options)(**values), progress
         )
     outcomes = []
     for name, report in reports.items():
-        for outcome in check(wanted[name], report):
+        for outcome in check(goals[name], report):
             outcomes.append(replace(outcome, text=f"{name}: {outcome.text}"))
     return Explanation(file.stem, reports, tuple(outcomes), is_cascade=True)

@@ -105,13 +105,13 @@ class RequiredQuantity:
 
     def figure(self, r: ExplainReport) -> Figure:
         """Return the figure of a report."""
-        whole = self.whole(r) if self.whole else None
+        total = self.whole(r) if self.whole else None
 
         # Nothing has run yet: all times of a partition are estimates.
         return Figure(
             self.value(r),
             self.unit,
-            whole,
+            total,
             self.culprit(r),
             estimated=self.unit == "ms",
         )

@@ -105,28 +105,30 @@ def run_bundle(options: RunOptions) -> RunResult:
     suffix = _output_suffix(output)
     with Bundle.open(options.bundle) as bundle:
         if bundle.manifest.cascade is None:
-            done, canvas = _run_network(options, bundle, device)
+            result, canvas = _run_network(options, bundle, device)
         else:
-            done, canvas = _run_cascade(options, bundle, device)
+            result, canvas = _run_cascade(options, bundle, device)
 
         picture = None
         if options.mask and not _is_raw(options):
-            picture = _class_map(done.result, output)
+            picture = _class_map(result.result, output)
         elif (
-            done.result is not None and canvas is not None and suffix in IMAGE_SUFFIXES
+            result.result is not None
+            and canvas is not None
+            and suffix in IMAGE_SUFFIXES
         ):
             # A portrait's face is found where the photo's is: its points are comparable.
             find = partial(result_on, device, bundle, threads=options.threads)
             with OpenedNetworks(bundle) as opened:
                 painter = Painter(opened.painting)
                 draw = effect(options.effect or OVERLAY, painter, find)
-                picture = Image.fromarray(draw(canvas, done.result))
+                picture = Image.fromarray(draw(canvas, result.result))
 
     if output is not None:
-        image_range = _save(output, done, picture, bundle.manifest)
-        note = _written_note(options, done, bundle.manifest, image_range)
-        done.notes = [*done.notes, note]
-    return done
+        image_range = _save(output, result, picture, bundle.manifest)
+        note = _written_note(options, result, bundle.manifest, image_range)
+        result.notes = [*result.notes, note]
+    return result
 
 
 def _is_raw(options: RunOptions) -> bool:

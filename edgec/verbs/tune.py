@@ -103,16 +103,16 @@ def tune(options: TuneOptions) -> Tuning:
         bundle.manifest.check_alone(
             str(bundle.path), hint="compile and tune its networks alone"
         )
-        asked = _bundle_calls(bundle, options)
+        bundle_calls = _bundle_calls(bundle, options)
         by_core = {}
-        for core, calls in asked.calls.items():
+        for core, calls in bundle_calls.calls.items():
             by_core[core] = _largest(bundle, calls)[: options.ops]
 
     with _trial_executor(options) as executor:
         # A device has one of the cores: the code for another one never runs there.
         for core, calls in by_core.items():
             on_core = _CoreSearch(options, path, core, calls, database)
-            if on_core.run(executor, asked, options.say):
+            if on_core.run(executor, bundle_calls, options.say):
                 tuned_calls = tuple(on_core.tuned_calls)
                 return Tuning(
                     path, options.url, is_model(options.url), core.name, tuned_calls
@@ -155,10 +155,10 @@ class _CoreSearch:
         self._untried: list[AskedCall] = []
         self.tuned_calls: list[TunedCall] = []
         # An interrupted search goes on where it ended.
-        for signature, asked in self._calls.items():
-            entry = self._known(asked)
+        for signature, call in self._calls.items():
+            entry = self._known(call)
             if entry is None:
-                self._untried.append(asked)
+                self._untried.append(call)
             else:
                 self.tuned_calls.append(self._tuned_call(signature, entry, new=False))
 
@@ -320,11 +320,11 @@ def _device_target(board: Board, options: TuneOptions, at: str) -> str:
 
 def _check_calls(calls_file: CallsFile, at: str) -> None:
     """Raise InputError for calls that cannot be read. at: the bundle."""
-    for asked in _all_calls(calls_file):
+    for call in _all_calls(calls_file):
         try:
-            call_of_record(asked.call)
+            call_of_record(call.call)
         except (KeyError, TypeError, ValueError, IndexError) as e:
-            message = f"{CALLS_FILE} is damaged: {asked.signature}: {e!r}"
+            message = f"{CALLS_FILE} is damaged: {call.signature}: {e!r}"
             raise InputError(message, at=at, hint="compile the model again") from e
 
 

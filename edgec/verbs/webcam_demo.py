@@ -122,8 +122,8 @@ def demo_subject(
 
 def _fetched(may_fetch: Callable[[str], bool], say: Callable[[str], None]) -> bool:
     """Return whether the networks for faces are in the cache, or could be fetched."""
-    wanted = entries((NETWORKS,))
-    missing = [one for one in listing() if one.entry in wanted and one.path is None]
+    rows = entries((NETWORKS,))
+    missing = [one for one in listing() if one.entry in rows and one.path is None]
     if not missing:
         return True
 
@@ -138,7 +138,7 @@ def _fetched(may_fetch: Callable[[str], bool], say: Callable[[str], None]) -> bo
         say(f"a cartoon is shown: --yes downloads the {message}, which move a portrait")
         return False
     try:
-        fetch(wanted, say)
+        fetch(rows, say)
     except EdgecError as e:
         say(f"a cartoon is shown: {e.what}")
         return False

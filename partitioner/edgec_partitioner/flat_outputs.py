@@ -52,8 +52,8 @@ def flatten(
             continue
         name = v.name
         back, added = _flatten(graph, v, region, form)
-        made = tuple(op.output.name for op in added)
-        records[back.name] = Applied(NAME, name, added[0].source, made)
+        names_of_ops = tuple(op.output.name for op in added)
+        records[back.name] = Applied(NAME, name, added[0].source, names_of_ops)
     return records
 
 
@@ -128,11 +128,13 @@ def _flatten(
     producer = graph.producers()[wide]
     reshape = Op(Reshape(flat_type.shape), [inside], [flat], producer.source)
     new_ops = [reshape]
-    sent = flat
+    crossing = flat
     if inside is not wide:
-        sent = Value(names.new(f"{flat.name}_uint8"), wide.type.with_shape(form.shape))
-        new_ops.append(Op(producer.spec, [flat], [sent], producer.source))
-    view = Op(Reshape(wide.type.shape), [sent], [back], producer.source)
+        crossing = Value(
+            names.new(f"{flat.name}_uint8"), wide.type.with_shape(form.shape)
+        )
+        new_ops.append(Op(producer.spec, [flat], [crossing], producer.source))
+    view = Op(Reshape(wide.type.shape), [crossing], [back], producer.source)
     behind = graph.ops.index(producer) + 1
     before = {*graph.ops, view}
     graph.ops[behind:behind] = [*new_ops, view]

@@ -174,8 +174,8 @@ def _not_worth(group: Demoted) -> Refusal:
     count = "1 op"
     if len(group.ops) > 1:
         count = f"{len(group.ops)} ops"
-    seen = f"region of {count}: an estimated {group.lost_ms:.2f} ms more with it"
-    return Refusal(WORTHWHILE, constraint, seen, None)
+    fact = f"region of {count}: an estimated {group.lost_ms:.2f} ms more with it"
+    return Refusal(WORTHWHILE, constraint, fact, None)
 
 
 def _computed_outputs(graph: Graph) -> Graph:

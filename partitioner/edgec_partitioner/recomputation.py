@@ -62,9 +62,9 @@ class Repeated:
         for again, first in self.original.items():
             if again is first:
                 continue
-            made = again.outputs[0].name
+            copy_name = again.outputs[0].name
             at = first.outputs[0].name
-            records.append(Applied(NAME, at, first.source, (made,)))
+            records.append(Applied(NAME, at, first.source, (copy_name,)))
         return records
 
 
@@ -77,16 +77,16 @@ def repeated(
     the rules allow, as only ops for the Edge TPU are repeated. None if all transfers
     are cheaper.
     """
-    wanted: dict[int, list[Op]] = {}
+    ops_by_stage: dict[int, list[Op]] = {}
     for number in sorted(set(stage.values())):
         if number % 2 == 0:
             continue
         ops = worth_repeating(graph, stage, number, allowed, costs)
         if ops:
-            wanted[number] = ops
-    if not wanted:
+            ops_by_stage[number] = ops
+    if not ops_by_stage:
         return None
-    return _with_copies(graph, stage, wanted)
+    return _with_copies(graph, stage, ops_by_stage)
 
 
 def worth_repeating(
@@ -135,14 +135,14 @@ class _Repetition:
     def cheapest(self, number: int) -> list[Op]:
         """Return the ops that the segment of a stage should repeat, in order."""
         segment = [op for op in self.graph.ops if self.stage[op] == number]
-        made = {v for op in segment for v in op.outputs}
+        results = {v for op in segment for v in op.outputs}
         # Whatever the segment reads must be on its side.
         for op in segment:
-            self._demand(op, SINK, made)
+            self._demand(op, SINK, results)
         # The network grows backwards, from the segment to the inputs of the graph.
         while self.waiting:
             op = self.waiting.pop()
-            self._demand(op, self.op_nodes[op], made)
+            self._demand(op, self.op_nodes[op], results)
 
         # The other side has what the segment gets over the link.
         _, elsewhere = self.cut.solve()

@@ -77,15 +77,15 @@ def judge(
         else:
             verdicts.append(Verdict(_refusals(o)))
 
-    taken: set[int] = set()
+    mapped_ops: set[int] = set()
     if not any(aborts):
         nodes: list[StockNode] = []
         for o, verdict in zip(operators, verdicts, strict=True):
             nodes.append(StockNode(o.reads, o.writes, verdict.answer == "edgetpu"))
-        taken = mapped(nodes, all_sets)
+        mapped_ops = mapped(nodes, all_sets)
 
     pairs = zip(operators, verdicts, strict=True)
-    return tuple(_source_op(o, v, i in taken) for i, (o, v) in enumerate(pairs))
+    return tuple(_source_op(o, v, i in mapped_ops) for i, (o, v) in enumerate(pairs))
 
 
 def _source_op(o: SourceOperator, verdict: Verdict, is_mapped: bool) -> SourceOp:
@@ -116,23 +116,23 @@ def _abort(o: SourceOperator) -> Refusal | None:
         "or it maps nothing at all"
     )
     if o.opcode.startswith("CUSTOM:Flex"):
-        seen = f"{o.opcode} is an operator of TensorFlow"
+        fact = f"{o.opcode} is an operator of TensorFlow"
         fix = "convert the model again without TensorFlow operators (SELECT_TF_OPS)"
-        return Refusal(ABORT, constraint, seen, fix)
+        return Refusal(ABORT, constraint, fact, fix)
     if o.builtin >= FIRST_UNKNOWN_BUILTIN:
-        seen = f"{o.opcode} (number {o.builtin}) is newer than it"
+        fact = f"{o.opcode} (number {o.builtin}) is newer than it"
         fix = (
             "replace the operator by older ones; edgec rewrites it or compiles it to C"
         )
-        return Refusal(ABORT, constraint, seen, fix)
+        return Refusal(ABORT, constraint, fact, fix)
     versions = _versions(o)
     if (
         versions is not None
         and versions.aborts is not None
         and o.version >= versions.aborts
     ):
-        seen = f"{o.opcode} version {o.version}"
-        return Refusal(ABORT, constraint, seen, _OLD_CONVERTER)
+        fact = f"{o.opcode} version {o.version}"
+        return Refusal(ABORT, constraint, fact, _OLD_CONVERTER)
     return None
 
 
@@ -173,10 +173,10 @@ def _version(o: SourceOperator) -> Iterator[Refusal]:
     constraint = (
         f"{o.opcode}: at most version {versions.mapped}, the highest seen mapped"
     )
-    seen = f"version {o.version}"
+    fact = f"version {o.version}"
     # A version between mapped and refused ones was never seen.
     refused = versions.refused is not None and o.version >= versions.refused
-    yield Refusal("operator_version", constraint, seen, _OLD_CONVERTER, not refused)
+    yield Refusal("operator_version", constraint, fact, _OLD_CONVERTER, not refused)
 
 
 def _inputs(o: SourceOperator) -> Iterator[Refusal]:
@@ -189,8 +189,8 @@ def _inputs(o: SourceOperator) -> Iterator[Refusal]:
     data = {v for op in o.graph.ops for v in op.inputs}
     for v in o.graph.inputs:
         if v not in data:
-            seen = f"{v.name} ({v.type}) is computed"
-            yield Refusal("constant_operands", constraint, seen, fix)
+            fact = f"{v.name} ({v.type}) is computed"
+            yield Refusal("constant_operands", constraint, fact, fix)
 
 
 def _versions(o: SourceOperator) -> Versions | None:

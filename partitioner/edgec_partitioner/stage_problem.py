@@ -339,14 +339,14 @@ def _postorder(
         for r in readers[n]:
             sources[r].append(n)
 
-    done = [n for n in order if not waiting[n]]
+    ready = [n for n in order if not waiting[n]]
     # The list grows as sources become ready.
-    for n in done:
+    for n in ready:
         for source in sources[n]:
             waiting[source] -= 1
             if not waiting[source]:
-                done.append(source)
-    return done
+                ready.append(source)
+    return ready
 
 
 def _ordered(graph: Graph, nodes: Mapping[Op, StageNode]) -> tuple[StageNode, ...]:

@@ -62,7 +62,7 @@ def _take_set(
 ) -> list[int]:
     """Return the next node set, and remove its results from `unwritten`."""
     kind: bool | None = None
-    taken: list[int] = []
+    subset: list[int] = []
     waiting = list(remaining)
     while True:
         still_waiting: list[int] = []
@@ -75,10 +75,10 @@ def _take_set(
                 continue
             kind = node.delegable
             unwritten.difference_update(node.writes)
-            taken.append(i)
+            subset.append(i)
         # A pass without progress ends the set.
         if len(still_waiting) == len(waiting):
-            return taken
+            return subset
         waiting = still_waiting
 
 
@@ -115,8 +115,10 @@ def stock_places(
         if op not in outside:
             delegable = Verdict(refusals(op)).place(optimistic) == "edgetpu"
         nodes.append(StockNode(_names(op.inputs), _names(op.outputs), delegable))
-    taken = mapped(nodes, all_sets)
-    return {op: "edgetpu" if i in taken else "cpu" for i, op in enumerate(graph.ops)}
+    mapped_ops = mapped(nodes, all_sets)
+    return {
+        op: "edgetpu" if i in mapped_ops else "cpu" for i, op in enumerate(graph.ops)
+    }
 
 
 def gives_up(ops: Iterable[Op]) -> str | None:

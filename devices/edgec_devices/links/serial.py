@@ -226,16 +226,16 @@ class SerialStream(ByteStream):
         self.supposed = False
         for _ in range(4):
             self.write(FORGET + b"\r")
-            said = self._wait(_asks, QUIET_S)
-            if said is None or not said.strip():
+            text = self._wait(_asks, QUIET_S)
+            if text is None or not text.strip():
                 # A device end sends frames or, silent, skips other text: the greeting
                 # will tell. It may also be a device end that is about to end, or a slow
                 # console.
                 self.supposed = True
                 return
-            if _LOGIN.search(said):
+            if _LOGIN.search(text):
                 self._log_in()
-            elif _PASSWORD.search(said):
+            elif _PASSWORD.search(text):
                 # Somebody's unfinished login: an empty password ends it.
                 continue
             if self._is_shell():
@@ -272,14 +272,14 @@ class SerialStream(ByteStream):
         password = self._secret("EDGEC_SERIAL_PASSWORD", "password", getpass.getpass)
         self._settle()
         self.write(user.encode() + b"\r")
-        said = self._wait(lambda t: bool(_PASSWORD.search(t)), self.timeout) or ""
-        if _PASSWORD.search(said):
+        text = self._wait(lambda t: bool(_PASSWORD.search(t)), self.timeout) or ""
+        if _PASSWORD.search(text):
             self._settle()
             self.write(password.encode() + b"\r")
-            said = (
+            text = (
                 self._wait(lambda t: bool(_AFTER_LOGIN.search(t)), self.timeout) or ""
             )
-            if _INCORRECT.search(said) or _LOGIN.search(said):
+            if _INCORRECT.search(text) or _LOGIN.search(text):
                 hint = "set EDGEC_SERIAL_USER and EDGEC_SERIAL_PASSWORD"
                 raise InputError(
                     f'the console refuses user "{user}" or the password',
@@ -347,17 +347,17 @@ class SerialStream(ByteStream):
         )
         for _ in range(3):
             self.write(f' {PYTHON} -S -u -c "{code}"\r'.encode())
-            said = (
+            text = (
                 self._wait(
                     lambda t: "edgec-ready#" in t or bool(_NOT_FOUND.search(t)),
                     self.timeout,
                 )
                 or ""
             )
-            if "edgec-ready#" in said:
+            if "edgec-ready#" in text:
                 self._send_lines(pieces)
                 return
-            if _NOT_FOUND.search(said):
+            if _NOT_FOUND.search(text):
                 raise DeviceError(
                     "there is no python3 on the device", at=self.url, hint=NO_PYTHON
                 )

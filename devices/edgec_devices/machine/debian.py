@@ -118,13 +118,13 @@ def _mirrors() -> Collection[tuple[str, str]]:
     """Debian's mirrors of /etc/apt, each with what follows a release's name there: ""
     or "-security".
     """
-    wanted = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+    format = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
     listed = run(
         "apt-get",
         "indextargets",
         "--no-release-info",
         "--format",
-        wanted,
+        format,
         "Created-By: Packages",
         hint=_HINT,
     )

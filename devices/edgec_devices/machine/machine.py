@@ -180,16 +180,16 @@ class Machine:
                     f"{self.alias} is on", at=str(self.folder), hint="stop it first"
                 )
             release = self._release(fresh)
-            made = image(release, progress, self.settings.cameras)
+            machine_image = image(release, progress, self.settings.cameras)
             if fresh or not (self.folder / _DISK).exists():
-                self._make_disk(made.disk)
+                self._make_disk(machine_image.disk)
             # The port of the last time is tried again.
             before = self.state
             # line.py may be left of the last time.
             self.cut()
             began = time.monotonic()
             try:
-                self._switch_on(made, before.port if before else None)
+                self._switch_on(machine_image, before.port if before else None)
                 progress("booting")
                 self._wait_for_login()
             except BaseException:

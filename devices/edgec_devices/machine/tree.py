@@ -158,5 +158,5 @@ class _Nowhere(io.RawIOBase):
 
 def differs(path: Path, owner: tuple[int, int, int]) -> bool:
     """Whether a file of this machine has another mode or owner than this."""
-    seen = os.lstat(path)
-    return (seen.st_mode, seen.st_uid, seen.st_gid) != owner
+    status = os.lstat(path)
+    return (status.st_mode, status.st_uid, status.st_gid) != owner

@@ -119,13 +119,13 @@ def _out_of_order(
 
             # The result needs all of the pipes.
             operands_ready = registers.operands_ready(insn, family, dispatched + 1)
-            begun = operands_ready
+            issue = operands_ready
             for group, length in time.uses:
-                begun = max(begun, pipes.take(group, operands_ready, length))
-            registers.write(insn, family, time, begun)
+                issue = max(issue, pipes.take(group, operands_ready, length))
+            registers.write(insn, family, time, issue)
 
             # Instructions retire in their order.
-            retired = max(retired, begun + time.latency)
+            retired = max(retired, issue + time.latency)
             front.flying.append((retired, micro_ops))
         ends.append(max(retired, front.cycle))
     return ends
@@ -206,10 +206,10 @@ class _Registers:
 
     def write(self, insn: Insn, family: str, time: Time, begun: int) -> None:
         """Record the results of an instruction that begins in cycle `begun`."""
-        done = begun + time.latency
+        ready = begun + time.latency
         for register in insn.writes:
-            self.ready[register] = done
-            self.late_ready[register] = done - time.late
+            self.ready[register] = ready
+            self.late_ready[register] = ready - time.late
             self.family[register] = family
 
         # The address moves on by an addition of its own.

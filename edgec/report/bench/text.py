@@ -57,8 +57,8 @@ def to_markdown(bench: BundleBench, verdicts_last: bool = False) -> str:
         # A terminal would scroll the tables away, which are what a person looks at.
         terms = []
         for one in bench.networks.values():
-            own = verdict_section(verdicts(one), last=False)
-            networks += [report_head(one), own, report_body(one)]
+            section = verdict_section(verdicts(one), last=False)
+            networks += [report_head(one), section, report_body(one)]
             terms += report_terms(one)
     blocks = [head, judged, *tables, *networks, legend(dict.fromkeys(terms))]
     return paragraphs(*blocks) + "\n"

@@ -286,9 +286,9 @@ def _estimated(r: BenchReport) -> Iterator[Event]:
             yield process.slice(track, plain(op.name), "op", op_span, {"MACs": op.macs})
         start += duration
 
-    whole = r.latency.summary()
-    if whole is not None:
-        span = (0, whole.p50 * 1e6)
+    latency = r.latency.summary()
+    if latency is not None:
+        span = (0, latency.p50 * 1e6)
         yield process.slice(INFERENCE_TRACK, "inference", "inference", span)
 
 

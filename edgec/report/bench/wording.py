@@ -162,11 +162,11 @@ def memory_rows(r: BenchReport) -> Iterator[tuple[str, str, str]]:
 
 def share(part: float, r: BenchReport) -> str:
     """Return a time's share of the median latency, or "" if there is no latency."""
-    whole = r.latency.summary()
+    latency = r.latency.summary()
 
-    if not whole or not whole.p50:
+    if not latency or not latency.p50:
         return ""
-    return f"{part / whole.p50:.1%}"
+    return f"{part / latency.p50:.1%}"
 
 
 def parts(s: SegmentReport) -> str:

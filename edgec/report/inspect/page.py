@@ -73,9 +73,13 @@ def _tiles(inspection: Inspection) -> list[tuple[str, str]]:
     if share:
         tiles.append(("on the Edge TPU", percent(share)))
     # The first target is the board's own.
-    own = [network for network in networks if network.memory and not network.like]
-    if own:
-        tiles.append(("memory", size(sum(network.memory[0].all for network in own))))
+    with_memory = [
+        network for network in networks if network.memory and not network.like
+    ]
+    if with_memory:
+        tiles.append(
+            ("memory", size(sum(network.memory[0].all for network in with_memory)))
+        )
     tiles.append(("signature", _seal(inspection)))
     return tiles
 

@@ -239,8 +239,8 @@ def run_notes(network: InspectedNetwork) -> Iterator[str]:
 def accuracy_lines(network: InspectedNetwork) -> Iterator[str]:
     """Yield how the compile quantized and checked the network."""
     if network.recipe:
-        kept = f", which kept {network.kept}" if network.kept else ""
-        yield f"quantized to int8 by the recipe {plain(network.recipe)}{kept}"
+        candidate = f", which kept {network.kept}" if network.kept else ""
+        yield f"quantized to int8 by the recipe {plain(network.recipe)}{candidate}"
     if network.checks is None:
         yield "the bundle does not say what was checked"
         return
@@ -349,8 +349,8 @@ def commands(inspection: Inspection) -> Iterator[Row]:
     file = plain(inspection.path)
     # A person who copies a command shall not have to correct it.
     photo = any(t.photo for network in inspection.networks for t in network.inputs)
-    given = "photo.jpg" if photo else "inputs.npz"
-    yield "run", f"edgec run {file} --input {given}"
+    input_file = "photo.jpg" if photo else "inputs.npz"
+    yield "run", f"edgec run {file} --input {input_file}"
     on = "local:" if inspection.for_host else "ssh://pi@host"
     yield "measure", f"edgec bench {file} --on {on}"
     yield "install", f"edgec flash {file} --on {on}"

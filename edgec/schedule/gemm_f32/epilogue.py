@@ -188,11 +188,11 @@ def epilogue(call: KernelCall) -> Epilogue | None:
     y = call.operands[3]
     assert isinstance(y, Pointer)
     act = call.struct(ActivationParams)
-    own = Epilogue(y).clamp(act.low, act.high)
-    if own is None:
+    chain = Epilogue(y).clamp(act.low, act.high)
+    if chain is None:
         return None
 
-    return following(own, call.then)
+    return following(chain, call.then)
 
 
 def following(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:

@@ -57,17 +57,17 @@ def _instance_norm(call: KernelCall) -> KernelCall | None:
     assert isinstance(y, Pointer)
 
     # The kernel has no PReLU and no function at the end, and writes whole tensors.
-    done = following(Epilogue(y), call.then)
-    if done is None or not done.is_clamps_and_sum:
+    chain = following(Epilogue(y), call.then)
+    if chain is None or not chain.is_clamps_and_sum:
         return None
     if call.struct(InstanceNormParams).c < MIN_CHANNELS:
         return None
 
-    low, high, low_sum, high_sum = done.bounds
+    low, high, low_sum, high_sum = chain.bounds
     bounds = NormEpilogueF32Params(
         low=low, high=high, low_sum=low_sum, high_sum=high_sum
     )
-    operands = (x, scale, bias, done.added or 0, done.y, memory, p, bounds)
+    operands = (x, scale, bias, chain.added or 0, chain.y, memory, p, bounds)
     return KernelCall.of(_INSTANCE_NORM, *operands, *WHOLE)
 
 

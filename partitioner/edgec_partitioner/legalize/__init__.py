@@ -154,8 +154,8 @@ def _apply_first(
             continue
         # An op that was updated in place counts as new.
         new_ops = [o for o in r.graph.ops if o not in before or o is op]
-        made = tuple(o.outputs[0].name for o in new_ops)
-        return Applied(candidate.name, name, source, made)
+        new_names = tuple(o.outputs[0].name for o in new_ops)
+        return Applied(candidate.name, name, source, new_names)
     return None
 
 
