@@ -1,4 +1,4 @@
-"""The agent that a link sends first: slots, wire, trust, facts.
+"""The device end: the program that a link sends to a device first (agent.py).
 
-Standard library only (edgec_devices/stream.py).
+Its modules import only the standard library and each other (wire.py).
 """

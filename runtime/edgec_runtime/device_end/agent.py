@@ -1,7 +1,7 @@
-"""The device end: answers the host's requests about slots until the host says goodbye
+"""Answers the host's requests on a device until the host ends the session
 (docs/protocol.md).
 
-This is part of what the host sends over the link and starts there, see wire.py.
+This is the main module of the device end, see wire.py.
 """
 
 from __future__ import annotations
@@ -102,22 +102,24 @@ from edgec_runtime.device_end.vitals import VitalsWatch
 from edgec_runtime.device_end.wheels import WheelSite
 from edgec_runtime.device_end.wire import MAX_MESSAGE, PROTOCOL, Delivery, pack, unpack
 
-VERSION = 1  # of the requests; raised with each that is added
-IDLE_S = 90.0  # without a word from the host, the console is given back
-BEAT_S = 2.0  # between two signs of life while a program runs
+VERSION = 1  # version of the requests, raised with each new one
+IDLE_S = 90.0  # silence of the host after which the device end gives the console back
+BEAT_S = 2.0  # time between two signs of life while a program runs
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Answer = Tuple[Dict[str, Any], bytes]
 
 
 class Service:
-    """Answers the requests of a host, without I/O of its own: bytes in, bytes out.
+    """Answers the requests of a host; the caller reads and writes the stream.
 
-    It first repairs whatever an interruption left in any application's folder.
+    First it repairs the applications' folders after an interruption.
 
     Args:
-        execute: running.run, or a test's replacement
+        root: the folder of applications, ~/.edgec
+        disk: changes the file system
+        execute: programs.run, or a test's replacement
         sha: hash of the device end
-        source: its text
+        source: text of the device end
     """
 
     def __init__(
@@ -132,23 +134,23 @@ class Service:
         self.disk = disk or Disk()
         self.execute = execute
         self.units = Units(root, self.disk, execute, source=source)
-        # where the host is heard: a program ends when it is closed
+        # descriptor from which the host is read; programs end when it is closed
         self.listen: Optional[int] = None
         recover_all(root, self.disk)
         greeting = {"protocol": [PROTOCOL, PROTOCOL], "agent": VERSION, "sha256": sha}
         self.delivery = Delivery(True, json.dumps(greeting).encode())
         self.app: Optional[App] = None
         self.showing: Optional[Showing] = None
-        # to the stream, while a request is worked on
+        # writes to the stream during a request
         self.write: Callable[[bytes], None] = lambda data: None
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take bytes of the stream, and do the requests in them."""
+        """Take bytes of the stream, and answer the requests in them."""
         self.hear(data, now)
         self.work()
 
     def hear(self, data: bytes, now: float) -> None:
-        """Take bytes of the stream; work() does the requests in them."""
+        """Take bytes of the stream; work() answers the requests in them."""
         session = self.delivery.session
         self.delivery.receive(data, now)
         if self.delivery.session != session:
@@ -156,12 +158,12 @@ class Service:
             self._tune()
 
     def work(self) -> None:
-        """Do the waiting requests."""
+        """Answer the waiting requests."""
         while self.delivery.messages:
             self._answer(self.delivery.messages.popleft())
 
     def close(self) -> None:
-        """Let other hosts flash, and end the show."""
+        """Unlock the application for other hosts, and end the webcam."""
         if self.app:
             self.app.close()
         if self.showing:
@@ -169,6 +171,7 @@ class Service:
         self.app = self.showing = None
 
     def _tune(self) -> None:
+        """Adapt to the line that the host's greeting describes."""
         with contextlib.suppress(
             ValueError, TypeError, KeyError, OverflowError, RecursionError
         ):
@@ -181,18 +184,18 @@ class Service:
         head: Dict[str, Any] = {}
         try:
             head, blob = unpack(message)
-            answer = self._do(head, blob)
+            answer = self._handle(head, blob)
         except Refused as e:
             answer = {"error": {"kind": e.kind, "what": e.what, "hint": e.hint}}, b""
-        except BrokenPipeError:  # nobody listens any more
+        except BrokenPipeError:  # the host has closed the stream
             self.delivery.closed = True
             return
         except OSError as e:
             r = refusal(e)
             answer = {"error": {"kind": r.kind, "what": r.what, "hint": r.hint}}, b""
         except Exception as e:
-            # a request that no host of ours makes, or our bug: the other slots stay as
-            # they are
+            # The request is not from an edgec host, or this is a bug. The device end
+            # goes on, since the slots are still in order.
             what = f"the device end failed: {type(e).__name__}: {e}"
             answer = (
                 {"error": {"kind": "device", "what": what, "hint": "report it"}},
@@ -201,8 +204,8 @@ class Service:
         if answer is not None:
             self.delivery.send(pack({**answer[0], "id": head.get("id", 0)}, answer[1]))
 
-    def _do(self, head: Dict[str, Any], blob: bytes) -> Optional[Answer]:
-        """Return the answer of a request as JSON has it; None for one without."""
+    def _handle(self, head: Dict[str, Any], blob: bytes) -> Optional[Answer]:
+        """Return the answer to a request as JSON and a blob; None if there is none."""
         command = COMMANDS.get(str(head.get("do")))
         if command is None:
             raise Refused(
@@ -215,11 +218,12 @@ class Service:
         except ValueError as e:
             what = f'the request "{command.name}" cannot be read: {e}'
             raise Refused("input", what, "update edgec") from None
-        said = HANDLERS[command](self, request, blob)
+        answer = HANDLERS[command](self, request, blob)
         if command is PUT:
             return None
-        answer, rest = said if command is RUN else (said, b"")
-        return encode(answer), rest
+        if command is RUN:
+            return encode(answer[0]), answer[1]
+        return encode(answer), b""
 
     def _open(self, app: str, lock: bool = True) -> App:
         if self.app is None or self.app.name != app:
@@ -236,21 +240,21 @@ class Service:
         folder = self.root
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
-        room = os.statvfs(folder)
+        status = os.statvfs(folder)
         return Info(
             **identity(),
             target=machine_target(),
             python=platform.python_version(),
             page=os.sysconf("SC_PAGE_SIZE"),
-            free=room.f_bavail * room.f_frsize,
+            free=status.f_bavail * status.f_frsize,
             root=self.root,
         )
 
     def facts(self, request: Empty, blob: bytes) -> Facts:
         """Return the facts of this device for `edgec doctor`."""
         if sys.flags.no_site:
-            # we were started without it, and look for packages where every other Python
-            # does
+            # The host starts this Python with -S; the facts have to include the
+            # packages that other Pythons of the device import.
             site.main()
         return Facts(collect(self.root, execute=self.execute))
 
@@ -311,9 +315,7 @@ class Service:
         return slot
 
     def trust(self, request: Empty, blob: bytes) -> TrustAnswer:
-        """Take only bundles signed with this key, or with another trusted one, from now
-        on.
-        """
+        """Trust the key in the blob: from now on only signed bundles are taken."""
         try:
             key = Key.parse(blob.decode())
         except ValueError as e:
@@ -339,12 +341,12 @@ class Service:
         return Wheels(site.there(), site.active())
 
     def unpack(self, request: AppRequest, blob: bytes) -> UnpackAnswer:
-        """Unpack a wheel of which all parts are here; it is not used yet."""
+        """Unpack the received wheel, without using it yet."""
         site = WheelSite(self._open(request.app), self.execute)
         return UnpackAnswer(site.unpack(blob[:MAX_SIGNATURE_BYTES]))
 
     def adopt(self, request: AdoptRequest, blob: bytes) -> AdoptAnswer:
-        """Use these wheels, if they work together."""
+        """Put wheels in use, if they work together."""
         site = WheelSite(self._open(request.app), self.execute)
         return AdoptAnswer(site.adopt(request.wheels))
 
@@ -392,8 +394,7 @@ class Service:
                 )
             start = [sys.executable, "-m", "edgec_runtime", app.at(slot, MODEL)]
             env = site.environment(site.active())
-        # here, as what only some requests need: a slow board takes long to import it
-        import tempfile
+        import tempfile  # here, since the import takes a slow board long
 
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
             command = [*start, *request.options, "--json", "--output", folder]
@@ -408,24 +409,24 @@ class Service:
             vitals = None
             if request.watch:
                 with VitalsWatch(execute=self.execute) as watch:
-                    done = self._execute(command, folder, env, request)
+                    process = self._execute(command, folder, env, request)
                 vitals = watch.as_dict()
             else:
-                done = self._execute(command, folder, env, request)
+                process = self._execute(command, folder, env, request)
             outputs = []
-            room = MAX_MESSAGE - MAX_OUTPUT_BYTES
-            for i in range(request.outputs if done.returncode == 0 else 0):
-                with opened(os.path.join(folder, f"output{i}.npy"), room) as f:
-                    outputs.append(f.read(room))
-                room -= len(outputs[-1])
-        ran = RunAnswer(
-            done.returncode,
-            done.stdout.decode(errors="replace"),
-            done.stderr.decode(errors="replace")[-2000:],
+            most = MAX_MESSAGE - MAX_OUTPUT_BYTES
+            for i in range(request.outputs if process.returncode == 0 else 0):
+                with opened(os.path.join(folder, f"output{i}.npy"), most) as f:
+                    outputs.append(f.read(most))
+                most -= len(outputs[-1])
+        answer = RunAnswer(
+            process.returncode,
+            process.stdout.decode(errors="replace"),
+            process.stderr.decode(errors="replace")[-2000:],
             [len(o) for o in outputs],
             vitals,
         )
-        return ran, b"".join(outputs)
+        return answer, b"".join(outputs)
 
     def _execute(
         self,
@@ -434,11 +435,14 @@ class Service:
         env: Optional[Dict[str, str]],
         request: RunRequest,
     ) -> "subprocess.CompletedProcess[bytes]":
-        """The program, in this folder.  Raises Refused when it takes too long."""
+        """Run a program in a folder.
+
+        Raises Refused if it takes too long or writes too much.
+        """
         if request.launched:
             command = [*command, "--launched", str(time.monotonic_ns())]
         try:
-            with self._beating():
+            with self._signs_of_life():
                 return self.execute(
                     command,
                     cwd=folder,
@@ -453,8 +457,8 @@ class Service:
             raise Refused("device", what, "try fewer runs or a smaller model") from None
 
     @contextlib.contextmanager
-    def _beating(self) -> Iterator[None]:
-        """Send signs of life during a program, so that the device does not seem gone."""
+    def _signs_of_life(self) -> Iterator[None]:
+        """Send signs of life during a program, so that the host does not give up."""
         end = threading.Event()
 
         def beat() -> None:
@@ -489,12 +493,17 @@ HANDLERS: Dict[Command[Any, Any], Callable[[Service, Any, bytes], Any]] = {
     SHOW: Service.show,
     SHOWN: Service.shown,
 }
-"""What answers each command."""
+"""The method that answers each command."""
 
 
 def serve(source: int, sink: int, service: Service, idle: float = IDLE_S) -> None:
-    """Until the stream ends, the host says goodbye, or nothing is heard for `idle`
-    seconds.
+    """Serve a host until the stream ends, the host ends the session or is silent.
+
+    Args:
+        source: descriptor from which the host is read
+        sink: descriptor to which answers are written
+        service: answers the requests
+        idle: longest silence in seconds
     """
     service.write = functools.partial(_write, sink)
     service.listen = source
@@ -505,23 +514,23 @@ def serve(source: int, sink: int, service: Service, idle: float = IDLE_S) -> Non
 
 
 def _converse(source: int, sink: int, service: Service, idle: float) -> None:
-    heard = time.monotonic()
+    last_word = time.monotonic()
     while not service.delivery.closed:
         _write(sink, service.delivery.poll(time.monotonic()))
         now = time.monotonic()
-        wait = min(service.delivery.wake(), heard + idle) - now
+        wait = min(service.delivery.wake(), last_word + idle) - now
         if select.select([source], [], [], max(wait, 0.0))[0]:
             data = os.read(source, 1 << 16)
             if not data:
                 break
             service.hear(data, now)
-            # Acknowledged before it is done, which may take longer than the host waits
-            # for a line that is silent.
+            # A request may take longer than the host waits for a silent line, so it is
+            # acknowledged before it is answered.
             _write(sink, service.delivery.poll(time.monotonic()))
             service.work()
             if service.delivery.heard == now:
-                heard = time.monotonic()
-        elif time.monotonic() - heard >= idle:
+                last_word = time.monotonic()
+        elif time.monotonic() - last_word >= idle:
             break
 
 
@@ -546,11 +555,14 @@ def verify(root: str, name: str) -> int:
 
 
 def main(sha: str, texts: Dict[str, str]) -> None:
-    """Serves standard input and output; a terminal is made transparent and given back
-    as it was.
+    """Serve the host on standard input and output, or verify a slot for a service.
 
-    With the arguments verify, root and application: see verify().  sha, texts: of
-    single_file.one_file().
+    A terminal is in raw mode meanwhile.  With the arguments "verify", root and
+    application, verify() runs instead.
+
+    Args:
+        sha: the hash of the device end
+        texts: the text of each of its modules by name, see single_file.one_file()
     """
     if sys.argv[1:2] == ["verify"]:
         sys.exit(verify(*sys.argv[2:4]))

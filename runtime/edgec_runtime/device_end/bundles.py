@@ -1,8 +1,8 @@
-"""A bundle as the device end reads it: its manifest, and what of it a machine executes
+"""Reads a bundle on a device: its manifest, and the files that the machine executes
 (docs/bundle.md).
 
 This is part of the device end, see wire.py; the runtime has the same limits
-(edgec_runtime/bundle.py).
+(edgec_runtime/bundle/).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from edgec_runtime.device_end.disk import Disk, Refused, make_folder
 from edgec_runtime.device_end.elf import fault as elf_fault
 
 if TYPE_CHECKING:
-    # where it is used otherwise: a slow board takes long to import it, and not every
-    # request needs it
+    # Elsewhere it is imported by the functions that need it, since the import takes a
+    # slow board long.
     import zipfile
 
 MODEL = "model.edgec"
 MANIFEST = "manifest.json"
-# beside its program, which looks for it there (csrc/program_weights.h)
+# beside the program, which looks for it there (csrc/program_weights.h)
 WEIGHTS_FILE = "weights.bin"
 MAX_BUNDLE_BYTES = 2 << 30
 MAX_FILES = 4096
@@ -52,15 +52,14 @@ _DAMAGED = (
 
 
 def safe_name(name: str) -> bool:
-    """Whether a file of a bundle may be called this: relative, plain, within its
-    folder.
-    """
+    """Return whether a name is allowed in a bundle: a plain relative path inside it."""
     return len(name) <= MAX_NAME and _MEMBER.fullmatch(name) is not None
 
 
 def machine_target() -> str:
-    """Whose library this process can load, for example "linux-aarch64"; right for 32
-    bits on a 64-bit kernel too.
+    """Return the target whose libraries this process can load, e.g. "linux-aarch64".
+
+    The size of a pointer decides, since a 64-bit kernel may run a 32-bit process.
     """
     machine = platform.machine().lower()
     bits = struct.calcsize("P") * 8
@@ -102,7 +101,7 @@ def executed(manifest: Dict[str, Any]) -> Dict[str, Executed]:
     target = machine_target()
     paths = {"programs": program_path(), "libraries": f"lib/{target}/libmodel.so"}
     paths["weights"] = f"bin/{target}/{WEIGHTS_FILE}"
-    found = {}
+    files = {}
     for key, path in paths.items():
         if target in manifest.get(key, {}):
             source = manifest[key][target]
@@ -112,10 +111,10 @@ def executed(manifest: Dict[str, Any]) -> Dict[str, Executed]:
             size = manifest["files"][source]["bytes"]
             if not _SHA256.fullmatch(sha256):
                 raise ValueError(f"{sha256!r:.80} is not a sha256")
-            found[path] = Executed(
+            files[path] = Executed(
                 source, sha256, size, key != "weights", key == "libraries"
             )
-    return found
+    return files
 
 
 def manifest_text(archive: zipfile.ZipFile) -> bytes:
@@ -160,7 +159,7 @@ def _is_plain_entry(entry: zipfile.ZipInfo, size: int) -> bool:
     is_encrypted = entry.flag_bits & 1
     if kind not in (0, stat.S_IFREG) or is_encrypted:
         return False
-    # Only what is stored can be read in place, and not grow when it is read.
+    # A stored entry can be read in place, and does not grow when it is read.
     if entry.compress_type != zipfile.ZIP_STORED:
         return False
     is_inside = entry.file_size == entry.compress_size <= size
@@ -171,23 +170,23 @@ def parse(text: bytes) -> Dict[str, Any]:
     """Return the manifest in a text.
 
     Raises:
-        ValueError: it is none
+        ValueError: the text is not an object of JSON
     """
-    found = json.loads(text.decode())
-    if not isinstance(found, dict):
+    manifest = json.loads(text.decode())
+    if not isinstance(manifest, dict):
         raise ValueError("the manifest is not an object")
-    return found
+    return manifest
 
 
 def damaged(error: Exception) -> Refused:
-    """Return the error for an exception of reading a bundle."""
+    """Return the refusal for an exception while a bundle is read."""
     return Refused(
         "bundle", f"the bundle is damaged: {error!r:.200}", "compile the model again"
     )
 
 
 def trouble() -> Tuple[Type[Exception], ...]:
-    """Return the exceptions of reading a damaged bundle."""
+    """Return the exceptions that reading a damaged bundle can raise."""
     import zipfile
 
     return (zipfile.BadZipFile, *_DAMAGED)
@@ -196,7 +195,7 @@ def trouble() -> Tuple[Type[Exception], ...]:
 def unpack(
     disk: Disk, archive: zipfile.ZipFile, manifest: Dict[str, Any], folder: str
 ) -> Dict[str, str]:
-    """Unpack what this machine executes; return the sha256 of each path.
+    """Unpack the files that this machine executes; return the sha256 of each path.
 
     Args:
         disk: writes the files
@@ -209,20 +208,20 @@ def unpack(
     """
     target = machine_target()
     files = {}
-    for path, what in executed(manifest).items():
-        place = os.path.join(folder, path)
-        _unpack_file(disk, archive, what, place)
+    for path, file in executed(manifest).items():
+        destination = os.path.join(folder, path)
+        _unpack_file(disk, archive, file, destination)
 
         # A loader would crash on such a file, not refuse it.
-        fault = elf_fault(place, target, what.library) if what.code else None
+        fault = elf_fault(destination, target, file.library) if file.code else None
         if fault:
             hint = "compile it with the --target of this board"
-            raise Refused("bundle", f'"{what.source}" {fault}', hint)
-        files[path] = what.sha256
+            raise Refused("bundle", f'"{file.source}" {fault}', hint)
+        files[path] = file.sha256
 
     if manifest.get("cascade"):
         _check_networks(archive, manifest, target)
-    elif not any(what.code for what in executed(manifest).values()):
+    elif not any(file.code for file in executed(manifest).values()):
         raise _no_code(manifest, target)
     return files
 
@@ -232,7 +231,7 @@ def _check_networks(
 ) -> None:
     """Raise Refused unless each network of a cascade has code for a target.
 
-    They stay in the bundle, from which the runtime takes them.
+    The networks stay in the bundle, from which the runtime loads them.
     """
     import zipfile
 
@@ -245,29 +244,29 @@ def _check_networks(
 
 
 def _unpack_file(
-    disk: Disk, archive: zipfile.ZipFile, what: Executed, place: str
+    disk: Disk, archive: zipfile.ZipFile, file: Executed, path: str
 ) -> None:
-    """Write a file of a bundle to a place."""
-    make_folder(disk, os.path.dirname(place), durable=False)
-    mode = 0o755 if what.code else 0o644
+    """Write a file of a bundle to a path."""
+    make_folder(disk, os.path.dirname(path), durable=False)
+    mode = 0o755 if file.code else 0o644
     offset = 0
-    with archive.open(what.source) as f:
+    with archive.open(file.source) as f:
         for block in iter(lambda: f.read(_BLOCK), b""):
-            disk.write(place, offset, block, mode)
+            disk.write(path, offset, block, mode)
             offset += len(block)
     # An empty file has no block.
     if not offset:
-        disk.write(place, 0, b"")
+        disk.write(path, 0, b"")
 
 
 def _no_code(manifest: Dict[str, Any], target: str) -> Refused:
-    """Return the error for a bundle without code for a target."""
+    """Return the refusal of a bundle without code for a target."""
     code = {**manifest["programs"], **manifest["libraries"]}
-    inside = sorted(t for t in code if not manifest["files"][code[t]].get("detached"))
-    there = ", ".join(inside) or "none"
+    targets = sorted(t for t in code if not manifest["files"][code[t]].get("detached"))
+    names = ", ".join(targets) or "none"
     return Refused(
         "bundle",
-        f"the bundle has no code for {target}; it has {there}",
+        f"the bundle has no code for {target}; it has {names}",
         "compile it with the --target of this board; "
         "for a 32-bit system with --also armv7",
     )

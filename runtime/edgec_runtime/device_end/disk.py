@@ -1,4 +1,4 @@
-"""The disk of a device: its changes, reading from it, and its failures.
+"""Changes and reads files on a device, and explains errors of its disk.
 
 This is part of the device end, see wire.py.
 """
@@ -18,11 +18,13 @@ _Path = Union[str, "os.PathLike[str]"]
 
 
 class Refused(Exception):
-    """A refusal for the host.
+    """A refusal, which is sent to the host as an error.
 
     Attributes:
         kind: "input", "bundle" or "device", the class of the error
             (edgec_runtime/errors.py)
+        what: the reason
+        hint: one action for the person at the host
     """
 
     def __init__(self, kind: str, what: str, hint: str) -> None:
@@ -33,21 +35,19 @@ class Refused(Exception):
 
 
 class Disk:
-    """Every change of the file system, one method each, for tests to fail or undo.
+    """Every change of the file system, one method each.
 
-    Nobody else can write to the files and folders made here, whatever the umask is.
+    Tests replace it by a disk that fails.  Nobody else can write to its new files and
+    folders, whatever the umask is.
     """
 
     def mkdir(self, path: str) -> None:
-        """One folder; nothing happens where it is there."""
+        """Make a folder, unless it exists."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o755)
 
     def write(self, path: str, offset: int, data: bytes, mode: int = 0o644) -> None:
-        """Cuts the file at `offset` and adds `data` there.
-
-        The file is made if it is missing.
-        """
+        """Cut a file off at `offset`, and append `data`; make the file if necessary."""
         fd = os.open(
             path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, mode
         )
@@ -61,26 +61,26 @@ class Disk:
             os.close(fd)
 
     def sync(self, path: str) -> None:
-        """Waits until a file's bytes, or a folder's entries, are on the disk."""
+        """Wait until a file's bytes, or a folder's entries, are on the disk."""
         fd = os.open(path, os.O_RDONLY)
         try:
             os.fsync(fd)
-            # so that reading back reads the disk, not the memory
+            # Later reads then read the disk, not the page cache.
             with contextlib.suppress(OSError, AttributeError):
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic.  A file or link at `new` is replaced."""
+        """Rename a path atomically; replace a file or link at `new`."""
         os.rename(old, new)
 
     def link(self, target: str, path: str) -> None:
-        """A symbolic link."""
+        """Make a symbolic link to `target`."""
         os.symlink(target, path)
 
     def remove(self, path: str) -> None:
-        """A file, link or folder; nothing happens where there is none."""
+        """Remove a file, a link, or a folder and its content, if it exists."""
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
         elif os.path.lexists(path):
@@ -88,10 +88,15 @@ class Disk:
 
 
 def make_folder(disk: Disk, path: str, durable: bool = True) -> None:
-    """A folder and its parents.  durable: they are on the disk when it returns; else
-    sync_all() sees to it.
+    """Make a folder and its parents.
+
+    Args:
+        disk: changes the file system
+        path: the folder
+        durable: whether to wait until they are on the disk, if the caller does not use
+            sync_all() later
     """
-    # Absolute, since the parent of a relative path may be "".
+    # The path has to be absolute, since the parent of a relative path may be "".
     missing = []
     path = os.path.join(os.getcwd(), path)
     while not os.path.isdir(path):
@@ -104,7 +109,7 @@ def make_folder(disk: Disk, path: str, durable: bool = True) -> None:
 
 
 def replace(disk: Disk, path: str, data: bytes) -> None:
-    """A file, whole or as it was: written aside, renamed, and its folder synced."""
+    """Replace a file atomically: after an interruption it has the old or the new bytes."""
     aside = f"{path}.new"
     disk.remove(aside)
     disk.write(aside, 0, data)
@@ -115,9 +120,9 @@ def replace(disk: Disk, path: str, data: bytes) -> None:
 
 
 def sync_all(disk: Disk, folder: str) -> None:
-    """Every file and folder below, and the folder itself."""
+    """Wait until a folder and every file and folder in it are on the disk."""
 
-    # Files before the folders that name them.
+    # Bottom up, so that a folder names only files that are on the disk.
     for below, _, names in os.walk(folder, topdown=False):
         for name in names:
             disk.sync(os.path.join(below, name))
@@ -125,34 +130,38 @@ def sync_all(disk: Disk, folder: str) -> None:
 
 
 def opened(path: str, most: int = 1 << 62) -> BinaryIO:
-    """Return an opened plain file; never wait for another kind of file.
+    """Open a plain file for reading.
 
     Args:
-        most: the most bytes it may have
+        path: the file
+        most: its largest allowed size in bytes
 
     Raises:
-        OSError: it is no plain file, or has more
+        OSError: it is not a plain file, or is larger
     """
     return _opened(path, most, os.O_NOFOLLOW)
 
 
 def _opened(path: _Path, most: int, flags: int) -> BinaryIO:
-    """Refuse pipes, which would hang without a writer, and files without an end."""
-    # which not every system has that a host may be
+    """Open a plain file for reading, with more flags of os.open.
+
+    Others are refused: a pipe without a writer would hang, a device may have no end.
+    """
+    # The host reads files with this, too, and its system may lack a flag.
     for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
         flags |= getattr(os, name, 0)
     fd = os.open(path, os.O_RDONLY | flags)
     try:
-        # Of the opened file: its name could lead elsewhere by now.
-        found = os.fstat(fd)
-        if stat.S_ISDIR(found.st_mode):
+        # The open file is checked, since the path could be another file by now.
+        status = os.fstat(fd)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a plain file", str(path))
-        if found.st_size > most:
+        if status.st_size > most:
             raise OSError(
                 errno.EFBIG,
-                f"it has {found.st_size} bytes, more than {most}",
+                f"it has {status.st_size} bytes, more than {most}",
                 str(path),
             )
         return os.fdopen(fd, "rb")
@@ -162,20 +171,24 @@ def _opened(path: _Path, most: int, flags: int) -> BinaryIO:
 
 
 def given(path: _Path, most: int) -> bytes:
-    """Return the content of a file that a person names, which may be a link.
+    """Return the content of a file that a user has named, which may be a link.
+
+    Args:
+        path: the file
+        most: its largest allowed size in bytes
 
     Raises:
-        OSError: it cannot be read, or has more bytes
+        OSError: it cannot be read, or is larger
     """
     with _opened(path, most, 0) as f:
         data = f.read(most + 1)
-    if len(data) > most:  # it grows, or is one of /proc, which say no size
+    if len(data) > most:  # the file grows, or is in /proc, where sizes are 0
         raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
     return data
 
 
 def read(path: str, offset: int = 0, length: int = 1 << 62) -> Iterator[bytes]:
-    """A range of a file in blocks."""
+    """Read a range of a file in blocks."""
     with opened(path) as f:
         f.seek(offset)
         while length > 0:
@@ -187,16 +200,16 @@ def read(path: str, offset: int = 0, length: int = 1 << 62) -> Iterator[bytes]:
 
 
 def digest(path: str, offset: int = 0, length: int = 1 << 62) -> str:
-    """sha256 of a range of a file; of nothing where it cannot be read."""
-    found = hashlib.sha256()
+    """Return the sha256 of a range of a file, up to a read error or its end."""
+    sha256 = hashlib.sha256()
     with contextlib.suppress(OSError):
         for block in read(path, offset, length):
-            found.update(block)
-    return found.hexdigest()
+            sha256.update(block)
+    return sha256.hexdigest()
 
 
 def plain(path: str, folder: bool = False) -> bool:
-    """Whether there is a file, or a folder, and not a link to one."""
+    """Return whether a path is a plain file, or a folder, and not a link to one."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -205,20 +218,20 @@ def plain(path: str, folder: bool = False) -> bool:
 
 
 def keep_to_ourselves(*paths: str) -> None:
-    """Take the right to write to files and folders from everybody else.
+    """Remove the right of group and others to write to files and folders.
 
-    An earlier version left it to the umask. Devices and folders for everybody, as /tmp,
-    stay as they are.
+    Files of an earlier version may have it, since that relied on the umask.
     """
     for path in paths:
-        with contextlib.suppress(OSError):  # there is none, or it is another's
+        # A missing file, or one of another user, is left alone.
+        with contextlib.suppress(OSError):
             mode = os.lstat(path).st_mode
 
-            # A sticky folder such as /tmp is everybody's on purpose.
-            ours = stat.S_ISREG(mode) or (
+            # A sticky folder such as /tmp is for all users on purpose.
+            is_private = stat.S_ISREG(mode) or (
                 stat.S_ISDIR(mode) and not mode & stat.S_ISVTX
             )
-            if ours and mode & 0o022:
+            if is_private and mode & 0o022:
                 os.chmod(path, stat.S_IMODE(mode) & ~0o022)
 
 

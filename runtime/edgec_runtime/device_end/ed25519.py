@@ -1,8 +1,8 @@
 """Verifies Ed25519 signatures (RFC 8032, section 5.1) with the standard library only.
 
-A device checks with this who made a bundle.  Only public values are handled, so that
-its time depends on them does not matter; it never signs.  This is part of the device
-end, see wire.py.
+A device verifies with this who made a bundle.  The time depends on the values, which is
+safe since they are all public; this never signs.  This is part of the device end, see
+wire.py.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ SIGNATURE_BYTES = 64
 _P = 2**255 - 19
 _ORDER = 2**252 + 27742317777372353535851937790883648493
 _D = -121665 * pow(121666, _P - 2, _P) % _P
-_ROOT = pow(2, (_P - 1) // 4, _P)  # of -1
+_ROOT = pow(2, (_P - 1) // 4, _P)  # square root of -1
 
 
 class _Point(NamedTuple):
-    """Extended coordinates: the point (x/z, y/z), and t = xy/z."""
+    """A point (x/z, y/z) of the curve in extended coordinates, with t = xy/z."""
 
     x: int
     y: int
@@ -29,10 +29,12 @@ class _Point(NamedTuple):
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether `signature` (64 bytes) of `message` was made with the private key of
-    `public` (32 bytes).
+    """Return whether a signature of a message is valid; False for bytes of no meaning.
 
-    What is no point or no number of the range is no signature: False, never an error.
+    Args:
+        public: the public key, 32 bytes
+        message: the message
+        signature: the signature, 64 bytes
     """
     if len(public) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         return False
@@ -55,7 +57,7 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def _add(a: _Point, b: _Point) -> _Point:
-    """Section 5.1.4; right for doubling as well."""
+    """Return the sum of two points, which may be equal (section 5.1.4)."""
     m = (a.y - a.x) * (b.y - b.x) % _P
     n = (a.y + a.x) * (b.y + b.x) % _P
     c = 2 * a.t * b.t * _D % _P

@@ -1,7 +1,7 @@
-"""Checks by its headers whether a file is code for a machine.
+"""Checks by the headers of a file whether it is code for a machine (ELF).
 
-A loader maps the parts of the program headers and checks no further: a part beyond the
-end of the file is a SIGBUS when it is touched. This is part of the device end, see
+A loader maps the segments in the program headers and checks no further: an access to a
+segment beyond the end of the file is a SIGBUS. This is part of the device end, see
 wire.py; the runtime checks libraries with it, too.
 """
 
@@ -16,7 +16,7 @@ MAX_HEADERS = 64
 MAX_MAPPED_BYTES = 1 << 40
 PAGE_BYTES = 4096
 
-_NARROW = ("linux-armv7",)
+_NARROW = ("linux-armv7",)  # targets with 32 bits
 _EXECUTABLE = 2
 _SHARED = 3  # e_type
 _LOAD = 1
@@ -36,11 +36,17 @@ class _Part(NamedTuple):
 
 
 def fault(path: str, target: str, library: bool) -> Optional[str]:
-    """Why a file is not code for a target: a clause that begins with "is" or "has";
-    None where it is.
+    """Return why a file is not code for a target; None if it is.
 
-    library: for dlopen, otherwise to be executed.  Raises OSError where it cannot be
-    read.
+    The reason is a clause that begins with "is" or "has".
+
+    Args:
+        path: the file
+        target: the target, for example "linux-aarch64"
+        library: whether the file is for dlopen, not for exec
+
+    Raises:
+        OSError: the file cannot be read
     """
     with open(path, "rb") as f:
         try:
@@ -54,12 +60,12 @@ def _fault(f: BinaryIO, size: int, target: str, library: bool) -> Optional[str]:
 
     Args:
         f: the file
-        size: its bytes
+        size: its size in bytes
         target: the target
         library: whether it is for dlopen
 
     Raises:
-        struct.error: it is shorter than its headers
+        struct.error: the file is shorter than its headers
     """
     head = f.read(64)
     wide = target not in _NARROW
@@ -88,9 +94,9 @@ def _is_for(head: bytes, target: str, wide: bool) -> bool:
     """Return whether the beginning of a file is an ELF header for a target.
 
     Args:
-        head: the beginning
+        head: the first 64 bytes
         target: the target
-        wide: whether it has 64 bits
+        wide: whether the target has 64 bits
     """
     if head[:4] != b"\x7fELF":
         return False
@@ -109,7 +115,7 @@ def _parts(rows: bytes, width: int, wide: bool) -> List[_Part]:
         width: bytes of a header
         wide: whether it has 64 bits, which also changes the order of fields
     """
-    found = []
+    parts = []
     for at in range(0, len(rows), width):
         if wide:
             kind, flags, offset, address, _, stored, size = struct.unpack_from(
@@ -119,8 +125,8 @@ def _parts(rows: bytes, width: int, wide: bool) -> List[_Part]:
             kind, offset, address, _, stored, size, flags = struct.unpack_from(
                 "<IIIIIII", rows, at
             )
-        found.append(_Part(kind, flags, offset, address, stored, size))
-    return found
+        parts.append(_Part(kind, flags, offset, address, stored, size))
+    return parts
 
 
 def _layout(parts: List[_Part], size: int, entry: int, library: bool) -> Optional[str]:

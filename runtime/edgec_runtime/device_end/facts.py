@@ -1,9 +1,9 @@
 """Collects the facts of a machine as plain JSON for `edgec doctor`.
 
-The host judges them (doctor.py). The kernel's files are read below a given root, so
-that a test can show another machine. An interpreter with the Edge TPU's library, which
-may crash, is tried in a process of its own. This is part of the device end, see
-wire.py; the host collects its own facts with it, too.
+The host judges them (doctor.py). The kernel's files are read below a root, so that a
+test can stand for another machine. An interpreter with the Edge TPU's library, which may
+crash, is tried in a process of its own. This is part of the device end, see wire.py; the
+host collects its own facts with it, too.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ CORES = {
 ARM_LTD = 0x41
 Facts = Dict[str, Any]
 
-# A .tflite of one RELU: enough for an interpreter to hand its graph to the delegate,
-# where unlike versions crash.
+# A .tflite of one RELU, compressed. It makes an interpreter hand its graph to the
+# delegate, which crashes if their versions do not fit.
 _MODEL = (
     "eNqTYGBgCHHzMWZg4GMQYRBg4GHgAIqwAHkMQB4DgwwQ3wBiZiBmBGKILAhC+CA1PHCdLEASImYDxA5A7IKkjoGBCywPUscFNYsHKg/DDFj4TEBs"
     "AraXgeHB////kfVVQuUZofI8UB8wQN2CrLYCTS3C/TwM3Eh6hCHWCgMAAWgKDA=="
 )
-# Says each step before it is made, so that the last one said is the one that crashed.
+# Prints each step before taking it, so that after a crash the last line is its step.
 _TRIAL = f"""
 import ctypes, importlib, sys, zlib, base64
 def step(name):
@@ -89,12 +89,12 @@ step("done")
 
 
 def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> Facts:
-    """Return all facts.
-
-    Unknown facts are None or empty, never an error.
+    """Return all facts; an unknown one is None or empty.
 
     Args:
-        folder: the folder of bundles
+        folder: the folder of applications
+        root: where the kernel's files are
+        execute: starts programs
     """
     m = _Machine(root, execute)
     facts: Facts = {
@@ -115,7 +115,7 @@ def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> 
         "managed": _managed(),
         "glibc": platform.libc_ver()[1],
     }
-    for name, look in (
+    for name, collector in (
         ("user", m.user),
         ("usb", m.edgetpus),
         ("pcie", m.pcie),
@@ -124,7 +124,7 @@ def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> 
         ("libedgetpu", m.libedgetpu),
         ("cameras", m.cameras),
     ):
-        facts[name] = _safely(look)
+        facts[name] = _safely(collector)
     vitals = read(root, execute)
     facts["throttled"], facts["celsius"] = vitals["throttled"], vitals["celsius"]
     khz = vitals["khz"] and vitals["khz"][-1]
@@ -144,22 +144,23 @@ def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> 
 def identity(root: str = "/") -> Facts:
     """Return the identity of the machine.
 
-    It has "board" as in its device tree, "cpu", "os" and "kernel", each "" if unknown,
-    and "emulated": whether an emulator executes its instructions, so that times are not
-    those of hardware. It is True only if it is sure.
+    The keys are "board" (by the device tree), "cpu", "os" and "kernel", each "" if
+    unknown, and "emulated": True if an emulator certainly executes its instructions, so
+    that times are not those of hardware.
     """
     return _Machine(root, subprocess.run).identity()
 
 
 def edgetpus_here() -> Tuple[List[Facts], List[str]]:
-    """Return the Edge TPUs on USB, and the nodes of those on PCIe."""
+    """Return facts about the Edge TPUs on USB, and the device nodes of those on PCIe."""
     m = _Machine("/", subprocess.run)
     return m.edgetpus(), m.pcie()
 
 
-def _safely(look: Callable[[], Any]) -> Any:
+def _safely(collector: Callable[[], Any]) -> Any:
+    """Return the facts of a collector; None if they cannot be read."""
     try:
-        return look()
+        return collector()
     except (OSError, ValueError, KeyError, LookupError):
         return None
 
@@ -172,7 +173,7 @@ class _Machine(Files):
         self.execute = execute
 
     def identity(self) -> Facts:
-        """Return the facts of the function `identity`, read below the root."""
+        """Return the identity of the machine, see the function `identity`."""
         return {
             "board": self.text("proc/device-tree/model").strip("\0\n "),
             "cpu": self.cpu(),
@@ -182,8 +183,9 @@ class _Machine(Files):
         }
 
     def cpu(self) -> str:
-        """The names of its cores; of other makers' the numbers, and on other
-        architectures the model's name.
+        """Return the kinds of CPU cores, e.g. "Cortex-A53 + Cortex-A72".
+
+        Unknown Arm cores are named by numbers, other CPUs by their model's name.
         """
         text = self.text("proc/cpuinfo")
         named = re.search(r"^model name\s*:\s*(.+?)\s*$", text, re.M)
@@ -199,12 +201,12 @@ class _Machine(Files):
         return " + ".join(names) or (named.group(1) if named else "")
 
     def emulated(self) -> bool:
-        """Whether QEMU emulates the CPU: its own CPUs ("max" and its x86 ones), or its
-        own clock behind an ARM CPU.
+        """Return whether QEMU emulates the CPU.
 
-        The generic timer of QEMU's ARM CPUs other than "max" has 62.5 MHz, which no
-        board has, and Linux makes its BogoMIPS of that, two a tick.  A guest of KVM has
-        the timer of its host, and is as fast as that is.
+        The signs are a CPU that only QEMU has ("max", and its x86 CPUs), or QEMU's timer
+        with another Arm CPU.  That timer has 62.5 MHz, which no board has; Linux shows
+        it as BogoMIPS, two for each tick.  A guest of KVM has the timer of its host, and
+        the host's speed.
         """
         text = self.text("proc/cpuinfo")
         if re.search(
@@ -214,24 +216,24 @@ class _Machine(Files):
         tree = self.text("proc/device-tree/compatible") + self.text(
             "sys/class/dmi/id/sys_vendor"
         )
-        # that QEMU has; a real Pi has another timer
+        # boards of QEMU; a real Pi has another timer
         boards = re.search("linux,dummy-virt|raspberrypi,|QEMU", tree)
         return bool(boards and re.search(r"^BogoMIPS\s*:\s*125\.00$", text, re.M))
 
     def release(self) -> Facts:
         """Return name and identifier of the system, from /etc/os-release."""
-        found = dict(
+        fields = dict(
             re.findall(r'^([A-Z_]+)="?([^"\n]*)', self.text("etc/os-release"), re.M)
         )
         return {
-            "name": found.get("PRETTY_NAME") or platform.platform(),
-            "id": found.get("ID", ""),
+            "name": fields.get("PRETTY_NAME") or platform.platform(),
+            "id": fields.get("ID", ""),
         }
 
     def memory_mb(self) -> Optional[int]:
-        """Return the memory that the kernel has, MB."""
-        found = re.search(r"^MemTotal:\s*(\d+) kB", self.text("proc/meminfo"), re.M)
-        return int(found.group(1)) * 1024 // 1_000_000 if found else None
+        """Return the memory that the kernel manages, in MB of 10^6 bytes."""
+        match = re.search(r"^MemTotal:\s*(\d+) kB", self.text("proc/meminfo"), re.M)
+        return int(match.group(1)) * 1024 // 1_000_000 if match else None
 
     def user(self) -> Facts:
         """Return name and groups of the user who would run bundles."""
@@ -242,14 +244,18 @@ class _Machine(Files):
         return {"name": pwd.getpwuid(os.geteuid()).pw_name, "groups": sorted(groups)}
 
     def edgetpus(self) -> List[Facts]:
-        """Edge TPUs on USB: id, Mb/s, and whether the user may open the device."""
-        found = []
+        """Return the Edge TPUs on USB.
+
+        Each has "id" (vendor:product), "mbps" (speed in Mb/s), "node", "group" (the
+        node's owner) and "allowed" (whether the user may open it; None without a node).
+        """
+        devices = []
         for path in self.glob("sys/bus/usb/devices/*/idVendor"):
             folder = os.path.dirname(path)
             vendor = self.text(path).strip()
             product = self.text(os.path.join(folder, "idProduct")).strip()
-            known = f"{vendor}:{product}"
-            if known not in EDGETPU_IDS:
+            identifier = f"{vendor}:{product}"
+            if identifier not in EDGETPU_IDS:
                 continue
             bus, number = (
                 self.number(os.path.join(folder, n)) for n in ("busnum", "devnum")
@@ -264,23 +270,23 @@ class _Machine(Files):
                 allowed = os.access(real, os.R_OK | os.W_OK)
             else:
                 allowed = None
-            found.append(
+            devices.append(
                 {
-                    "id": known,
+                    "id": identifier,
                     "mbps": speed,
                     "node": node,
                     "group": group,
                     "allowed": allowed,
                 }
             )
-        return found
+        return devices
 
     def pcie(self) -> List[str]:
-        """Edge TPUs on PCIe."""
+        """Return the device nodes of Edge TPUs on PCIe."""
         return ["/" + p for p in self.glob("dev/apex_[0-9]*")]
 
     def pci(self) -> List[str]:
-        """The uevent of each Edge TPU on PCIe."""
+        """Return the uevent file of each Edge TPU on PCIe."""
         return [
             t
             for t in map(self.text, self.glob("sys/bus/pci/devices/*/uevent"))
@@ -288,20 +294,24 @@ class _Machine(Files):
         ]
 
     def udev_rules(self) -> List[str]:
-        """Files with a rule for the Edge TPU on USB."""
-        there = [
+        """Return the files with a rule for the Edge TPU on USB."""
+        paths = [
             p
             for d in ("etc", "lib", "usr/lib")
             for p in self.glob(f"{d}/udev/rules.d/*.rules")
         ]
         return [
             "/" + p
-            for p in there
+            for p in paths
             if all(i.split(":")[0] in self.text(p) for i in EDGETPU_IDS)
         ]
 
     def libedgetpu(self) -> Facts:
-        """Return the Edge TPU's library: path, package, and page size it is linked for."""
+        """Return facts about the Edge TPU's library.
+
+        The keys are "path", "name", "align" (page size for which it is linked),
+        "package" and "version" of that; each is None if unknown.
+        """
         folders = ("usr/lib", "usr/lib/*", "usr/local/lib", "lib")
         places = [
             p
@@ -336,27 +346,32 @@ class _Machine(Files):
         return facts
 
     def cameras(self) -> List[Facts]:
-        """Return the nodes of cameras.
+        """Return "node" and "name" of each camera.
 
-        A Pi's codecs and image processors have nodes of video capture, too, and are
-        left out.
+        A Pi's codecs and image processors have such nodes, too, and are left out.
         """
-        found = []
+        cameras = []
         for path in self.glob("sys/class/video4linux/video*/name"):
             name = self.text(path).strip()
             if not re.search(r"codec|isp|hevc|rpivid", name, re.I):
-                found.append({"node": f"/dev/{path.split('/')[-2]}", "name": name})
-        return found
+                cameras.append({"node": f"/dev/{path.split('/')[-2]}", "name": name})
+        return cameras
 
     def trials(self, libedgetpu: Facts) -> List[Facts]:
-        """Each interpreter that is installed, tried in a process of its own, with the
-        Edge TPU's library if it exists.
+        """Try each installed interpreter, with the Edge TPU's library if there is one.
 
-        An entry: "module", "version", "reached" (the last step begun, or "done"),
-        "status" (of the process; a signal is negative; None: it hung), "said" (the end
-        of its standard error) and "align" of its libraries.
+        Each trial is a process of its own, since it may crash.
+
+        Args:
+            libedgetpu: the facts about the library
+
+        Returns:
+            for each trial "module", "version", "reached" (the last step, "done" at the
+            end), "status" (exit status of the process; negative for a signal, None if it
+            did not end in time), "said" (the end of its standard error) and "align"
+            (page size for which its libraries are linked)
         """
-        found = []
+        trials = []
         for module in MODULES.values():
             spec = _spec(module.split(".")[0])
             if spec is None:
@@ -367,26 +382,26 @@ class _Machine(Files):
                 for f in folders
                 for p in glob.glob(os.path.join(f, "**", "*.so*"), recursive=True)
             ]
-            aligned = [a for a in map(alignment, libraries) if a]
-            status, output, said = self._try([module, libedgetpu.get("name") or ""])
+            alignments = [a for a in map(alignment, libraries) if a]
+            status, output, errors = self._try([module, libedgetpu.get("name") or ""])
             steps = output.split("\n")[:-1]
-            found.append(
+            trials.append(
                 {
                     "module": module,
                     "version": _version(distribution(module)),
                     "reached": steps[-1].strip() if steps else "start",
                     "status": status,
-                    "said": said.strip()[-400:],
-                    "align": min(aligned) if aligned else None,
+                    "said": errors.strip()[-400:],
+                    "align": min(alignments) if alignments else None,
                 }
             )
-        return found
+        return trials
 
     def _try(self, arguments: List[str]) -> Any:
         try:
             command = [sys.executable, "-c", _TRIAL, *arguments]
-            # cwd: Python imports from there first
-            done = self.execute(
+            # Python imports from the working directory first; / has no modules.
+            process = self.execute(
                 command,
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -402,9 +417,9 @@ class _Machine(Files):
         except OSError as e:
             return 127, "", str(e)
         return (
-            done.returncode,
-            done.stdout.decode(errors="replace"),
-            done.stderr.decode(errors="replace"),
+            process.returncode,
+            process.stdout.decode(errors="replace"),
+            process.stderr.decode(errors="replace"),
         )
 
 
@@ -412,24 +427,24 @@ def disk(folder: str) -> Facts:
     """Return the free bytes of the nearest existing folder, and whether it is writable."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
-    room = os.statvfs(folder)
-    read_only = bool(room.f_flag & getattr(os, "ST_RDONLY", 1))
+    status = os.statvfs(folder)
+    read_only = bool(status.f_flag & getattr(os, "ST_RDONLY", 1))
     allowed = os.access(folder, os.W_OK | os.X_OK)
     return {
         "path": folder,
-        "free": room.f_bavail * room.f_frsize,
+        "free": status.f_bavail * status.f_frsize,
         "read_only": read_only,
         "allowed": allowed,
     }
 
 
 def distribution(module: str) -> str:
-    """The name on PyPI of an interpreter's module."""
+    """Return the name on PyPI of an interpreter's module."""
     return module.split(".")[0].replace("_", "-")
 
 
 def _version(name: str) -> Optional[str]:
-    # here, because it takes a slow board longer than all other imports together
+    # It takes a slow board longer than all other imports together.
     import importlib.metadata
 
     try:
@@ -439,15 +454,13 @@ def _version(name: str) -> Optional[str]:
 
 
 def _managed() -> bool:
-    """Whether pip refuses to install for this Python unless it is told to all the same
-    (PEP 668).
-    """
+    """Return whether pip refuses to install for this Python by default (PEP 668)."""
     marker = os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
     return sys.prefix == sys.base_prefix and os.path.exists(marker)
 
 
 def _spec(module: str) -> Any:
-    """Found without importing it: it may be anything."""
+    """Return the spec of a module, which is not imported, since it may be any code."""
     import importlib.util
 
     try:
@@ -457,9 +470,9 @@ def _spec(module: str) -> Any:
 
 
 def _pycoral() -> Optional[str]:
-    """Whose pycoral there is: "google", "other" or None.
+    """Return whose pycoral is installed: "google", "other", or None for none.
 
-    Google never published its own on PyPI.
+    Google has never published its pycoral on PyPI, where another has that name.
     """
     spec = _spec("pycoral")
     if spec is None and _version("pycoral") is None:
@@ -471,8 +484,9 @@ def _pycoral() -> Optional[str]:
 
 
 def alignment(path: str) -> Optional[int]:
-    """Return the largest page size for a shared object: the least p_align of its
-    PT_LOADs.
+    """Return the largest page size with which a shared object can be loaded.
+
+    That is the least p_align of its PT_LOAD segments; None if it is not one.
     """
     try:
         with open(path, "rb") as f:
@@ -487,19 +501,14 @@ def alignment(path: str) -> Optional[int]:
             size, count = struct.unpack_from("<HH", head, 54 if wide else 42)
             f.seek(start)
             table = f.read(size * count)
-        found = []
+        alignments = []
         for at in range(0, size * count, size):
             if struct.unpack_from("<I", table, at)[0] == 1:
-                found.append(
+                alignments.append(
                     struct.unpack_from("<Q", table, at + 48)[0]
                     if wide
-                    else _narrow(table, at)
+                    else struct.unpack_from("<I", table, at + 28)[0]
                 )
     except (OSError, struct.error, IndexError):
         return None
-    return min(found) if found else None
-
-
-def _narrow(table: bytes, at: int) -> int:
-    found: int = struct.unpack_from("<I", table, at + 28)[0]
-    return found
+    return min(alignments, default=None)

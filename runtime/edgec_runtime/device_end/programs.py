@@ -1,4 +1,5 @@
-"""Programs that the device end starts: none outlives it, none writes more than it may.
+"""Starts programs for the device end, which do not outlive it and whose output is
+limited.
 
 This is part of the device end, see wire.py.
 """
@@ -20,6 +21,7 @@ from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.requests import RunRequest
 
 MAX_OUTPUT_BYTES = 16 << 20
+# options of csrc/main.c that a host may give
 TIMING = (
     "--runs",
     "--seconds",
@@ -27,22 +29,22 @@ TIMING = (
     "--profile",
     "--threads",
     "--stream",
-)  # options of main.c that a host may give
-LONGEST_S = 7 * 86400.0  # for which a host may let a program run
-# what a loader, Python and libc load beside what they are told to
+)
+LONGEST_S = 7 * 86400.0  # longest time limit that a host may give a program
+# variables by which the loader, Python and libc load other code
 LOADED = ("LD_", "PYTHON", "GCONV_PATH")
 _SLICE_S = 0.5
 _CLOSED_SLICE_S = 0.02
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GUARD = ["/bin/sh", "-c", 'read -r group; read -r rest; kill -s KILL -- "-$group"']
-"""A shell command that ends a process group when its standard input ends.
+"""A shell command that kills a process group at the end of its standard input.
 
-Only the device end holds that input.
+Only the device end has the other end of that pipe open.
 """
 
 
 def check_limit(request: RunRequest) -> None:
-    """Raise Refused for a time that no host of ours gives a program."""
+    """Raise Refused for an impossible time limit."""
     if not 0 < request.limit <= LONGEST_S:
         raise Refused(
             "input",
@@ -52,7 +54,7 @@ def check_limit(request: RunRequest) -> None:
 
 
 def check_sizes(request: RunRequest, blob: bytes) -> None:
-    """Raise Refused unless the inputs together are the blob."""
+    """Raise Refused unless the sizes of the inputs add up to the blob's."""
     sizes = request.inputs
     if len(sizes) > MAX_FILES or min(sizes, default=0) < 0 or sum(sizes) != len(blob):
         raise Refused(
@@ -61,9 +63,9 @@ def check_sizes(request: RunRequest, blob: bytes) -> None:
 
 
 def check_options(request: RunRequest) -> None:
-    """Raise Refused for options that do more than time the program.
+    """Raise Refused for options that are not about timing.
 
-    The host does not choose the program's files.
+    So the host cannot choose files that the program reads or writes.
     """
     words = "".join(f"{word} " for word in request.options)
     if not re.fullmatch(rf"(({'|'.join(TIMING)}) \d+(\.\d+)? )*", words):
@@ -94,24 +96,34 @@ def run(
     listen: Optional[int] = None,
     **settings: Any,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """As subprocess.run, but in a process group of its own, which ends with the
-    program: by itself, by the timeout, by an exception here, or, where `listen` is a
-    descriptor, when nobody is there to write to it any more.
+    """Run a program in a process group of its own; otherwise like subprocess.run.
 
-    settings: as `RunningProgram` takes them. Raises TimeoutExpired, TooMuch, OSError.
+    The whole group ends when the program ends.
+
+    Args:
+        command: the program and its arguments
+        timeout: time limit in seconds
+        listen: a descriptor; the program is ended when its other end is closed
+        settings: other arguments of `RunningProgram`
+
+    Raises:
+        subprocess.TimeoutExpired: the program took longer
+        TooMuch: it wrote too much
+        OSError: it cannot be started, or `listen` was closed
     """
-    with RunningProgram(command, **settings) as started:
-        said = _read(started.process, time.monotonic() + timeout, timeout, listen)
+    with RunningProgram(command, **settings) as program:
+        output, errors = _read(
+            program.process, time.monotonic() + timeout, timeout, listen
+        )
     return subprocess.CompletedProcess(
-        command, started.process.returncode, said[0], said[1]
+        command, program.process.returncode, output, errors
     )
 
 
 class RunningProgram:
     """A program in a process group that ends with the `with` block or this process.
 
-    A shell waits for the end of this process, however it comes, and then ends the
-    group.
+    A second process, the guard, kills the group even if this process is killed.
     """
 
     def __init__(
@@ -125,9 +137,9 @@ class RunningProgram:
         null = subprocess.DEVNULL
         output = subprocess.PIPE if capture_output else null
         with contextlib.ExitStack() as undo:
-            with _unbroken():
-                # first, so that it is there for all but the moment in which the program
-                # starts
+            with _delayed_signals():
+                # It starts first, so that the program is without a guard only for the
+                # moment of its start.
                 self._guard = subprocess.Popen(
                     _GUARD,
                     stdin=subprocess.PIPE,
@@ -160,10 +172,11 @@ class RunningProgram:
         self.end()
 
     def end(self) -> None:
-        """The whole group, whatever is left of it."""
+        """Kill what is left of the whole process group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self._end_guard()  # before the number of the group can become another's
+        # Before wait(), after which another group could get the same number.
+        self._end_guard()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
@@ -177,22 +190,22 @@ class RunningProgram:
 
 
 @contextlib.contextmanager
-def _unbroken() -> Iterator[None]:
-    """Delay signals to end this process, so that no program starts unknown to it."""
-    # where signals do not come
+def _delayed_signals() -> Iterator[None]:
+    """Delay signals that end this process, so that it knows each program it started."""
+    # Python handles signals only in the main thread.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: List[int] = []
-    # what is ignored is so in the program, too
-    ours = [n for n in _ENDING if callable(signal.getsignal(n))]
-    before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in ours}
+    arrivals: List[int] = []
+    # A signal that is ignored stays so, since the program inherits that.
+    numbers = [n for n in _ENDING if callable(signal.getsignal(n))]
+    before = {n: signal.signal(n, lambda n, _: arrivals.append(n)) for n in numbers}
     try:
         yield
     finally:
         for n, handler in before.items():
             signal.signal(n, handler)
-        for number in came:
+        for number in arrivals:
             signal.raise_signal(number)
 
 
@@ -204,13 +217,13 @@ def _read(
 ) -> "tuple[bytes, bytes]":
     """Return standard output and error when the program itself has ended.
 
-    Its children may hold the pipes open for ever.
+    The end of the pipes is no sign of that, since its children may keep them open.
 
     Args:
         process: the program
         until: when it has to end, in monotonic seconds
-        timeout: the same in seconds, for the exception
-        listen: a descriptor whose other end has to stay open; None: none has to
+        timeout: its time limit in seconds, for the exception
+        listen: a descriptor whose other end has to stay open, or None
     """
     output = _Output(process, listen)
     while True:
@@ -246,17 +259,17 @@ class _Output:
             self._poll.register(listen, 0)
 
     def read(self, seconds: float, ended: bool) -> bool:
-        """Read what there is in the pipes.
+        """Read the bytes that the pipes have now.
 
         Args:
-            seconds: the longest time to wait
-            ended: whether the program has ended: then nothing is waited for
+            seconds: the longest time to wait for some
+            ended: whether the program has ended: then there is no wait
 
         Returns:
-            whether there was anything, also the end of a pipe
+            whether a pipe had bytes or came to its end
         """
-        # The end of the program is not an event, so that waiting has to be short; with
-        # open pipes it mostly comes with their end.
+        # poll() does not report the end of the program, so each wait is short. It can be
+        # longer while pipes are open, whose end usually comes with the program's.
         slice_s = _SLICE_S if self._open_pipes else _CLOSED_SLICE_S
         events = self._poll.poll(0 if ended else 1000 * min(seconds, slice_s))
         has_read = any(fd in self._parts for fd, _ in events)

@@ -1,7 +1,8 @@
-"""Receives a bundle: its lacking parts, and the assembly of the whole.
+"""Receives the lacking parts of a bundle, and assembles it.
 
-~/.edgec/<app>/incoming/<sha256> is a part on its way, and stays for the next run after
-an interruption; ~/.edgec/<app>/new/ is the assembly, and becomes try/.
+~/.edgec/<app>/incoming/<sha256> is a part that has arrived partly or completely; after
+an interruption it stays, so that it is not sent again.  The bundle is assembled in
+~/.edgec/<app>/new/, which becomes try/.
 
 This is part of the device end, see wire.py.
 """
@@ -49,13 +50,13 @@ class Part(NamedTuple):
 
 
 class WritePlan:
-    """The plan of a bundle: parts known by their hash, and `glue`, the bytes between."""
+    """How a bundle is assembled: parts with known hashes, and `glue`, the bytes between."""
 
     def __init__(self, recipe: Any, glue: bytes) -> None:
-        """Read a recipe, whose types are not known yet.
+        """Check and read a recipe.
 
         Args:
-            recipe: sha256 and bytes of the bundle, and its parts
+            recipe: sha256, size in bytes and parts of the bundle, as JSON of any type
             glue: the bytes between and after the parts
 
         Raises:
@@ -76,7 +77,7 @@ class WritePlan:
                 "compile the model again",
             )
         self.sources: Dict[str, Tuple[str, int]] = {}
-        """A file and an offset where a part is, by its sha256."""
+        """The file and the offset of each part, by its sha256."""
 
     def _has_numbers(self) -> bool:
         """Return whether all numbers are integers of a possible size."""
@@ -92,7 +93,7 @@ class WritePlan:
         return all(_SHA256.fullmatch(sha256) for sha256 in hashes)
 
     def _fits(self) -> bool:
-        """Return whether the parts follow each other, and fill the bundle with glue."""
+        """Return whether the parts do not overlap, and fill the bundle with the glue."""
         end = 0
         total = len(self.glue)
         for part in self.parts:
@@ -104,7 +105,7 @@ class WritePlan:
 
 
 def _first_with(part: Part, places: List[Tuple[str, int]]) -> Optional[Tuple[str, int]]:
-    """Return the first file and offset with a part; None if there is none."""
+    """Return the first place (file and offset) with a part's bytes; None if there is none."""
     for path, offset in places:
         if digest(path, offset, part.bytes) == part.sha256:
             return path, offset
@@ -112,38 +113,39 @@ def _first_with(part: Part, places: List[Tuple[str, int]]) -> Optional[Tuple[str
 
 
 def _partial_size(path: str, part: Part) -> int:
-    """Return how many bytes of a part a file may have."""
+    """Return how many bytes of an incomplete part its file has."""
     size = os.path.getsize(path) if os.path.exists(path) else 0
-    # A file that is as large and not the part is damaged: it begins anew.
+    # A file of the full size with another hash is damaged, so the part is sent anew.
     return size if size < part.bytes else 0
 
 
 class App(Slots):
-    """An application's folder, with the bundle on its way."""
+    """An application's folder, with the bundle that it receives."""
 
     def __init__(self, root: str, name: str, disk: Disk) -> None:
         super().__init__(root, name, disk)
         self.plan: Optional[WritePlan] = None
 
     def _stock(self) -> Dict[str, Tuple[str, int]]:
-        """Return the places of parts in the slots' bundles, by hash, not yet verified."""
+        """Return the file and offset of each part in the slots' bundles, by hash.
 
-        # slot.json is not trusted: the hashes are compared before a part is used.
-        found: Dict[str, Tuple[str, int]] = {}
+        They are of slot.json, which is not trusted: begin() compares the hashes.
+        """
+        places: Dict[str, Tuple[str, int]] = {}
         for slot in (*SLOTS, SCRATCH):
             with contextlib.suppress(
                 OSError, ValueError, KeyError, TypeError, IndexError, RecursionError
             ):
                 for offset, _, sha256 in self.state(slot)["parts"]:
                     if type(offset) is int and 0 <= offset <= MAX_BUNDLE_BYTES:
-                        found[sha256] = (self.at(slot, MODEL), offset)
-        return found
+                        places[sha256] = (self.at(slot, MODEL), offset)
+        return places
 
     def begin(self, plan: WritePlan) -> List[Tuple[int, int, str]]:
         """Prepare for a bundle; return its lacking parts.
 
         Returns:
-            index of each such part, how many of its bytes are there, and their sha256
+            for each lacking part its index, the bytes that have arrived, and their sha256
         """
         self.plan = plan
         self.recover()
@@ -163,20 +165,20 @@ class App(Slots):
             source = _first_with(part, places)
             plan.sources[part.sha256] = source or (incoming, 0)
             if source is None:
-                there = _partial_size(incoming, part)
-                known = digest(incoming, 0, there) if there else ""
-                lacking.append((i, there, known))
-                need += part.bytes - there
+                size = _partial_size(incoming, part)
+                sha256 = digest(incoming, 0, size) if size else ""
+                lacking.append((i, size, sha256))
+                need += part.bytes - size
 
-        # The assembled bundle, and what is unpacked of it.
+        # Space is needed also for the assembled bundle, and for its unpacked files.
         self._check_space(need + 2 * plan.bytes)
         return lacking
 
-    def _clear_incoming(self, wanted: Set[str]) -> None:
-        """Make the folder of parts, without anything but wanted parts.
+    def _clear_incoming(self, hashes: Set[str]) -> None:
+        """Make the folder of parts, and remove everything else from it.
 
         Args:
-            wanted: their sha256
+            hashes: sha256 of the parts
         """
         folder = self.at("incoming")
         # A link could lead out of the application's folder.
@@ -184,13 +186,13 @@ class App(Slots):
             self.disk.remove(folder)
         make_folder(self.disk, folder)
         for name in os.listdir(folder):
-            if name not in wanted or not plain(self.at("incoming", name)):
+            if name not in hashes or not plain(self.at("incoming", name)):
                 self.disk.remove(self.at("incoming", name))
 
     def _check_space(self, need: int) -> None:
-        """Raise Refused if the disk has fewer bytes free."""
-        room = os.statvfs(self.path)
-        free = room.f_bavail * room.f_frsize
+        """Raise Refused if the disk has less than `need` bytes of free space."""
+        disk = os.statvfs(self.path)
+        free = disk.f_bavail * disk.f_frsize
         if free < need:
             what = (
                 f"{self.path} has {free / 1e6:.1f} MB free, "
@@ -217,12 +219,12 @@ class App(Slots):
                 "flash again",
             )
         path, _ = self.plan.sources[part.sha256]
-        there = os.path.getsize(path) if os.path.exists(path) else 0
-        # A part that is complete elsewhere must not be written to.
-        if path != self.at("incoming", part.sha256) or offset > there:
+        size = os.path.getsize(path) if os.path.exists(path) else 0
+        # A part in a slot must not be written to.
+        if path != self.at("incoming", part.sha256) or offset > size:
             raise Refused(
                 "device",
-                f"a piece of part {index} came at {offset}, not {there}",
+                f"a piece of part {index} came at {offset}, not {size}",
                 "flash again",
             )
         self.disk.write(path, offset, data)
@@ -241,9 +243,10 @@ class App(Slots):
         return part if is_inside else None
 
     def install(self, downgrade: bool = False) -> None:
-        """Writes the bundle to `try`, where it can be run.
+        """Write the bundle to `try`, where it can be run; neither slot changes.
 
-        Neither slot changes.  downgrade: it may be older.
+        Args:
+            downgrade: whether a signed bundle may be older than one that was active
         """
         plan = self.plan
         if plan is None:
@@ -278,15 +281,15 @@ class App(Slots):
             )
         self.disk.remove(self.at(SCRATCH))
 
-        # A rename is atomic: try/ is the new version or none.
+        # A rename is atomic: try/ is the new version or does not exist.
         self.disk.rename(new, self.at(SCRATCH))
         self.disk.sync(self.path)
         self.disk.remove(self.at("incoming"))
         self.plan = None
 
     def assemble(self, plan: WritePlan, path: str) -> None:
-        """Writes the parts and the glue to a file, whose sha256 is then checked."""
-        at = used = 0
+        """Write the parts and the glue to a file, and check its sha256."""
+        at = used = 0  # bytes of the file, and of the glue
         for part in [*plan.parts, Part(plan.bytes, 0, "")]:
             between = part.offset - at
             self.disk.write(path, at, plan.glue[used : used + between])
@@ -300,7 +303,7 @@ class App(Slots):
                         at += len(block)
         self.disk.sync(path)
 
-        # Parts may be wrong only together, so they are all sent again.
+        # Each part may have its hash while the recipe is wrong: all are sent again.
         if digest(path) != plan.sha256:
             self.disk.remove(self.at("incoming"))
             raise Refused(
@@ -310,9 +313,9 @@ class App(Slots):
             )
 
     def _extract(self, folder: str, downgrade: bool) -> Tuple[str, Dict[str, str]]:
-        """Check the bundle as docs/bundle.md says, and unpack this machine's files.
+        """Check the bundle by docs/bundle.md, and unpack the files of this machine.
 
-        Return its name, and the sha256 of each path.
+        Return the bundle's name, and the sha256 of each unpacked path.
         """
         import zipfile
 

@@ -1,9 +1,8 @@
-"""A webcam that runs on the device while the host watches it: started, asked after,
-ended (docs/protocol.md).
+"""Starts, watches and ends a webcam on the device for a host (docs/protocol.md).
 
-The program is edgec_runtime.webcam of the application's wheels, with slots that were
-verified right before.  Its page is on a socket in a folder that only this user may
-enter, or on a port of the loopback address.
+The program is edgec_runtime.webcam of the application's wheels, with slots that are
+verified right before the start.  Its page is on a socket in a folder that only this user
+may enter, or on a port of the loopback address.
 
 This is part of the device end, see wire.py.
 """
@@ -26,20 +25,20 @@ from edgec_runtime.device_end.reception import App
 from edgec_runtime.device_end.requests import ShowBundle, ShowRequest, ShowState
 from edgec_runtime.device_end.wheels import WheelSite
 
-END_S = 10.0  # that it may take to end by itself
-MOST_BYTES = 1 << 18  # of its standard output
-ERROR_BYTES = 2000  # of its standard error, the last ones
+END_S = 10.0  # time that the program has to end by itself
+MOST_BYTES = 1 << 18  # limit of its standard output
+ERROR_BYTES = 2000  # length of the end of its standard error that is reported
 
 _NAME = re.compile(r"[0-9a-f]{32}")
 _LABEL = re.compile(r"[^-=\x00][^=\x00]{0,200}")
-_WORDS = ("source", "effect", "virtual_camera")
+_TEXT_OPTIONS = ("source", "effect", "virtual_camera")
 
 
 def page_folder(name: str) -> str:
-    """Return the path of the page's socket.
+    """Return the folder of the page's socket.
 
     Args:
-        name: 32 hex digits drawn by the host
+        name: 32 hex digits that the host has drawn
 
     Raises:
         Refused: it is another name
@@ -55,20 +54,27 @@ def page_socket(name: str) -> str:
 
 
 class Showing:
-    """One webcam.  Its applications are locked until it ends."""
+    """A webcam, which locks its applications until it ends."""
 
     def __init__(
         self, root: str, disk: Disk, request: ShowRequest, files: bytes
     ) -> None:
-        """files: what its effect reads, the picture first; or empty.
+        """Start the webcam.
 
-        Raises Refused.
+        Args:
+            root: the folder of applications, ~/.edgec
+            disk: changes the file system
+            request: the request for it
+            files: the effect's picture, followed by its points as JSON; may be empty
+
+        Raises:
+            Refused: the request is impossible, or a slot is damaged
         """
         self._apps: List[App] = []
         self._output = b""
         self._errors = b""
         self._folder = page_folder(request.name)
-        os.mkdir(self._folder, 0o700)  # nobody's but ours, or there is none
+        os.mkdir(self._folder, 0o700)  # fails if another user has made it
         try:
             bundles = [
                 self._bundle(App(root, bundle.app, disk), bundle)
@@ -85,62 +91,64 @@ class Showing:
                 "-m",
                 "edgec_runtime.webcam",
                 *bundles,
-                *self._words(request, files),
+                *self._options(request, files),
             ]
             environment = site.environment(site.active())
-            self._started = RunningProgram(
+            self._program = RunningProgram(
                 command, self._folder, environment, subprocess.PIPE
             )
         except BaseException:
-            self._let_go()
+            self._release()
             raise
-        for pipe in (self._started.process.stdout, self._started.process.stderr):
+        for pipe in (self._program.process.stdout, self._program.process.stderr):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
 
     def _bundle(self, app: App, bundle: ShowBundle) -> str:
-        """Verified, and nobody else's until the end."""
+        """Lock and verify a slot; return its argument for the program, name=path."""
         self._apps.append(app)
         name = _label(bundle.name)
         app.lock()
         app.verified(bundle.slot)
         return f"{name}={app.at(bundle.slot, MODEL)}"
 
-    def _words(self, request: ShowRequest, files: bytes) -> List[str]:
+    def _options(self, request: ShowRequest, files: bytes) -> List[str]:
         """Return the options for the program.
 
-        A value is one word with its option, so that none can be another option.
+        Each is one word, --name=value, so that no value can be taken for an option.
         """
-        given: Dict[str, str] = {}
-        for name in _WORDS:
+        values: Dict[str, str] = {}
+        for name in _TEXT_OPTIONS:
             value = getattr(request, name)
             if value is not None:
-                given[name] = value
+                values[name] = value
         for name in ("source", "virtual_camera"):
-            if _is_path(given.get(name, "")):
+            if _is_path(values.get(name, "")):
                 # A path on the device is relative to the home folder.
                 home = os.path.expanduser("~")
-                given[name] = os.path.join(home, os.path.expanduser(given[name]))
+                values[name] = os.path.join(home, os.path.expanduser(values[name]))
         if files:
-            given["effect"] = self._with_files(
-                given.get("effect", ""), request.points, files
+            values["effect"] = self._with_files(
+                values.get("effect", ""), request.points, files
             )
 
-        words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+        options = [
+            f"--{name.replace('_', '-')}={value}" for name, value in values.items()
+        ]
         if not request.smooth:
-            words.append("--no-smooth")
+            options.append("--no-smooth")
         if request.frames is not None:
-            words.append(f"--frames={request.frames}")
+            options.append(f"--frames={request.frames}")
         if request.page == "socket":
-            words.append("--page=" + os.path.join(self._folder, "page"))
+            options.append("--page=" + os.path.join(self._folder, "page"))
         elif request.page is not None:
-            words.append(f"--page={int(request.page)}")
-        return words
+            options.append(f"--page={int(request.page)}")
+        return options
 
     def _with_files(self, effect: str, points: int, files: bytes) -> str:
-        """Write the files of an effect, and return it with their place here."""
+        """Write the files of an effect; return the effect with their path here."""
         end = len(files) - min(max(points, 0), len(files))
-        # The reader knows a picture by its content, not by its name's ending.
+        # The reader tells the format of a picture by its content, not by its name.
         path = os.path.join(self._folder, "picture")
         with open(path, "wb") as f:
             f.write(files[:end])
@@ -151,16 +159,16 @@ class Showing:
 
     def state(self) -> ShowState:
         """Return its output so far, and its status if it has ended."""
-        ended = self._started.process.poll()
+        ended = self._program.process.poll()
         self._read()
-        said, errors = (
+        output, errors = (
             b.decode(errors="replace") for b in (self._output, self._errors)
         )
-        return ShowState(said, ended, errors)
+        return ShowState(output, ended, errors)
 
     def finish(self) -> ShowState:
-        """Tell the program to end, and end it if it does not; return its last output."""
-        process = self._started.process
+        """End the program, by force if it does not end by itself; return its last state."""
+        process = self._program.process
         with contextlib.suppress(OSError):
             assert process.stdin is not None
             process.stdin.close()
@@ -168,22 +176,22 @@ class Showing:
         while process.poll() is None and time.monotonic() < until:
             self._read()
             time.sleep(0.02)
-        found = self.state()
+        state = self.state()
         self.end()
-        return found
+        return state
 
     def end(self) -> None:
         """End the webcam at once, and unlock its applications."""
-        self._started.end()
-        self._let_go()
+        self._program.end()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
         for app in self._apps:
             app.close()
 
     def _read(self) -> None:
-        process = self._started.process
+        process = self._program.process
         assert process.stdout is not None
         assert process.stderr is not None
         self._output += _all(process.stdout.fileno())
@@ -196,15 +204,15 @@ class Showing:
             )
 
 
-def _is_path(place: str) -> bool:
-    """Return whether a source or a camera is a path, not a URL or a number."""
-    return bool(place) and "://" not in place and not place.isdigit()
+def _is_path(source: str) -> bool:
+    """Return whether a source or a video device is a path, not a URL or a number."""
+    return bool(source) and "://" not in source and not source.isdigit()
 
 
 def _label(name: str) -> str:
     """Return the name of a bundle on the page.
 
-    It stands before "=" and a path in a word, which must not be an option.
+    It begins an argument, name=path, which must not look like an option.
     """
     if not _LABEL.fullmatch(name):
         raise Refused(
@@ -214,7 +222,7 @@ def _label(name: str) -> str:
 
 
 def _all(fd: int) -> bytes:
-    """Return the present bytes of a pipe that does not block."""
+    """Return the bytes that a non-blocking pipe has now."""
     parts: List[bytes] = []
     while True:
         data: Optional[bytes] = None

@@ -1,9 +1,9 @@
-"""The commands of the protocol with their requests and answers, for both ends
+"""Defines the commands of the protocol with their requests and answers, for both ends
 (docs/protocol.md).
 
-A request is a line of JSON with the fields of its class, and maybe a blob behind it; so
-is an answer.  A field that the other end does not know is ignored, so that a newer end
-may tell more.
+A request, and an answer, is a line of JSON with the fields of its class; a blob may
+follow it. An end ignores fields that it does not know, so that a newer end may send
+more of them.
 
 This is part of the device end, see wire.py.
 """
@@ -26,14 +26,14 @@ from typing import (
     get_type_hints,
 )
 
-RUN_S = 300.0  # that a program may take
+RUN_S = 300.0  # default time limit of a program
 
 R = TypeVar("R", bound="Tuple[Any, ...]")
 A = TypeVar("A", bound="Tuple[Any, ...]")
 
 
 class Empty(NamedTuple):
-    """A request without fields, or an answer that only says that it is done."""
+    """A request without fields, or an answer that only confirms."""
 
 
 class AppRequest(NamedTuple):
@@ -43,7 +43,10 @@ class AppRequest(NamedTuple):
 
 
 class Info(NamedTuple):
-    """The identity of a device.  page and free are bytes."""
+    """The identity of a device.
+
+    page is the size of a memory page and free the free space on the disk, in bytes.
+    """
 
     target: str
     python: str
@@ -58,16 +61,19 @@ class Info(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What `edgec doctor` judges, see facts.py."""
+    """The facts that `edgec doctor` judges, see facts.py."""
 
     facts: Dict[str, Any]
 
 
 class BeginRequest(NamedTuple):
-    """A bundle is coming; the blob is its glue.
+    """Announce a bundle; the blob is its glue, the bytes between the parts.
 
-    recipe: its hash, size and parts.  scratch: it will not become a slot, so that any
-    place that has it will do.
+    Attributes:
+        app: the application
+        recipe: the hash, size and parts of the bundle
+        scratch: whether it is only for runs and will not become a slot, so that it may
+            stay wherever the device has it
     """
 
     app: str
@@ -76,9 +82,12 @@ class BeginRequest(NamedTuple):
 
 
 class BeginAnswer(NamedTuple):
-    """same: the slot that has this bundle already.
+    """The parts that the device lacks.
 
-    lacks: of each missing part the number, the bytes that are there, and their SHA-256.
+    Attributes:
+        same: the slot that has this bundle already
+        lacks: for each lacking part its number, the bytes that have arrived, and their
+            SHA-256
     """
 
     same: Optional[str] = None
@@ -86,7 +95,7 @@ class BeginAnswer(NamedTuple):
 
 
 class PutRequest(NamedTuple):
-    """The blob is a piece of a part, from byte `at` on."""
+    """Send a piece of a part, from byte `at` on; the blob is the piece."""
 
     app: str
     part: int
@@ -94,9 +103,9 @@ class PutRequest(NamedTuple):
 
 
 class InstallRequest(NamedTuple):
-    """Everything has been sent: write it to `try`.
+    """Write the bundle to `try`, now that all parts have been sent.
 
-    allow_downgrade: a signed bundle may be older than the device's.
+    allow_downgrade: whether a signed bundle may be older than the device's.
     """
 
     app: str
@@ -104,34 +113,34 @@ class InstallRequest(NamedTuple):
 
 
 class InstallAnswer(NamedTuple):
-    """slot: where the bundle is now."""
+    """The slot in which the bundle is now."""
 
     slot: str
 
 
 class SwitchAnswer(NamedTuple):
-    """active: the active slot.  service: why the service still runs the other version."""
+    """The active slot, and in `service` why the service still runs the other version."""
 
     active: str
     service: Optional[str] = None
 
 
 class ServiceRequest(NamedTuple):
-    """Have systemd run the active slot.  check: only say whether it could."""
+    """Let systemd run the active slot; with `check`, only try whether it could."""
 
     app: str
     check: bool = False
 
 
 class ServiceAnswer(NamedTuple):
-    """unit: the path of the unit; "" for a check.  lingers: whether it outlives logout."""
+    """The path of the unit ("" for a check), and whether it outlives the user's logout."""
 
     unit: str = ""
     lingers: bool = False
 
 
 class TrustAnswer(NamedTuple):
-    """path: of the key on the device."""
+    """The path and the fingerprint of the key on the device."""
 
     path: str
     fingerprint: str
@@ -169,7 +178,7 @@ class Wheels(NamedTuple):
 
 
 class UnpackAnswer(NamedTuple):
-    """wheel: its SHA-256."""
+    """The SHA-256 of the wheel."""
 
     wheel: str
 
@@ -182,7 +191,7 @@ class AdoptRequest(NamedTuple):
 
 
 class AdoptAnswer(NamedTuple):
-    """runtime: its version."""
+    """The version of the runtime in the wheels."""
 
     runtime: str
 
@@ -190,11 +199,17 @@ class AdoptAnswer(NamedTuple):
 class RunRequest(NamedTuple):
     """Run a slot's program.
 
-    slot: the active one where it is None.  options: words that say how it is timed.
-    inputs: sizes of the .npy files in the blob.  outputs: how many files the answer has.
-    session: the device's runtime runs it.  watch: read the device's vitals meanwhile.
-    launched: tell the program when it was started, for the time that it takes to load.
-    limit: seconds that it may take.
+    Attributes:
+        app: the application
+        slot: the slot; None is the active one
+        options: the program's options, which concern only timing
+        inputs: sizes in bytes of the .npy files in the blob
+        outputs: number of output files in the answer's blob
+        session: whether the runtime on the device runs the bundle, not its program
+        watch: whether to read the vitals of the device during the run
+        launched: whether to pass the time of the start to the program, which then
+            reports the time that loading took
+        limit: time limit in seconds
     """
 
     app: str
@@ -209,10 +224,14 @@ class RunRequest(NamedTuple):
 
 
 class RunAnswer(NamedTuple):
-    """What a program did.
+    """The results of a program.
 
-    status: its exit status.  report: its standard output.  outputs: sizes of the files
-    in the blob.  vitals: of vitals.py.
+    Attributes:
+        status: its exit status
+        report: its standard output
+        error_output: the end of its standard error
+        outputs: sizes in bytes of the .npy files in the blob
+        vitals: those of the run, see vitals.VitalsWatch.as_dict()
     """
 
     status: int
@@ -223,7 +242,7 @@ class RunAnswer(NamedTuple):
 
 
 class ShowBundle(NamedTuple):
-    """A bundle of a show.  name: on the page."""
+    """A bundle of a webcam; `name` is shown on its page."""
 
     app: str
     slot: str
@@ -231,11 +250,19 @@ class ShowBundle(NamedTuple):
 
 
 class ShowRequest(NamedTuple):
-    """Start a webcam.
+    """Start a webcam; the blob has the files of its effect.
 
-    name: 32 hex digits.  page: "socket", a port, or None for no page.  points: how many
-    bytes at the end of the blob are the JSON beside the effect's picture, which comes
-    first.
+    Attributes:
+        name: 32 random hex digits, which name the folder of the page's socket
+        bundles: the bundles to run
+        page: "socket", a port, or None for no page
+        points: number of bytes of the JSON with the points of the effect's picture;
+            they follow the picture in the blob
+        source: the camera
+        effect: the effect
+        smooth: whether results are smoothed over time
+        frames: number of frames after which it ends
+        virtual_camera: the video device to which it writes
     """
 
     name: str
@@ -250,13 +277,19 @@ class ShowRequest(NamedTuple):
 
 
 class ShowStateRequest(NamedTuple):
-    """end: end the show first."""
+    """Ask for the state of a webcam; with `end`, end it first."""
 
     end: bool = False
 
 
 class ShowState(NamedTuple):
-    """said: lines of JSON since the last look.  status: None while it runs."""
+    """The state of a webcam.
+
+    Attributes:
+        said: its standard output, lines of JSON
+        status: its exit status; None while it runs
+        error_output: the end of its standard error
+    """
 
     said: str
     status: Optional[int]
@@ -267,9 +300,9 @@ class Command(Generic[R, A]):
     """A command.
 
     Attributes:
-        name: on the wire, as "do"
-        request: the class of its fields
-        answer: the class of its answer's fields
+        name: the value of "do" in a request
+        request: the class of its requests
+        answer: the class of its answers
     """
 
     def __init__(self, name: str, request: Type[R], answer: Type[A]) -> None:
@@ -285,7 +318,7 @@ COMMANDS: Dict[str, Command[Any, Any]] = {}
 INFO = Command("info", Empty, Info)
 FACTS = Command("facts", Empty, Facts)
 BEGIN = Command("begin", BeginRequest, BeginAnswer)
-PUT = Command("put", PutRequest, Empty)  # answered only where it fails
+PUT = Command("put", PutRequest, Empty)  # answered only if it fails
 INSTALL = Command("install", InstallRequest, InstallAnswer)
 ACTIVATE = Command("activate", InstallRequest, SwitchAnswer)
 DISCARD = Command("discard", AppRequest, Empty)
@@ -315,9 +348,15 @@ def encode(message: Any) -> Any:
 
 
 def decode(value: Any, kind: Any, where: str = "") -> Any:
-    """Return a value of JSON as a type: one of these classes, or of a field of theirs.
+    """Return a value of JSON as an instance of a type.
 
-    Raises ValueError, with the field, for a value of another type.
+    Args:
+        value: the value
+        kind: a class of this module, or the type of one of its fields
+        where: the path of the field, for the error
+
+    Raises:
+        ValueError: the value has another type
     """
     if kind is Any:
         return value
@@ -365,15 +404,15 @@ _CONTAINERS: Dict[Any, Callable[[Any, Tuple[Any, ...], str], Any]] = {
     list: _items,
     tuple: _row,
 }
-"""What decodes a value of a generic type."""
+"""The decoder of each generic type."""
 
 
 def _fields(value: Dict[str, Any], kind: Any, where: str) -> Any:
-    """Return an object of JSON as one of these classes."""
-    given = {}
+    """Return an object of JSON as an instance of a class of this module."""
+    fields = {}
     for name, hint in get_type_hints(kind).items():
         if name in value:
-            given[name] = decode(value[name], hint, f"{where}.{name}")
+            fields[name] = decode(value[name], hint, f"{where}.{name}")
         elif name not in kind._field_defaults:
             raise ValueError(f"{where.lstrip('.') or 'it'} has no {name}")
-    return kind(**given)
+    return kind(**fields)

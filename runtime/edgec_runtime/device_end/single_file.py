@@ -1,5 +1,5 @@
-"""The device end as one file of Python, which the host sends and a service's unit
-starts (docs/protocol.md).
+"""Joins the device end into one file of Python, which the host sends and a service's
+unit starts (docs/protocol.md).
 
 This is part of the device end, see wire.py.
 """
@@ -12,8 +12,12 @@ PACKAGE = "edgec_runtime.device_end."
 
 
 def one_file(texts: Mapping[str, str], sha: str) -> str:
-    """texts: of its files, by name, in an order in which they can be imported.  sha:
-    what they go by.
+    """Return the text of the device end as one file.
+
+    Args:
+        texts: the text of each module by its name, in an order in which each imports
+            only modules before it
+        sha: their hash, by which the host knows them
     """
     return (
         "# The device end of edgec, made of edgec_runtime's files by the host.\n"

@@ -1,15 +1,16 @@
-"""An application's folder on a device: two slots, a link to the active one, what is
-under way (docs/protocol.md).
+"""Manages an application's folder on a device: two slots, and a link to the active one
+(docs/protocol.md).
 
-    ~/.edgec/<app>/current -> a       changed by one rename, after everything that it points to is
+    ~/.edgec/<app>/current -> a       the link; one rename changes it, after the whole slot is
                                       on the disk
-    ~/.edgec/<app>/{a,b}/model.edgec  and slot.json, bin/<target>/{main,weights.bin},
+    ~/.edgec/<app>/{a,b}/model.edgec  the bundle of a slot; beside it slot.json,
+                                      bin/<target>/{main,weights.bin},
                                       lib/<target>/libmodel.so
-    ~/.edgec/<app>/try/               the same, before it becomes a slot, or for a run that
-                                      changes none
-    ~/.edgec/<app>/{a,b}.old/         what was in a slot until the switch is over; empty: nothing
-                                      was
-    ~/.edgec/<app>/counter            of the newest signed version that was active (trust.py)
+    ~/.edgec/<app>/try/               a version that may become a slot, with the same files
+    ~/.edgec/<app>/{a,b}.old/         the former content of a slot during a switch; an empty
+                                      folder if the slot was empty
+    ~/.edgec/<app>/counter            the highest counter of a signed version that was active
+                                      (trust.py)
 
 This is part of the device end, see wire.py.
 """
@@ -64,7 +65,7 @@ _APP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]{0,63}")
 
 
 def _slot_facts(state: Dict[str, Any]) -> SlotFacts:
-    """Return what `edgec status` shows of slot.json; values of other types are None."""
+    """Return the facts in slot.json for `edgec status`; a value of a wrong type is None."""
     facts = {}
     for name, kind in get_type_hints(SlotFacts).items():
         with contextlib.suppress(ValueError):
@@ -95,7 +96,7 @@ class Slots:
         self._lock: Optional[int] = None
 
     def at(self, *parts: str) -> str:
-        """A path in the folder."""
+        """Return a path in the folder."""
         return os.path.join(self.path, *parts)
 
     def lock(self, make: bool = True) -> None:
@@ -131,10 +132,10 @@ class Slots:
             os.close(self._lock)
             self._lock = None
 
-    # ---- what is there
+    # ---- the content
 
     def active(self) -> Optional[str]:
-        """Return the slot in `current`."""
+        """Return the slot to which `current` points; None if there is none."""
         try:
             slot = os.readlink(self.at("current"))
         except OSError:
@@ -146,28 +147,26 @@ class Slots:
         return SLOTS[self.active() == SLOTS[0]]
 
     def whole(self, slot: str) -> Optional[Dict[str, Any]]:
-        """Return slot.json if the bundle and its code are there byte for byte; else
-        None.
-        """
+        """Return slot.json if the slot has every byte of its bundle and code; else None."""
         try:
             return self._read(slot, vouch=False).state
         except Refused:
             return None
 
     def verified(self, slot: str) -> Slot:
-        """A slot of which every byte is its bundle's, and that one of a key of the
-        device if it has any.
+        """Return the content of a slot, after every byte and the signature are verified.
 
-        Raises Refused; it may be older than that trust.
+        A signature is required if the device has a key.
+
+        Raises Refused, also for a bundle that was flashed before the key was trusted.
         """
         _check_slot(slot)
         return self._read(slot, vouch=True)
 
     def program(self, slot: str) -> List[str]:
-        """The words that start a slot's program for this machine, all of the slot
-        verified.
+        """Return the command line of a slot's program, after the slot is verified.
 
-        With them the program compares what it was made for with what the manifest says.
+        It includes the hash of the graph, which the program compares with its own.
         """
         manifest = self.verified(slot).manifest
         if manifest.get("cascade"):
@@ -210,18 +209,23 @@ class Slots:
                 manifest = parse(text)
                 if vouch:
                     signature = self.vouch(archive, text, manifest)
-            wanted = executed(manifest)
+            files = executed(manifest)
         except trouble() as e:
             raise damaged from e
         except OSError as e:
             raise damaged from e
-        if self._differs(slot, wanted):
+        if self._differs(slot, files):
             raise damaged
         return Slot(state, manifest, signature)
 
-    def _differs(self, slot: str, wanted: Dict[str, Executed]) -> bool:
-        """Whether bin/ and lib/ hold anything else than these files, byte for byte."""
-        found: List[str] = []
+    def _differs(self, slot: str, files: Dict[str, Executed]) -> bool:
+        """Return whether bin/ and lib/ differ from the files of the manifest.
+
+        Args:
+            slot: the slot
+            files: the files of the manifest, by their paths in the slot
+        """
+        present: List[str] = []
         for top in ("bin", "lib"):
             if os.path.islink(self.at(slot, top)):
                 return True
@@ -229,32 +233,26 @@ class Slots:
                 paths = [os.path.join(folder, n) for n in (*names, *folders)]
                 if any(os.path.islink(p) for p in paths):
                     return True
-                found += [
+                present += [
                     os.path.relpath(os.path.join(folder, n), self.at(slot))
                     for n in names
                 ]
-        if sorted(found) != sorted(wanted):
+        if sorted(present) != sorted(files):
             return True
-        return not all(self._is(self.at(slot, p), w) for p, w in wanted.items())
-
-    @staticmethod
-    def _is(path: str, wanted: Executed) -> bool:
-        """Its size first: one of a terabyte of nothing would be read for hours."""
-        return (
-            plain(path)
-            and os.path.getsize(path) == wanted.bytes
-            and digest(path) == wanted.sha256
-        )
+        return not all(_has_content(self.at(slot, p), f) for p, f in files.items())
 
     def state(self, slot: str) -> Dict[str, Any]:
-        """slot.json, which says nothing that is relied on but what the hashes then
-        show.
+        """Return the object in slot.json.
+
+        It is not trusted: callers rely on it only as far as hashes confirm it.
+
+        Raises OSError or ValueError if it cannot be read.
         """
         with opened(self.at(slot, STATE), MAX_STATE_BYTES) as f:
-            found = json.loads(f.read().decode())
-        if not isinstance(found, dict):
+            state = json.loads(f.read().decode())
+        if not isinstance(state, dict):
             raise ValueError("slot.json is not an object")
-        return found
+        return state
 
     def status(self) -> AppFacts:
         """Return the state of both slots for `edgec status`."""
@@ -265,12 +263,12 @@ class Slots:
                 slots[slot] = _slot_facts(state) if state else None
         return AppFacts(self.name, self.active(), slots)
 
-    # ---- who made it
+    # ---- signatures
 
     def trusted(self) -> List[Key]:
-        """Return the keys of the device.
+        """Return the trusted keys of the device.
 
-        With any it executes nothing without a signature.
+        A device with a key executes only signed code.
         """
         try:
             return trusted(self.root)
@@ -280,9 +278,15 @@ class Slots:
     def vouch(
         self, archive: Any, text: bytes, manifest: Dict[str, Any]
     ) -> Optional[Signature]:
-        """The signature of an opened bundle; None where the device has no key.
+        """Verify and return the signature of a bundle; None if the device has no key.
 
-        Raises Refused.
+        Args:
+            archive: the opened bundle
+            text: the bytes of its manifest
+            manifest: the parsed manifest
+
+        Raises:
+            Refused: it is not signed with a trusted key
         """
         keys = self.trusted()
         try:
@@ -314,9 +318,7 @@ class Slots:
             )
 
     def _newest(self) -> int:
-        """Return the counter of the newest active version, else the largest of the
-        slots.
-        """
+        """Return the highest counter of a version that was active."""
         with contextlib.suppress(OSError, ValueError):
             with opened(self.at(COUNTER)) as f:
                 number, crc = f.read(100).decode("ascii").split()
@@ -324,12 +326,12 @@ class Slots:
                 return int(number)
 
         # The counter's file is damaged or missing: the slots are the next best record.
-        found = [0]
+        counters = [0]
         for slot in SLOTS:
             with contextlib.suppress(Refused):
                 signature = self.verified(slot).signature
-                found.append(signature.counter if signature else 0)
-        return max(found)
+                counters.append(signature.counter if signature else 0)
+        return max(counters)
 
     # ---- the switch
 
@@ -369,7 +371,7 @@ class Slots:
         return slot
 
     def _destination(self) -> str:
-        """Where the next version goes: never over the only whole one."""
+        """Return the slot for the next version, which is never the only whole one."""
         active = self.active()
         if active is None:
             return next((s for s in SLOTS if self.whole(s) is None), SLOTS[0])
@@ -381,7 +383,7 @@ class Slots:
             return
         aside = self.at("current.new")
         self.disk.remove(aside)
-        # nothing of ours: no link can take its place
+        # A folder was not made by the device end, and no link could replace it.
         if plain(self.at("current"), folder=True):
             self.disk.remove(self.at("current"))
         self.disk.link(slot, aside)
@@ -421,11 +423,11 @@ class Slots:
                 self.disk.sync(self.path)
 
         # Left by an interruption before the switch; nothing refers to them.
-        for rest in ("new", "current.new", f"{SCRATCH}.old", f"{COUNTER}.new"):
-            if os.path.lexists(self.at(rest)):
-                self.disk.remove(self.at(rest))
+        for name in ("new", "current.new", f"{SCRATCH}.old", f"{COUNTER}.new"):
+            if os.path.lexists(self.at(name)):
+                self.disk.remove(self.at(name))
 
-        # Also what an earlier version made with another umask.
+        # Files of an earlier version may be writable for others, because of its umask.
         for folder in (*SLOTS, SCRATCH, "site"):
             if plain(self.at(folder), folder=True):
                 for below, _, names in os.walk(self.at(folder)):
@@ -435,7 +437,7 @@ class Slots:
     def _finish(self, slot: str) -> None:
         """Remove the old content of a slot after a switch.
 
-        If it is whole and the other slot is damaged, it takes that slot's place.
+        If that content is whole and the other slot is damaged, it replaces the other.
         """
         old = f"{slot}.old"
         other = SLOTS[slot == SLOTS[0]]
@@ -448,7 +450,7 @@ class Slots:
             self.disk.remove(self.at(old))
 
     def _undo(self, slot: str) -> None:
-        """Give up the content that was to become active, and put the old one back."""
+        """Take the new content out of a slot, and put the old content back."""
         old = self.at(f"{slot}.old")
         if os.path.lexists(self.at(slot)):
             self.disk.remove(self.at(SCRATCH))
@@ -458,6 +460,16 @@ class Slots:
             self.disk.rename(old, self.at(slot))
         else:
             self.disk.remove(old)
+
+
+def _has_content(path: str, file: Executed) -> bool:
+    """Return whether a path is a plain file with the content of the manifest."""
+    # The size comes first: hashing a sparse file of a terabyte would take hours.
+    return (
+        plain(path)
+        and os.path.getsize(path) == file.bytes
+        and digest(path) == file.sha256
+    )
 
 
 def check_name(name: str) -> None:
@@ -476,7 +488,7 @@ def _check_slot(slot: str) -> None:
 
 
 def _graph(manifest: Dict[str, Any]) -> List[str]:
-    """The words by which a program is told what the manifest says that it was made of."""
+    """Return the options that tell a program the manifest's hash of the graph."""
     graph = manifest.get("graph", "")
     if graph != "" and not (isinstance(graph, str) and graph.isalnum()):
         raise Refused(

@@ -1,11 +1,10 @@
-"""Whose bundles a device takes: signature.json of a bundle, and the device's trusted
-keys (docs/packages.md).
+"""Verifies the signature of a bundle (signature.json) with the trusted keys of a device
+(docs/packages.md).
 
-    /etc/edgec/trusted/*.pub     the administrator's keys; where there are any, only these count
-    ~/.edgec/trusted/*.pub       those that `edgec trust` put there
+    /etc/edgec/trusted/*.pub     the administrator's keys; if there are any, no others count
+    ~/.edgec/trusted/*.pub       the keys that `edgec trust` has copied
 
-Without a key, a device takes every bundle.  This is part of the device end, see
-wire.py.
+A device without a key takes every bundle.  This is part of the device end, see wire.py.
 """
 
 from __future__ import annotations
@@ -29,20 +28,21 @@ MAX_SIGNATURE_BYTES = 4096
 MAX_KEY_BYTES = 4096
 FOLDER = "trusted"
 SYSTEM_FOLDER = "/etc/edgec/trusted"
-KIND = b"ssh-ed25519"  # of the one line of OpenSSH's public key files
+KIND = b"ssh-ed25519"  # type of key in the one line of OpenSSH's public key files
 MAX_COUNTER = 1 << 62
-# so that a signature made for anything else is none of a bundle
+# They begin a signed text, so that a signature for another purpose is not valid here.
 _PURPOSE = b"edgec bundle 2\n"
 _WHEEL_PURPOSE = b"edgec wheel 1\n"
+# bytes of a zip's records without names: an entry of the central directory, and its end
 _CENTRAL = 46
-_END = 22  # bytes of a zip's records, without names
+_END = 22
 
 
 class Untrusted(Exception):
     """A bundle is not trusted.
 
     Attributes:
-        what: the fact
+        what: the reason
         hint: one action for the person at the host
     """
 
@@ -53,20 +53,20 @@ class Untrusted(Exception):
 
 
 class Key(NamedTuple):
-    """A public key, and the comment in its file's line."""
+    """A public key (32 bytes), and the comment in its file's line."""
 
     public: bytes
     comment: str
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint as `ssh-keygen -l` shows it."""
+        """The fingerprint of the key, as `ssh-keygen -l` shows it."""
         digest = hashlib.sha256(_blob(self.public)).digest()
         return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
     @property
     def line(self) -> str:
-        """The one line of its file."""
+        """The one line of the key's file."""
         return (
             f"{KIND.decode()} {base64.b64encode(_blob(self.public)).decode()} "
             f"{self.comment}".rstrip()
@@ -97,12 +97,18 @@ class Key(NamedTuple):
 
 
 def _blob(public: bytes) -> bytes:
+    """Return a public key as OpenSSH encodes it (RFC 8709, section 4)."""
     return struct.pack(">I", len(KIND)) + KIND + struct.pack(">I", KEY_BYTES) + public
 
 
 class Signature(NamedTuple):
-    """A signature.json.  app: whose bundle it is.  counter: grows from one version to
-    the next.
+    """The content of a signature.json.
+
+    Attributes:
+        public: the signer's public key, 32 bytes
+        app: the application for which the bundle is signed
+        counter: a number that grows from one version to the next
+        signature: the signature, 64 bytes
     """
 
     public: bytes
@@ -112,7 +118,7 @@ class Signature(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """The key of the signer, without its name."""
+        """The key of the signer, without a comment."""
         return Key(self.public, "")
 
     def to_json(self) -> bytes:
@@ -152,7 +158,7 @@ def parse_signature(text: bytes) -> Signature:
     """Return the signature in a signature.json.
 
     Raises:
-        ValueError: it is none
+        ValueError: the text is not a signature.json of this version
     """
     fields, public, signature = _fields(text, 2, SIGNATURE)
     app = fields.get("app")
@@ -180,8 +186,12 @@ def wheel_signature_text(public: bytes, signature: bytes) -> bytes:
 
 
 def check_wheel(files: Dict[str, str], text: bytes, keys: List[Key]) -> None:
-    """Raises Untrusted unless one of `keys` signed a wheel with these files.  text: its
-    signature; may be b"".
+    """Raise Untrusted unless one of the keys signed a wheel.
+
+    Args:
+        files: the sha256 of each file of the wheel
+        text: the text of its signature file; b"" if there is none
+        keys: the trusted keys
     """
     if not text:
         hint = (
@@ -204,21 +214,30 @@ def check_wheel(files: Dict[str, str], text: bytes, keys: List[Key]) -> None:
         )
 
 
-def _fields(text: bytes, schema: int, what: str) -> Tuple[Dict[str, Any], bytes, bytes]:
-    """The object, and its key and signature."""
+def _fields(text: bytes, schema: int, name: str) -> Tuple[Dict[str, Any], bytes, bytes]:
+    """Return the object of a signature file, its public key and its signature.
+
+    Args:
+        text: the file's text
+        schema: the version that it has to have
+        name: the file's name, for the error
+
+    Raises:
+        ValueError: the text has another form
+    """
     try:
         fields = json.loads(text[: MAX_SIGNATURE_BYTES + 1].decode())
         if fields["schema"] != schema:
             raise ValueError(
-                f"{what} has schema {fields['schema']!r:.20} instead of {schema}"
+                f"{name} has schema {fields['schema']!r:.20} instead of {schema}"
             )
         public = bytes.fromhex(fields["key"])
         signature = bytes.fromhex(fields["signature"])
     except (KeyError, TypeError, AttributeError, RecursionError) as e:
-        raise ValueError(f"{what} is damaged: {e!r:.80}") from e
+        raise ValueError(f"{name} is damaged: {e!r:.80}") from e
     if len(public) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         raise ValueError(
-            f"{what} has a key of {len(public)} and a signature of {len(signature)} bytes"
+            f"{name} has a key of {len(public)} and a signature of {len(signature)} bytes"
         )
     return fields, public, signature
 
@@ -231,16 +250,20 @@ def administered() -> bool:
 
 
 def trusted(root: str) -> List[Key]:
-    """The device's keys.  root: ~/.edgec.
+    """Return the device's trusted keys.
 
-    A key file that cannot be read is an error, not a key less.
+    Args:
+        root: the folder of applications, ~/.edgec
+
+    Raises:
+        Untrusted: a key cannot be read; to ignore it would weaken the device
     """
     for folder in (SYSTEM_FOLDER, os.path.join(root, FOLDER)):
         try:
             names = sorted(n for n in os.listdir(folder) if n.endswith(".pub"))
         except OSError as e:
-            # keys that cannot be read are not none: of a link, to a disk that is not
-            # mounted, either
+            # Only a missing folder has no keys. An unreadable one may have some, and so
+            # may a link to a disk that is not mounted.
             if isinstance(e, FileNotFoundError) and not os.path.islink(folder):
                 continue
             raise Untrusted(
@@ -257,9 +280,9 @@ def _read_key(path: str) -> Key:
     try:
         return Key.parse(given(path, MAX_KEY_BYTES).decode())
     except (OSError, ValueError) as e:
-        said = e.strerror if isinstance(e, OSError) else e
+        reason = e.strerror if isinstance(e, OSError) else e
         raise Untrusted(
-            f"the device's trusted key {path} cannot be read: {said}",
+            f"the device's trusted key {path} cannot be read: {reason}",
             f"on the device: rm {path}",
         ) from e
 
@@ -271,24 +294,34 @@ def check(
     keys: List[Key],
     app: str,
 ) -> Signature:
-    """The signature.
+    """Return the signature of a bundle after it is verified.
 
-    Raises Untrusted unless one of `keys` signed the manifest for this application, and
-    every file is the one that it names.
+    Args:
+        archive: the opened bundle
+        manifest_text: the bytes of its manifest
+        manifest: the parsed manifest
+        keys: the trusted keys
+        app: the application
+
+    Raises:
+        Untrusted: none of the keys signed the manifest for this application, or a file
+            has another hash than in the manifest
     """
-    found = _read_signature(archive)
-    _check_key(found.public, keys, "the bundle")
+    signature = _read_signature(archive)
+    _check_key(signature.public, keys, "the bundle")
     if not verify(
-        found.public, message(manifest_text, found.app, found.counter), found.signature
+        signature.public,
+        message(manifest_text, signature.app, signature.counter),
+        signature.signature,
     ):
         raise Untrusted(
             "the bundle was changed after it was signed",
             "get it again from whoever signed it",
         )
-    _check_app(found, app)
+    _check_app(signature, app)
     _check_layout(archive)
     _check_files(archive, manifest["files"])
-    return found
+    return signature
 
 
 def _read_signature(archive: zipfile.ZipFile) -> Signature:
@@ -305,32 +338,39 @@ def _read_signature(archive: zipfile.ZipFile) -> Signature:
         raise Untrusted(str(e), "edgec sign it again") from e
 
 
-def _check_app(found: Signature, app: str) -> None:
-    if found.app != app:
-        what = f'the bundle is signed for the application "{found.app}", not "{app}"'
+def _check_app(signature: Signature, app: str) -> None:
+    if signature.app != app:
+        what = (
+            f'the bundle is signed for the application "{signature.app}", not "{app}"'
+        )
         raise Untrusted(
-            what, f"flash it with --app {found.app}, or edgec sign it with --app {app}"
+            what,
+            f"flash it with --app {signature.app}, or edgec sign it with --app {app}",
         )
 
 
 def _check_layout(archive: zipfile.ZipFile) -> None:
-    """Raise unless a zip is its files and their list without a byte more.
+    """Raise Untrusted for a zip with bytes beside its files and central directory.
 
-    Nothing may lie before, between or after them, and each file's own header must say
-    what the list says.
+    No byte may be before, between or after them, and each file's local header has to
+    agree with the directory.
     """
     file = archive.fp
     end = 0
-    good = True
+    is_covered = True
     assert file is not None
     entries = sorted(archive.infolist(), key=lambda e: e.header_offset)
     for entry in entries:
         header = entry.FileHeader(zip64=False)
         file.seek(entry.header_offset)
-        good = good and entry.header_offset == end and file.read(len(header)) == header
+        is_covered = (
+            is_covered
+            and entry.header_offset == end
+            and file.read(len(header)) == header
+        )
         end += len(header) + entry.compress_size
     end += sum(_CENTRAL + len(e.filename) for e in entries) + _END
-    if not good or end != os.fstat(file.fileno()).st_size:
+    if not is_covered or end != os.fstat(file.fileno()).st_size:
         raise Untrusted(
             "the signed bundle holds bytes that no signature covers",
             "get it from whoever signed it",
@@ -338,7 +378,7 @@ def _check_layout(archive: zipfile.ZipFile) -> None:
 
 
 def _check_files(archive: zipfile.ZipFile, files: Dict[str, Any]) -> None:
-    """Refuse a bundle with other files than those of its manifest."""
+    """Raise Untrusted for a bundle with other files than those of its manifest."""
     inside = [n for n in files if not files[n].get("detached")]
     names = sorted(archive.namelist())
     for name in names:
@@ -354,19 +394,19 @@ def _check_files(archive: zipfile.ZipFile, files: Dict[str, Any]) -> None:
         )
 
 
-def _check_key(public: bytes, keys: List[Key], what: str) -> None:
+def _check_key(public: bytes, keys: List[Key], name: str) -> None:
     if public not in [k.public for k in keys]:
-        who = Key(public, "").fingerprint
+        signer = Key(public, "").fingerprint
         known = ", ".join(f"{k.fingerprint} {k.comment}".strip() for k in keys)
         raise Untrusted(
-            f"{what} is signed with {who}; this device trusts {known}",
+            f"{name} is signed with {signer}; this device trusts {known}",
             "edgec sign it with that key",
         )
 
 
 def _digest(archive: zipfile.ZipFile, name: str) -> str:
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     with archive.open(name) as f:
         for block in iter(lambda: f.read(1 << 20), b""):
-            found.update(block)
-    return found.hexdigest()
+            sha256.update(block)
+    return sha256.hexdigest()

@@ -1,5 +1,5 @@
-"""systemd units that run a bundle's application: their text, and putting them on a
-device (docs/packages.md).
+"""Writes systemd units that run a bundle's application, and installs them on a device
+(docs/packages.md).
 
 This is part of the device end, see wire.py.  The host writes the unit of a Debian
 package with it too.
@@ -21,8 +21,7 @@ from edgec_runtime.device_end.requests import ServiceAnswer
 
 RESTART_S = 5
 LIMIT_S = 60.0
-# of the bundle's program, which is what runs unless COMMAND says something else
-RUNS = 50
+RUNS = 50  # inferences of the bundle's program, unless COMMAND names another program
 VERIFIER = ".device_end.py"  # no name of an application begins with a dot
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
@@ -34,9 +33,9 @@ _NO_SYSTEMD = (
 
 
 def unit_name(app: str) -> str:
-    """The unit's file name.
+    """Return the file name of an application's unit.
 
-    Raises Refused for an application whose name would mean something to systemd.
+    Raises Refused for a name with characters that systemd would interpret.
     """
     if not _APP.fullmatch(app):
         raise Refused(
@@ -64,7 +63,7 @@ def unit_text(
         folder: the folder with model.edgec, in which the program runs
         program: the path of the bundle's program
         settings: a file that may set COMMAND
-        user: whether the unit is one of a user's manager
+        user: whether the unit is for a user's manager, not the system's
         extra: more lines of [Service]
     """
     for path in (folder, program, settings):
@@ -101,9 +100,13 @@ def _check_path(path: str) -> None:
 class Units:
     """The units of a device.
 
-    root: ~/.edgec.  folder: where they are; default is the manager's own.  source: the
-    device end (single_file.py), which stays there so that each start of a service verifies
-    what it runs.
+    Args:
+        root: the folder of applications, ~/.edgec
+        disk: writes the files
+        execute: starts systemctl and loginctl
+        folder: the folder of units; by default the one of systemd's manager
+        source: text of the device end (single_file.py), which is kept on the device so
+            that each start of a service verifies its program first
     """
 
     def __init__(
@@ -119,9 +122,9 @@ class Units:
         self.execute = execute
         self.source = source
         self.user = os.geteuid() != 0
-        self.folder = folder or os.environ.get("EDGEC_UNITS") or self._own_folder()
+        self.folder = folder or os.environ.get("EDGEC_UNITS") or self._manager_folder()
 
-    def _own_folder(self) -> str:
+    def _manager_folder(self) -> str:
         if not self.user:
             return "/etc/systemd/system"
         config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
@@ -132,10 +135,7 @@ class Units:
         return os.path.join(self.folder, unit_name(app))
 
     def check(self, app: str) -> None:
-        """Raises Refused where a service of this application cannot be had.
-
-        Changes nothing.
-        """
+        """Raise Refused if this application cannot become a service; change nothing."""
         self._text(app)
         if shutil.which("systemctl") is None:
             raise Refused(
@@ -144,7 +144,7 @@ class Units:
         self._systemctl("show", "--property=Version", hint=_NO_SYSTEMD)
 
     def install(self, app: str) -> ServiceAnswer:
-        """Write the unit of the active slot, started at boot and after a failure."""
+        """Write a unit that starts the active slot at boot and after a failure."""
         self.check(app)
         text = self._text(app).encode()
         path = self.path(app)
@@ -157,9 +157,9 @@ class Units:
         return ServiceAnswer(path, self._linger())
 
     def refresh(self, app: str) -> Optional[str]:
-        """After a switch of slots: restarts the service, where there is one.
+        """Restart the service, if there is one, after a switch of slots.
 
-        Returns why it could not be.
+        Return the reason if it cannot be restarted.
         """
         try:
             if _APP.fullmatch(app) and os.path.exists(self.path(app)):
@@ -172,11 +172,11 @@ class Units:
     def _text(self, app: str) -> str:
         current = os.path.join(self.root, app, "current")
         settings = os.path.join(self.root, app, "service.conf")
-        first = ""
+        verification = ""
         if self.source:
             for path in (sys.executable, self._verifier()):
                 _check_path(path)
-            first = (
+            verification = (
                 f"ExecStartPre={sys.executable} -I -S {self._verifier()} verify "
                 f"{self.root} {app}\n"
             )
@@ -186,7 +186,7 @@ class Units:
             os.path.join(current, program_path()),
             settings,
             self.user,
-            first,
+            verification,
         )
 
     def _verifier(self) -> str:
@@ -201,27 +201,29 @@ class Units:
         self, *words: str, hint: str = "look at it on the device: journalctl -e"
     ) -> None:
         command = ["systemctl", *(["--user"] if self.user else []), *words]
-        status, said = self._run(command)
+        status, errors = self._run(command)
         if status:
-            last = said.splitlines()[-1] if said else f"status {status}"
-            raise Refused("device", f"{' '.join(command)} failed: {last}", hint)
+            reason = errors.splitlines()[-1] if errors else f"status {status}"
+            raise Refused("device", f"{' '.join(command)} failed: {reason}", hint)
 
     def _linger(self) -> bool:
-        """Whether it goes on when its user logs out, and starts at boot: that of a user
-        has to be told to.
+        """Return whether the service starts at boot and outlives the user's logout.
+
+        A user's manager does so only after `loginctl enable-linger`.
         """
         if not self.user:
             return True
         enable = ["loginctl", "enable-linger", getpass.getuser()]
-        ways: List[List[str]] = [enable[:2], ["sudo", "-n", *enable]]
-        return any(self._run(way)[0] == 0 for way in ways)
+        commands: List[List[str]] = [enable[:2], ["sudo", "-n", *enable]]
+        return any(self._run(command)[0] == 0 for command in commands)
 
     def _run(self, command: List[str]) -> "tuple[int, str]":
+        """Run a command; return its exit status and standard error."""
         env = {**os.environ, "LC_ALL": "C"}
         if self.user:
             env.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
         try:
-            done = self.execute(
+            process = self.execute(
                 command,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -232,4 +234,6 @@ class Units:
             return 127, f"{command[0]}: {e.strerror}"
         except subprocess.TimeoutExpired:
             return 124, f"no answer in {LIMIT_S:.0f} s"
-        return done.returncode, (done.stderr or b"").decode(errors="replace").strip()
+        return process.returncode, (process.stderr or b"").decode(
+            errors="replace"
+        ).strip()

@@ -1,20 +1,19 @@
-"""What decides how fast a machine is just now, before, during and after a run: clock,
-governor, heat, throttling.
+"""Reads the vitals of a machine before, during and after a run: clock, governor,
+temperature and throttling, which decide how fast it is.
 
-What the kernel tells any user, read below a given root so that a test can show another
-machine; and of a Raspberry Pi what its firmware tells, of which there are three
-tellers:
+The kernel's files are read below a root, so that a test can stand for another machine.
+The firmware of a Raspberry Pi is a second source, which is read in three ways:
 
-- `vcgencmd get_throttled`, a process: flags of now (bits 0 to 3) and of since the boot
-  (16 to 19).
-- soc:firmware/get_throttled of Raspberry Pi's own kernels, a file: the same word as the
-  kernel's driver rpi_volt got it last, every 2 s, when it also has the upper bits
-  cleared; those are of the last 2 s there. A Pi 5 has no such file.
-- in0_lcrit_alarm of the driver rpi_volt, a file: under-voltage within the last 2 s
-  (docs.kernel.org/hwmon).
+- The process `vcgencmd get_throttled` prints a bit field: bits 0 to 3 are the
+  conditions of now, bits 16 to 19 those since the boot.
+- The file soc:firmware/get_throttled of Raspberry Pi's kernels has the same bit field
+  as the driver rpi_volt read it last. The driver reads it every 2 s and clears the upper
+  bits then, so that they mean the last 2 s. A Pi 5 has no such file.
+- The file in0_lcrit_alarm of the driver rpi_volt says whether the voltage was too low
+  within the last 2 s (docs.kernel.org/hwmon).
 
-When the firmware lowers the clock, the kernel's scaling_cur_freq stays where it was
-(raspberrypi/linux#2986): then `vcgencmd measure_clock arm` is asked.
+When the firmware lowers the clock, the kernel's scaling_cur_freq does not change
+(raspberrypi/linux#2986), so that the clock is read by `vcgencmd measure_clock arm`.
 
 This is part of the device end, see wire.py; the host reads its own machine with it too.
 """
@@ -33,9 +32,9 @@ from types import TracebackType
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 EVERY_S = 0.5
-TOOL_EVERY_S = 2.0  # vcgencmd during a run, at most
-# vcgencmd answers in some ms; where every CPU is busy, a process that steps back takes
-# longer
+TOOL_EVERY_S = 2.0  # shortest time between two calls of vcgencmd during a run
+# vcgencmd answers within milliseconds, but with SCHED_IDLE it waits while every CPU is
+# busy
 TOOL_S = 5.0
 MAX_SAMPLES = 128
 FLAGS_NOW = 0xF
@@ -46,13 +45,13 @@ _CPU = "sys/devices/system/cpu"
 
 
 class Files:
-    """The small files of a machine, below a root."""
+    """Reads small files of a machine, whose paths are relative to a root."""
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
 
     def text(self, path: str) -> str:
-        """A file's text; empty where it cannot be read."""
+        """Return the text of a file; it is empty if the file cannot be read."""
         try:
             with open(
                 os.path.join(self.root, path), encoding="utf-8", errors="replace"
@@ -62,16 +61,16 @@ class Files:
             return ""
 
     def number(self, path: str) -> Optional[int]:
-        """Return the number at the start of a file, None without one."""
-        found = re.match(r"\s*(-?\d+)", self.text(path))
-        return int(found.group(1)) if found else None
+        """Return the number at the start of a file; None if there is none."""
+        match = re.match(r"\s*(-?\d+)", self.text(path))
+        return int(match.group(1)) if match else None
 
     def numbers(self, paths: List[str]) -> List[int]:
         """Return the numbers in the readable files."""
         return [n for n in map(self.number, paths) if n is not None]
 
     def glob(self, pattern: str) -> List[str]:
-        """Paths relative to the root, sorted."""
+        """Return the paths that match a pattern, relative to the root and sorted."""
         return sorted(
             os.path.relpath(p, self.root)
             for p in glob.glob(os.path.join(self.root, pattern))
@@ -79,12 +78,15 @@ class Files:
 
 
 class Sensors(Files):
-    """The files and programs with the vitals of this machine: found once, read often."""
+    """Reads the vitals of this machine from files and programs.
+
+    It looks for these once, when it is made, so that each reading is quick.
+    """
 
     def __init__(self, root: str = "/", execute: Execute = subprocess.run) -> None:
         super().__init__(root)
         self.execute = execute
-        # one policy for the CPUs that share a clock
+        # CPUs that share a clock have one policy
         self._policies = self.glob(f"{_CPU}/cpufreq/policy*") or self.glob(
             f"{_CPU}/cpu[0-9]*/cpufreq"
         )
@@ -96,7 +98,9 @@ class Sensors(Files):
                 )
             )
         )
-        self._zone = next((z for z in zones if self.number(z) is not None), None)
+        self._temperature_file = next(
+            (z for z in zones if self.number(z) is not None), None
+        )
         coolers = [
             os.path.dirname(p)
             for p in self.glob("sys/class/thermal/cooling_device*/type")
@@ -109,7 +113,7 @@ class Sensors(Files):
         self._counters = self.glob(
             f"{_CPU}/cpu[0-9]*/thermal_throttle/*_throttle_count"
         )
-        self._word = next(
+        self._throttled_file = next(
             iter(self.glob("sys/devices/platform/soc*/soc*:firmware/get_throttled")),
             None,
         )
@@ -117,122 +121,155 @@ class Sensors(Files):
         volts = [
             os.path.dirname(p) for p in names if self.text(p).strip() == "rpi_volt"
         ]
-        self._alarm = f"{volts[0]}/in0_lcrit_alarm" if volts else None
-        self._tool = shutil.which("vcgencmd")
+        self._undervoltage_file = f"{volts[0]}/in0_lcrit_alarm" if volts else None
+        self._vcgencmd = shutil.which("vcgencmd")
 
     @property
     def asks(self) -> bool:
-        """Whether the firmware's flags come from a process only, not from a file."""
-        return self._tool is not None and self._word is None
+        """Whether only a process can tell the firmware's flags, not a file."""
+        return self._vcgencmd is not None and self._throttled_file is None
 
     def read(self) -> Vitals:
-        """All vitals; what the machine does not tell is None.
+        """Return all vitals; a value that the machine does not tell is None.
 
-        ns: CLOCK_MONOTONIC. governor: of all CPUs, "a/b" where they differ. khz:
-        [lowest, highest] of the CPUs now. max_khz: of the fastest CPU. celsius: of the
-        CPU or SoC. throttled: the word of get_throttled; throttled_by: "vcgencmd" or
-        "sysfs", whose upper bits mean different times. undervoltage: the alarm of
-        rpi_volt. cooling: by how many steps the kernel has lowered the clock for its
-        temperature. throttle_count: of x86, how often the CPUs and packages lowered
-        theirs. load1: processes that wanted to run, mean of a minute.
+        The keys are:
+
+        - ns: time of CLOCK_MONOTONIC, ns
+        - governor: frequency governor of all CPUs, "a/b" if they differ
+        - khz: [lowest, highest] current clock of the CPUs, kHz
+        - max_khz: highest possible clock of the fastest CPU, kHz
+        - celsius: temperature of the CPU or SoC, °C
+        - throttled: bit field of get_throttled
+        - throttled_by: its source, "vcgencmd" or "sysfs"; the upper bits of each cover
+          another time
+        - undervoltage: whether rpi_volt has raised its alarm
+        - cooling: steps by which the kernel has lowered the clock because of heat
+        - throttle_count: on x86, how often CPUs and packages have lowered their clock
+        - load1: mean number of runnable processes in the last minute
         """
         governors = {
             self.text(f"{p}/scaling_governor").strip() for p in self._policies
         } - {""}
         load = re.match(r"\d+\.\d+", self.text("proc/loadavg"))
         counts = self.numbers(self._counters)
-        found = self.glance()
-        word, by = self.flags()
-        found.update(
+        vitals = self.glance()
+        bits, by = self.flags()
+        vitals.update(
             governor="/".join(sorted(governors)) or None,
             max_khz=max(
                 self.numbers([f"{p}/cpuinfo_max_freq" for p in self._policies]),
                 default=None,
             ),
-            throttled=word,
+            throttled=bits,
             throttled_by=by,
             throttle_count=sum(counts) if counts else None,
             load1=float(load.group()) if load else None,
         )
-        return found
+        return vitals
 
     def glance(self) -> Vitals:
         """Return the changing values from files alone: ns, khz, celsius, throttled,
         throttled_by, undervoltage, cooling.
         """
         khz = self.numbers([f"{p}/scaling_cur_freq" for p in self._policies])
-        thousandths = self.number(self._zone) if self._zone else None
-        alarm = self.number(self._alarm) if self._alarm else None
-        word = _word(self.text(self._word)) if self._word else None
+        thousandths = (
+            self.number(self._temperature_file) if self._temperature_file else None
+        )
+        alarm = (
+            self.number(self._undervoltage_file) if self._undervoltage_file else None
+        )
+        bits = (
+            _bit_field(self.text(self._throttled_file))
+            if self._throttled_file
+            else None
+        )
         return {
             "ns": time.monotonic_ns(),
             "khz": [min(khz), max(khz)] if khz else None,
             "celsius": None if thousandths is None else thousandths / 1000,
-            "throttled": word,
-            "throttled_by": None if word is None else "sysfs",
+            "throttled": bits,
+            "throttled_by": None if bits is None else "sysfs",
             "undervoltage": None if alarm is None else bool(alarm),
             "cooling": max(self.numbers(self._coolers), default=None),
         }
 
     def flags(self) -> Tuple[Optional[int], Optional[str]]:
-        """Return the bits of get_throttled, and their source: "vcgencmd", or "sysfs"
-        where vcgencmd does not answer. None, None: neither tells.
+        """Return the bit field of get_throttled and its source.
+
+        The source is "vcgencmd", or "sysfs" if vcgencmd does not answer; both values
+        are None if neither does.
         """
-        word = _word(self._ask("get_throttled"))
-        if word is not None:
-            return word, "vcgencmd"
-        word = _word(self.text(self._word)) if self._word else None
-        return word, None if word is None else "sysfs"
+        bits = _bit_field(self._call("get_throttled"))
+        if bits is not None:
+            return bits, "vcgencmd"
+        bits = (
+            _bit_field(self.text(self._throttled_file))
+            if self._throttled_file
+            else None
+        )
+        return bits, None if bits is None else "sysfs"
 
     def arm_khz(self) -> Optional[int]:
-        """The clock of the Arm cores of a Raspberry Pi, measured by its firmware."""
-        found = re.match(r"frequency\(\d+\)=(\d+)", self._ask("measure_clock", "arm"))
-        return int(found.group(1)) // 1000 if found else None
+        """Return the clock of a Pi's Arm cores in kHz, as its firmware measures it.
 
-    def _ask(self, *words: str) -> str:
-        """Return the answer of vcgencmd; after a failure it is never asked again."""
-        if self._tool is None:
+        None without vcgencmd.
+        """
+        match = re.match(r"frequency\(\d+\)=(\d+)", self._call("measure_clock", "arm"))
+        return int(match.group(1)) // 1000 if match else None
+
+    def _call(self, *words: str) -> str:
+        """Return the output of vcgencmd; after a failure it is not called again."""
+        if self._vcgencmd is None:
             return ""
         try:
-            command = [self._tool, *words]
-            done = self.execute(
+            command = [self._vcgencmd, *words]
+            process = self.execute(
                 command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TOOL_S
             )
-            if done.returncode == 0:
-                return done.stdout.decode(errors="replace").strip()
+            if process.returncode == 0:
+                return process.stdout.decode(errors="replace").strip()
         except (OSError, subprocess.SubprocessError):
             pass
-        self._tool = None
+        self._vcgencmd = None
         return ""
 
 
 def read(root: str = "/", execute: Execute = subprocess.run) -> Vitals:
-    """The vitals of a machine now, see Sensors.read()."""
+    """Return the present vitals of a machine, see Sensors.read()."""
     return Sensors(root, execute).read()
 
 
-def _word(text: str) -> Optional[int]:
-    found = re.fullmatch(r"(?:throttled=)?(?:0x)?([0-9a-fA-F]+)", text.strip())
-    return int(found.group(1), 16) if found else None
+def _bit_field(text: str) -> Optional[int]:
+    match = re.fullmatch(r"(?:throttled=)?(?:0x)?([0-9a-fA-F]+)", text.strip())
+    return int(match.group(1), 16) if match else None
 
 
 class VitalsWatch:
-    """Reads the vitals before what is in its `with`, every half second meanwhile, and
-    after it.
+    """Reads the vitals before a `with` block, every half second during it, and after it.
 
-    What is measured must be another process.  It is not disturbed: the thread that
-    reads here is of SCHED_IDLE, which the kernel lets run only on a CPU that nothing
-    else wants; it reads a few files, and where the firmware's flags are in no file it
-    asks vcgencmd, of SCHED_IDLE as well, once in 2 s and not in the first 2 s.  (Where
-    the flags say that the clock is lowered, it is asked for the clock: that run is
-    spoilt already.)
+    The program under measurement has to be another process, which is hardly disturbed:
+    the thread that reads has the policy SCHED_IDLE, so that it runs only on a CPU that
+    is otherwise idle. It reads a few files. If no file has the firmware's flags, it
+    calls vcgencmd, also with SCHED_IDLE, at most every 2 s and not in the first 2 s.
+    After flags of a lowered clock it calls vcgencmd for the clock, since such a run is
+    no valid measurement anyway.
+
+    Attributes:
+        before: the vitals at the beginning
+        during: samples of the changing vitals, see Sensors.glance()
+        after: the vitals at the end
     """
 
     def __init__(
         self, root: str = "/", execute: Execute = subprocess.run, every: float = EVERY_S
     ) -> None:
-        """every: seconds; doubled each time that MAX_SAMPLES are there, and these are
-        merged by twos.
+        """Prepare the watch.
+
+        Args:
+            root: where the machine's files are
+            execute: starts vcgencmd
+            every: seconds between two samples; each time that there are MAX_SAMPLES,
+                pairs of them are merged, and it is doubled
         """
         self.sensors = Sensors(root, execute)
         self._every = every
@@ -241,13 +278,15 @@ class VitalsWatch:
         self.after: Vitals = {}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._asked = 0.0
+        self._last_call = 0.0
+        # whether the newest flags say that the clock is lowered, and the clock has not
+        # been read since
         self._lowered = False
 
     def __enter__(self) -> VitalsWatch:
         self.before = self.sensors.read()
         self._lowered = bool((self.before["throttled"] or 0) & FLAGS_NOW)
-        self._asked = time.monotonic()
+        self._last_call = time.monotonic()
         self._thread.start()
         return self
 
@@ -262,21 +301,19 @@ class VitalsWatch:
         self.after = self.sensors.read()
 
     def as_dict(self) -> Dict[str, Any]:
-        """{"before": vitals, "during": [the changing ones of them], "after": vitals},
-        as JSON.
-        """
+        """Return before, during and after, as JSON has them."""
         return {"before": self.before, "during": list(self.during), "after": self.after}
 
     def _run(self) -> None:
         with contextlib.suppress(AttributeError, OSError):
-            # 0: this thread, and what it starts
+            # 0 is this thread; the processes that it starts inherit the policy
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         while not self._end.wait(self._every):
             sample = self.sensors.glance()
-            if time.monotonic() - self._asked >= TOOL_EVERY_S:
-                self._ask(sample)
-            word = sample["throttled"]
-            self._lowered = self._lowered if word is None else bool(word & FLAGS_NOW)
+            if time.monotonic() - self._last_call >= TOOL_EVERY_S:
+                self._add_firmware(sample)
+            bits = sample["throttled"]
+            self._lowered = self._lowered if bits is None else bool(bits & FLAGS_NOW)
             self.during.append(sample)
             if len(self.during) >= MAX_SAMPLES:
                 self.during = [
@@ -284,9 +321,10 @@ class VitalsWatch:
                 ]
                 self._every *= 2
 
-    def _ask(self, sample: Vitals) -> None:
-        """One question to the firmware: the clock if it was said to be lowered, then
-        the flags again.
+    def _add_firmware(self, sample: Vitals) -> None:
+        """Add to a sample the clock if it is lowered, otherwise the flags.
+
+        One call of vcgencmd for each sample is enough of a disturbance.
         """
         if self._lowered:
             sample["arm_khz"] = self.sensors.arm_khz()
@@ -295,11 +333,11 @@ class VitalsWatch:
             sample["throttled"], sample["throttled_by"] = self.sensors.flags()
         else:
             return
-        self._asked = time.monotonic()
+        self._last_call = time.monotonic()
 
 
 def _merged(a: Vitals, b: Vitals) -> Vitals:
-    """Return the worst of two samples, so that no event is lost."""
+    """Return a sample with the worse value of two for each key, so that no event is lost."""
     worst: Dict[str, Callable[[Any, Any], Any]] = {
         "ns": min,
         "khz": lambda x, y: [min(x[0], y[0]), max(x[1], y[1])],
@@ -307,13 +345,13 @@ def _merged(a: Vitals, b: Vitals) -> Vitals:
         "throttled": lambda x, y: x | y,
         "throttled_by": max,
     }
-    found = {**a, **b}
-    for key in found:
+    merged = {**a, **b}
+    for key in merged:
         x = a.get(key)
         y = b.get(key)
-        found[key] = (
+        merged[key] = (
             (y if x is None else x)
             if x is None or y is None
             else worst.get(key, max)(x, y)
         )
-    return found
+    return merged

@@ -1,10 +1,10 @@
-"""Wheels on a device: unpacked beside an application's slots, so that nothing is
-installed and no pip is needed.
+"""Unpacks wheels beside an application's slots, so that the device needs no pip and
+nothing is installed.
 
-    ~/.edgec/<app>/site/<sha256>/    one wheel's files, wheel.json with the hash of each,
-                                     wheel.sig: who made it
-    ~/.edgec/<app>/site/active.json  which of them are used; replaced by one rename after all were
-                                     tried together
+    ~/.edgec/<app>/site/<sha256>/    the files of one wheel, wheel.json with the hash of each, and
+                                     wheel.sig with the signature
+    ~/.edgec/<app>/site/active.json  the wheels in use; one rename replaces it, after the new ones
+                                     were imported together
 
 This is part of the device end, see wire.py.
 """
@@ -47,7 +47,7 @@ ACTIVE = "active.json"
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 _BLOCK = 1 << 20
-_PACKED = (0, 8)  # stored, deflated: what else a zip may hold takes memory as it likes
+_PACKED = (0, 8)  # stored, deflated: other methods may need any amount of memory
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PART = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9_.+@~() ,=-]+"
 _MEMBER = re.compile(rf"{_PART}(?:/{_PART})*")
@@ -62,15 +62,16 @@ class WheelSite:
         self.execute = execute
 
     def there(self) -> List[str]:
-        """Return the sha256 of the whole wheels, and with a key on the device signed
-        ones.
+        """Return the sha256 of the usable wheels.
+
+        They are undamaged, and signed if the device has a key.
         """
         folder = self.app.at("site")
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         return [n for n in names if _SHA256.fullmatch(n) and self._usable(n)]
 
     def active(self) -> List[str]:
-        """sha256 of the wheels in use."""
+        """Return the sha256 of the wheels in use."""
         try:
             with opened(self.app.at("site", ACTIVE), MAX_LIST_BYTES) as f:
                 return [
@@ -87,9 +88,7 @@ class WheelSite:
         return True
 
     def _files(self, name: str) -> Optional[Dict[str, str]]:
-        """sha256 of the files of a wheel, if they and nothing else are there; else
-        None.
-        """
+        """Return the sha256 of each file of a wheel; None if its folder differs."""
         folder = self.app.at("site", name)
         try:
             with opened(os.path.join(folder, LIST), MAX_LIST_BYTES) as f:
@@ -97,7 +96,7 @@ class WheelSite:
             sizes = _file_sizes(folder)
             if sizes is None:
                 return None
-            # Before any is read: hashing a huge file would take minutes.
+            # This is before any file is read: hashing a huge one would take minutes.
             most = MAX_UNPACKED_BYTES + MAX_LIST_BYTES + MAX_SIGNATURE_BYTES
             if sum(sizes.values()) > most:
                 return None
@@ -129,10 +128,9 @@ class WheelSite:
             if keys:
                 self._vouch(files, self._signature(name))
         paths = os.pathsep.join(self.app.at("site", name) for name in wheels)
-        # no .pyc: each folder must hold what its list says and nothing else
-        own = environment(bool(keys))
+        # Python must write no .pyc: a folder has to have exactly the files of its list.
         return {
-            **own,
+            **environment(bool(keys)),
             "PYTHONPATH": paths,
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONNOUSERSITE": "1",
@@ -190,11 +188,11 @@ class WheelSite:
             raise
         if signature:
             self.disk.write(os.path.join(files, SIGNATURE), 0, signature)
-        sync_all(self.disk, new)  # with its own entry of them, from which they then go
-        place = self.app.at("site", plan.sha256)
+        sync_all(self.disk, new)
+        destination = self.app.at("site", plan.sha256)
         make_folder(self.disk, self.app.at("site"))
-        self.disk.remove(place)
-        self.disk.rename(files, place)
+        self.disk.remove(destination)
+        self.disk.rename(files, destination)
         self.disk.sync(self.app.at("site"))
         self.disk.remove(new)
         self.disk.remove(self.app.at("incoming"))
@@ -212,7 +210,7 @@ class WheelSite:
                     "do not use this wheel",
                 )
 
-        # Sizes as the zip states them, which its reader holds it to.
+        # These are the stated sizes; the reader of the zip extracts no more than them.
         total = sum(e.file_size for e in entries)
         if len(entries) > MAX_WHEEL_FILES or total > MAX_UNPACKED_BYTES:
             raise Refused(
@@ -234,7 +232,7 @@ class WheelSite:
             path = os.path.join(folder, e.filename)
             self._unpack_file(archive, e, path)
 
-            # Of the written file, so that a fault of the disk is found at the first use.
+            # Hashing the written file shows a fault of the disk now, not at the next use.
             hashes[e.filename] = digest(path)
         self.disk.write(os.path.join(folder, LIST), 0, json.dumps(hashes).encode())
         return hashes
@@ -253,17 +251,18 @@ class WheelSite:
                 offset += len(block)
 
     def adopt(self, wheels: List[str]) -> str:
-        """Uses these wheels from now on, if the runtime can be imported with them; else
-        all stays as it was.  Return the version of the runtime.
+        """Put wheels in use if the runtime can be imported with them.
+
+        Return the version of the runtime. After a refusal the former wheels stay in use.
         """
         _check_list(wheels)
         try:
             version = self._try(wheels)
         except Refused:
-            self._keep(self.active())
+            self._remove_others(self.active())
             raise
         replace(self.disk, self.app.at("site", ACTIVE), json.dumps(wheels).encode())
-        self._keep(wheels)
+        self._remove_others(wheels)
         return version
 
     def _try(self, wheels: List[str]) -> str:
@@ -274,9 +273,9 @@ class WheelSite:
         ]
         try:
             env = self.environment(wheels)
-            # cwd: where nobody but root puts modules, which would be imported before
-            # those of the wheels
-            done = self.execute(
+            # Modules in the working directory are imported before those of the wheels;
+            # only root can put some into /.
+            process = self.execute(
                 command,
                 cwd="/",
                 env=env,
@@ -288,22 +287,21 @@ class WheelSite:
             raise Refused(
                 "device", "the runtime could not be imported in time", "try again"
             ) from None
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [
-                f"status {done.returncode}"
-            ]
+        if process.returncode:
+            lines = process.stderr.decode(errors="replace").strip().splitlines()
+            reason = lines[-1] if lines else f"status {process.returncode}"
             hint = (
                 "sudo apt-get install python3-numpy on the device, "
                 "or give wheels for it with --wheel"
             )
             raise Refused(
                 "device",
-                f"the runtime cannot be imported with these wheels: {said[0][:300]}",
+                f"the runtime cannot be imported with these wheels: {reason[:300]}",
                 hint,
             )
-        return done.stdout.decode(errors="replace").strip()
+        return process.stdout.decode(errors="replace").strip()
 
-    def _keep(self, wheels: List[str]) -> None:
+    def _remove_others(self, wheels: List[str]) -> None:
         folder = self.app.at("site")
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             if _SHA256.fullmatch(name) and name not in wheels:
@@ -333,11 +331,11 @@ def _is_safe_member(entry: zipfile.ZipInfo) -> bool:
 
 
 def _check_list(wheels: Any) -> None:
-    """Raise unless it is a list of wheels by their sha256, with at least one."""
-    good = (
+    """Raise Refused unless `wheels` is a list of one or more sha256."""
+    is_valid = (
         isinstance(wheels, list)
         and wheels
         and all(isinstance(n, str) and _SHA256.fullmatch(n) for n in wheels)
     )
-    if not good:
+    if not is_valid:
         raise Refused("input", "the list of wheels is impossible", "flash again")

@@ -1,8 +1,9 @@
-"""Frames and reliable delivery over any byte stream, for both ends (docs/protocol.md).
+"""Implements frames and reliable delivery over any byte stream, for both ends
+(docs/protocol.md).
 
-This file, agent.py and what that imports are the device end.  The host sends them over
-the link as one file and starts it there, so a device needs nothing but Python, 3.9 or
-later: they import the standard library and each other.
+This file, agent.py and the modules that it imports are the device end.  The host sends
+them over the link as one file and starts it there.  They import only the standard
+library and each other, so that a device needs just Python 3.9 or later.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ PROTOCOL = 1
 FLAG = b"~"
 ESCAPE = b"}"
 FLIP = 0x20
-# What something on the way may eat, change or act on: NUL, ^A (screen), ^C, ^D, LF, CR,
-# ^O, XON, XOFF, ^Z, ^\, ^] (telnet), DEL and 0xFF (telnet, PARMRK).  They are stuffed,
-# so one that arrives was put in on the way.
+# Bytes that a terminal or program between the ends may drop, change or act on: NUL, ^A
+# (screen), ^C, ^D, LF, CR, ^O, XON, XOFF, ^Z, ^\, ^] (telnet), DEL and 0xFF (telnet,
+# PARMRK).  They are sent escaped, so one that arrives was inserted between the ends.
 INSERTED = bytes(
     (0x00, 0x01, 0x03, 0x04, 0x0A, 0x0D, 0x0F, 0x11, 0x13, 0x1A, 0x1C, 0x1D, 0x7F, 0xFF)
 )
-_STUFFING = [
+_ESCAPES = [
     (bytes((c,)), ESCAPE + bytes((c ^ FLIP,))) for c in ESCAPE + FLAG + INSERTED
 ]
 _HEADER = struct.Struct(">BII")
@@ -41,8 +42,13 @@ MAX_CHUNK = 1 << 14
 
 
 class Frame(NamedTuple):
-    """kind: HELLO to BYE, with FROM_DEVICE set by the device.  session: chosen at
-    random by the host.
+    """A frame.
+
+    Attributes:
+        kind: HELLO to BYE, plus FROM_DEVICE if the device sends it
+        session: a random number that the host has chosen
+        seq: the number of a frame with data; the next expected one for ACK, otherwise 0
+        payload: its bytes
     """
 
     kind: int
@@ -51,28 +57,25 @@ class Frame(NamedTuple):
     payload: bytes
 
     def encode(self) -> bytes:
-        """Return the frame as it travels.
-
-        That is ~ stuffed(kind, session, seq, payload, CRC-32) ~.
-        """
+        """Return the bytes of the frame: ~ escaped(kind, session, seq, payload, CRC-32) ~."""
         body = _HEADER.pack(*self[:3]) + self.payload
         body += struct.pack(">I", zlib.crc32(body))
-        for plain, stuffed in _STUFFING:
-            body = body.replace(plain, stuffed)
+        for plain, escaped in _ESCAPES:
+            body = body.replace(plain, escaped)
         return FLAG + body + FLAG
 
 
 class Decoder:
-    """Finds whole frames in a stream.
+    """Extracts the frames from a stream, and skips everything else.
 
-    It skips echo, prompts, kernel messages and damaged frames.
+    That may be echo, prompts, kernel messages and damaged frames.
     """
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Return the frames with their ends in `data`."""
+        """Return the frames that are complete with `data`."""
         *bodies, rest = (self._rest + data).split(FLAG)
         self._rest = rest if len(rest) <= 3 * MAX_CHUNK else b""
         for body in bodies:
@@ -98,13 +101,20 @@ def _decode(body: bytes) -> Optional[Frame]:
 # ---- delivery
 # --------------------------------------------------------------------------------------
 
-AHEAD = 256  # frames that a receiver keeps before a missing one comes
+AHEAD = 256  # frames that a receiver stores while an earlier one is missing
 MAX_MESSAGE = 1 << 26
 
 
-class _Sent:
-    """A frame on its way.  order: when it was sent last, counted in frames.  due: to be
-    sent again.
+class _OutgoingFrame:
+    """A frame that is not acknowledged yet.
+
+    Attributes:
+        kind: DATA, or LAST for the end of a message
+        payload: its bytes
+        at: time of the last transmission
+        order: number of frames sent in this session up to the last transmission
+        tries: number of transmissions
+        due: whether it has to be sent, for the first time or again
     """
 
     def __init__(self, kind: int, payload: bytes) -> None:
@@ -117,14 +127,17 @@ class _Sent:
 
 
 class Delivery:
-    """Messages, whole and in order, over a stream that loses, doubles and damages.
+    """Delivers messages whole and in order over a stream that may lose, repeat or damage
+    bytes.
 
-    It has no clock and does no I/O.
+    It has no clock and does no I/O: the caller gives arrived bytes to receive(), writes
+    those that poll() returns, and calls poll() again at wake().  Times are seconds of
+    any clock.
 
-    What arrived goes into receive(), what is to be written comes out of poll(), which
-    wants to be called again at wake().  Times are seconds of any clock.  chunk: payload
-    bytes of a frame, window: frames on the way at once, rate: bytes per second that the
-    line carries, for the first time limits.
+    Args:
+        device: whether this is the device's end
+        greeting: the payload of its HELLO
+        session: the host's random number for the session
     """
 
     def __init__(self, device: bool, greeting: bytes, session: int = 0) -> None:
@@ -138,27 +151,34 @@ class Delivery:
         self._reset(session)
 
     def tune(self, chunk: int, window: int, rate: float) -> None:
-        """Fits it to a line."""
+        """Adapt to a line.
+
+        Args:
+            chunk: payload of a frame, bytes
+            window: number of frames that may be unacknowledged at once
+            rate: bytes per second of the line, for time limits until a round trip has
+                been measured
+        """
         self.chunk = min(max(chunk, 64), MAX_CHUNK)
         self.window = min(max(window, 1), AHEAD)
-        self._rate = rate if rate >= 100.0 else 100.0  # of NaN, too
+        self._rate = rate if rate >= 100.0 else 100.0  # also if it is NaN
 
     def _reset(self, session: int) -> None:
         self.session = session
-        self.peer: Optional[bytes] = None  # the other end's greeting, once it came
+        self.peer: Optional[bytes] = None  # the other end's greeting after its arrival
         self.messages: Deque[bytes] = deque()
         self.backlog = 0  # payload bytes that the other end has not acknowledged
-        self._queue: Deque[_Sent] = deque()
-        self._flight: Dict[int, _Sent] = {}
-        self._seq = self._order = self._want = self._size = 0
+        self._queue: Deque[_OutgoingFrame] = deque()
+        self._flight: Dict[int, _OutgoingFrame] = {}
+        self._seq = self._order = self._next = self._size = 0
         self._early: Dict[int, Tuple[int, bytes]] = {}
         self._parts: List[bytes] = []
         self._ack = False
         self._greet_at = float("inf") if self.device else 0.0
         self._moved = 0.0
-        self._flying = 0
-        self._round = -1.0
-        self._spread = 0.0
+        self._unacknowledged_bytes = 0
+        self._round_trip = -1.0
+        self._deviation = 0.0
         self._backoff = 1
 
     def send(self, message: bytes) -> None:
@@ -166,7 +186,7 @@ class Delivery:
         for i in range(0, max(len(message), 1), self.chunk):
             last = i + self.chunk >= len(message)
             self._queue.append(
-                _Sent(LAST if last else DATA, message[i : i + self.chunk])
+                _OutgoingFrame(LAST if last else DATA, message[i : i + self.chunk])
             )
         self.backlog += len(message)
 
@@ -184,21 +204,21 @@ class Delivery:
         """Take bytes of the stream; whole messages are then in `messages`."""
         for kind, session, seq, payload in self._decoder.feed(data):
             if bool(kind & FROM_DEVICE) == self.device:
-                continue  # our own, come back from a console that echoes
+                continue  # a frame of this end, echoed by a console
             kind &= ~FROM_DEVICE
             if kind == HELLO:
-                self._greeted(session, payload)
+                self._receive_hello(session, payload)
             if session != self.session or self.peer is None:
-                continue  # of an earlier run
+                continue  # a frame of an earlier session
             self.heard = now
             if kind == ACK:
-                self._acknowledged(seq, payload, now)
+                self._receive_ack(seq, payload, now)
             elif kind in (DATA, LAST):
-                self._arrived(kind, seq, payload)
+                self._receive_data(kind, seq, payload)
             elif kind == BYE:
                 self.closed = True
 
-    def _greeted(self, session: int, payload: bytes) -> None:
+    def _receive_hello(self, session: int, payload: bytes) -> None:
         if self.device and session != self.session and session not in self._past:
             self._past.add(self.session)
             self._reset(session)
@@ -206,13 +226,13 @@ class Delivery:
             self.peer = payload
             self._greet_at = 0.0 if self.device else float("inf")
 
-    def _arrived(self, kind: int, seq: int, payload: bytes) -> None:
+    def _receive_data(self, kind: int, seq: int, payload: bytes) -> None:
         self._ack = True
-        if self._want <= seq < self._want + AHEAD:
+        if self._next <= seq < self._next + AHEAD:
             self._early[seq] = (kind, payload)
-        while self._want in self._early:
-            kind, payload = self._early.pop(self._want)
-            self._want += 1
+        while self._next in self._early:
+            kind, payload = self._early.pop(self._next)
+            self._next += 1
             self._parts.append(payload)
             self._size += len(payload)
             if self._size > MAX_MESSAGE:
@@ -222,51 +242,53 @@ class Delivery:
                 self._parts = []
                 self._size = 0
 
-    def _acknowledged(self, want: int, bits: bytes, now: float) -> None:
-        more = int.from_bytes(bits, "little")
+    def _receive_ack(self, expected: int, bits: bytes, now: float) -> None:
+        received = int.from_bytes(bits, "little")
         newest = 0
         for seq in [
             s
             for s in self._flight
-            if s < want or (s > want and more >> (s - want - 1) & 1)
+            if s < expected or (s > expected and received >> (s - expected - 1) & 1)
         ]:
-            sent = self._flight.pop(seq)
-            self.backlog -= len(sent.payload)
-            self._flying -= len(sent.payload)
-            newest = max(newest, sent.order)
+            frame = self._flight.pop(seq)
+            self.backlog -= len(frame.payload)
+            self._unacknowledged_bytes -= len(frame.payload)
+            newest = max(newest, frame.order)
             self._moved = now
             self._backoff = 1
-            if sent.tries == 1:
-                took = now - sent.at
-                if self._round < 0:
-                    self._spread = took / 2
+            if frame.tries == 1:
+                seconds = now - frame.at
+                if self._round_trip < 0:
+                    self._deviation = seconds / 2
                 else:
-                    self._spread = 0.75 * self._spread + 0.25 * abs(took - self._round)
-                if self._round < 0:
-                    self._round = took
+                    self._deviation = 0.75 * self._deviation + 0.25 * abs(
+                        seconds - self._round_trip
+                    )
+                if self._round_trip < 0:
+                    self._round_trip = seconds
                 else:
-                    self._round = 0.875 * self._round + 0.125 * took
-        for sent in self._flight.values():
-            if sent.order < newest:
-                # a line keeps the order, so what was sent before one that arrived is
-                # lost
-                sent.due = True
+                    self._round_trip = 0.875 * self._round_trip + 0.125 * seconds
+        for frame in self._flight.values():
+            if frame.order < newest:
+                # A line keeps the order, so a frame that was sent before an acknowledged
+                # one is lost.
+                frame.due = True
 
     def _limit(self) -> float:
-        """When the oldest frame on the way counts as lost."""
+        """Return the time at which the oldest unacknowledged frame counts as lost."""
         if not self._flight:
             return float("inf")
-        # By what is on the way and the line's rate until answers were timed, and then
-        # not much longer than that.
-        longest = 1.0 + 2 * self._flying / self._rate
-        timed = max(0.25, self._round + 4 * self._spread) * self._backoff
+        # Until a round trip has been measured, the line's rate gives the limit, and later
+        # an upper bound of it.
+        longest = 1.0 + 2 * self._unacknowledged_bytes / self._rate
+        timed = max(0.25, self._round_trip + 4 * self._deviation) * self._backoff
         oldest = next(iter(self._flight.values()))
         return max(oldest.at, self._moved) + (
-            longest if self._round < 0 else min(timed, 2 * longest)
+            longest if self._round_trip < 0 else min(timed, 2 * longest)
         )
 
     def wake(self) -> float:
-        """When poll() has something to do even if nothing arrives."""
+        """Return the time at which poll() has to be called even if nothing arrives."""
         return min(self._greet_at, self._limit())
 
     def poll(self, now: float) -> bytes:
@@ -279,11 +301,11 @@ class Delivery:
             return b"".join(out)
         if self._ack:
             self._ack = False
-            bits = sum(1 << (seq - self._want - 1) for seq in self._early)
+            bits = sum(1 << (seq - self._next - 1) for seq in self._early)
             out.append(
                 self._frame(
                     ACK,
-                    self._want,
+                    self._next,
                     bits.to_bytes((bits.bit_length() + 7) // 8, "little"),
                 )
             )
@@ -291,22 +313,22 @@ class Delivery:
             next(iter(self._flight.values())).due = True
             self._backoff = min(2 * self._backoff, 16)
         while self._queue and len(self._flight) < self.window:
-            self._flight[self._seq] = sent = self._queue.popleft()
-            sent.due = True
-            self._flying += len(sent.payload)
+            self._flight[self._seq] = frame = self._queue.popleft()
+            frame.due = True
+            self._unacknowledged_bytes += len(frame.payload)
             self._seq += 1
-        for seq, sent in self._flight.items():
-            if sent.due:
+        for seq, frame in self._flight.items():
+            if frame.due:
                 self._order += 1
-                sent.at = now
-                sent.order = self._order
-                sent.tries = sent.tries + 1
-                sent.due = False
-                out.append(self._frame(sent.kind, seq, sent.payload))
+                frame.at = now
+                frame.order = self._order
+                frame.tries = frame.tries + 1
+                frame.due = False
+                out.append(self._frame(frame.kind, seq, frame.payload))
         return b"".join(out)
 
     def beat(self, now: float) -> bytes:
-        """Return a sign of life, for an end without messages."""
+        """Return the bytes of a sign of life, for an end without messages."""
         self._ack = True
         return self.poll(now)
 
@@ -324,20 +346,20 @@ class Delivery:
 
 
 def pack(head: Dict[str, Any], blob: bytes = b"") -> bytes:
-    """Return a message: a line of JSON and bytes, compressed."""
+    """Return a compressed message: a line of JSON, and the bytes of a blob."""
     # JSON escapes line ends, so that the first one ends the head.
     line = json.dumps(head).encode() + b"\n"
     return zlib.compress(line + blob)
 
 
 def unpack(message: bytes) -> Tuple[Dict[str, Any], bytes]:
-    """Return the head and the bytes of a message.
+    """Return the head and the blob of a message.
 
-    Raises ValueError for bytes that `pack` does not make, and for a message that grows
-    beyond MAX_MESSAGE.
+    Raises ValueError if the bytes are not such a message, or if it is longer than
+    MAX_MESSAGE.
     """
     unzip = zlib.decompressobj()
-    # A few bytes may unpack to gigabytes.
+    # The limit is necessary, since a few bytes may unpack to gigabytes.
     try:
         text = unzip.decompress(message, MAX_MESSAGE)
     except zlib.error as e:
