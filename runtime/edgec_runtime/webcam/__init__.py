@@ -1,5 +1,5 @@
-"""A live picture changed by a bundle: sources of frames, the show, and its page."""
+"""The webcam: sources of frames, the show that runs bundles on them, and its page."""
 
 LOOPBACK = "127.0.0.1"
 PORT = 8080
-"""Where the page is, unless something else is asked for."""
+"""Default port of the page."""

@@ -1,9 +1,9 @@
-"""The webcam on a device, as the device end starts it: python -m edgec_runtime.webcam
-NAME=BUNDLE … [--source WHAT] …
+"""Runs the webcam on a device, for the device end: python -m edgec_runtime.webcam
+NAME=BUNDLE … [--source SOURCE] …
 
-What is to be known it says in lines of JSON on standard output: {"url"} of the page
-once it is there, and at the end {"figures", "lines", "result"} or {"error"}.  It ends
-when its standard input does, as with Ctrl-C.
+It writes lines of JSON to standard output: {"url"} when the page is ready, and at the
+end {"figures", "lines", "result"} or {"error"}.  It ends at the end of its standard
+input, as with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _KINDS = ((BundleError, "bundle"), (InputError, "input"), (DeviceError, "device"
 
 
 def main() -> int:
-    """Exit code 0, or an error's own."""
+    """Run the webcam; return the exit code, 0 or that of an error."""
     options = _options()
-    # whoever starts a background job turns it off
+    # A shell that starts a background job turns SIGINT off.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_end_with_input, daemon=True).start()
     try:
-        _say(_shown(options))
+        _print(_play(options))
     except EdgecError as e:
         kind = next((name for kind, name in _KINDS if isinstance(e, kind)), "device")
-        _say(
+        _print(
             {
                 "error": {
                     "kind": kind,
@@ -51,24 +51,25 @@ def main() -> int:
     return 0
 
 
-def _shown(options: argparse.Namespace) -> Dict[str, Any]:
-    watched = options.page is not None or options.virtual_camera is not None
+def _play(options: argparse.Namespace) -> Dict[str, Any]:
+    """Play the show; return the last line of JSON."""
+    has_viewer = options.page is not None or options.virtual_camera is not None
     show = Show(
         open_source(options.source),
-        dict(words.split("=", 1) for words in options.bundle),
+        dict(argument.split("=", 1) for argument in options.bundle),
         options.effect,
         options.smooth,
-        WATCHED if watched else ONCE,
+        WATCHED if has_viewer else ONCE,
     )
     figures = play(
         show,
         _page(options.page),
         options.frames,
-        lambda url: _say({"url": url}),
+        lambda url: _print({"url": url}),
         virtual=options.virtual_camera,
     )
-    lines, found = show.found()
-    return {"figures": figures.as_dict(), "lines": lines, "result": found}
+    lines, result = show.found()
+    return {"figures": figures.as_dict(), "lines": lines, "result": result}
 
 
 def _options() -> argparse.Namespace:
@@ -87,16 +88,18 @@ def _options() -> argparse.Namespace:
 
 
 def _page(text: Optional[str]) -> Optional[Tuple[str, int]]:
+    """Return host and port of the page; the host may be the path of a socket."""
     if text is None:
         return None
     return (LOOPBACK, int(text)) if text.isdigit() else (text, 0)
 
 
-def _say(what: Dict[str, Any]) -> None:
-    print(json.dumps(what), flush=True)
+def _print(message: Dict[str, Any]) -> None:
+    print(json.dumps(message), flush=True)
 
 
 def _end_with_input() -> None:
+    """Interrupt this process at the end of its standard input."""
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGINT)

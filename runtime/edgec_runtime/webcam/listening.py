@@ -1,7 +1,7 @@
-"""An HTTP server for anybody: many connections, slow ones, malformed requests.
+"""An HTTP server that withstands many connections, slow ones and malformed requests.
 
-Whoever has not shown the token is a stranger, and strangers take no place from those
-who have.  It prints nothing.
+A connection is a stranger's until a request on it has the token. Strangers have places
+of their own, so that they cannot keep others out.  The server prints nothing.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import Any, Dict, Optional, Tuple
 from urllib.parse import parse_qs, urlsplit
 
 MOST_KNOWN = 32
-"""Connections that have shown the token."""
+"""Largest number of connections that have shown the token."""
 MOST_STRANGERS = 32
-"""Connections that have not."""
+"""Largest number of connections that have not."""
 MOST_OF_ADDRESS = 16
-"""Strangers' connections of one address."""
+"""Largest number of strangers' connections from one address."""
 REQUEST_S = 30.0
-"""Seconds in which a request must have come, in however many pieces."""
+"""Seconds in which a whole request has to arrive, in however many pieces."""
 STRANGER_S = 5.0
-"""The same of a stranger's, with which each connection begins."""
+"""The same for a stranger's request."""
 MOST_HEAD_BYTES = 16 << 10
-"""Of a request's first line and headers."""
+"""Largest size of a request's first line and headers."""
 MOST_BYTES = 1 << 12
-"""Of a request's body."""
-_LEFTOVER = 1 << 16
+"""Largest size of a request's body."""
+_UNREAD = 1 << 16
 
 
 class Connections:
-    """The open connections, each kind in the order of their last requests.
+    """The open connections, strangers' and others, each in the order of last requests.
 
-    Where a kind has no free place, its first connection ends.
+    If there are too many of a kind, the one with the oldest request is ended.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,8 @@ class Connections:
         """Add a stranger's connection from an address."""
         with self._lock:
             same = [c for c, other in self._strangers.items() if other == address]
-            # The address's own first: who comes from others loses nothing by it.
+            # An address with too many connections loses one of its own, so that it
+            # takes no place from other addresses.
             if len(same) >= MOST_OF_ADDRESS:
                 _end(same[0])
                 del self._strangers[same[0]]
@@ -56,7 +57,7 @@ class Connections:
             self._strangers[connection] = address
 
     def know(self, connection: socket.socket) -> None:
-        """Take a connection as one that has shown the token, now."""
+        """Note that a connection has shown the token."""
         with self._lock:
             for places in (self._strangers, self._known):
                 address = places.pop(connection, None)
@@ -89,8 +90,8 @@ def _make_room(places: Dict[socket.socket, str], most: int) -> None:
 
 
 def _end(connection: socket.socket) -> None:
-    """End a connection, and with it all that its thread waits for."""
-    with contextlib.suppress(OSError):  # it has gone by itself
+    """End a connection, so that its thread no longer waits for it."""
+    with contextlib.suppress(OSError):  # it has ended by itself
         connection.shutdown(socket.SHUT_RDWR)
 
 
@@ -99,7 +100,7 @@ class Listener(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
-    # Of connections that wait to be accepted; each beyond them waits for a second.
+    # number of connections that wait to be accepted; others try again after a second
     request_queue_size = 512
 
     def __init__(self, *address_and_handler: Any) -> None:
@@ -108,12 +109,12 @@ class Listener(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in a thread of its own."""
-        # That of a socket in a folder is "".
+        # The address of a Unix socket is "".
         self.connections.enter(request, "".join(client_address[:1]))
         try:
             super().process_request(request, client_address)
         except BaseException:
-            # No thread was started that would do it.
+            # No thread was started, which would otherwise do it at its end.
             self.connections.leave(request)
             raise
 
@@ -128,56 +129,56 @@ class Listener(ThreadingHTTPServer):
         """Print nothing: strangers' text does not belong on a terminal."""
 
 
-class Asked(BaseHTTPRequestHandler):
-    """The requests of one connection."""
+class RequestHandler(BaseHTTPRequestHandler):
+    """Handles the requests of one connection."""
 
     server: Listener
     protocol_version = "HTTP/1.1"
     timeout = REQUEST_S
 
     def setup(self) -> None:
-        """Begin to read, with limits for the whole request."""
+        """Prepare to read, with limits for a whole request."""
         super().setup()
-        self._timely = _Timely(self.connection)
-        # The base class's file has a limit for each piece, not for all of a request.
-        self._lines = _HeadLines(self._timely)
+        self._receiver = _Receiver(self.connection)
+        # The file of the base class has a time limit for each piece of a request only.
+        self._lines = _HeadLines(self._receiver)
         self.rfile = self._lines
 
     def handle_one_request(self) -> None:
-        """Read a request, whose time runs from the first wait for it on."""
+        """Read and answer a request; its time includes the wait for its first byte."""
         known = self.server.connections.knows(self.connection)
-        self._timely.until = time.monotonic() + (REQUEST_S if known else STRANGER_S)
+        self._receiver.until = time.monotonic() + (REQUEST_S if known else STRANGER_S)
         self._lines.left = MOST_HEAD_BYTES
         try:
             super().handle_one_request()
         except LineTooLong:
-            # Of the headers the base class has it answered; this is the first line.
+            # The first line is too long; for headers the base class answers itself.
             self.requestline = self.request_version = self.command = ""
             self.send_error(414)
 
     def finish(self) -> None:
-        """Say that nothing more comes, and let the other end finish, too.
+        """Close the sending side, and read until the client closes its side.
 
-        The system resets a connection that is closed with bytes unread, and with them
-        goes the answer that says why they were not read.
+        The system would reset a connection that is closed with bytes unread, and the
+        client would not get the answer, which tells why they were not read.
         """
         super().finish()
-        leftover = bytearray(_LEFTOVER)
+        unread = bytearray(_UNREAD)
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
-            while self._timely.readinto(leftover):
+            while self._receiver.readinto(unread):
                 pass
 
     def know(self) -> None:
-        """Take whoever asks as one who has shown the token."""
+        """Note that this connection has shown the token."""
         self.server.connections.know(self.connection)
-        self._timely.until = time.monotonic() + REQUEST_S
+        self._receiver.until = time.monotonic() + REQUEST_S
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing: strangers' text does not belong on a terminal."""
 
-    def asked(self) -> Tuple[str, Dict[str, str]]:
-        """Return path and query; "" and nothing for an invalid address."""
+    def target(self) -> Tuple[str, Dict[str, str]]:
+        """Return the path and the query of the URL; "" and {} if it is invalid."""
         try:
             url = urlsplit(self.path)
             return url.path, {k: v[0] for k, v in parse_qs(url.query).items()}
@@ -185,13 +186,13 @@ class Asked(BaseHTTPRequestHandler):
             return "", {}
 
     def body(self, most: int = MOST_BYTES) -> bytes:
-        """Return the request's body; b"" where there is none, or it is too large, or
-        its sender is gone before its end.
+        """Return the body of the request; b"" if there is none or it is incomplete.
 
-        What is not read ends the connection: it would be taken for the next request.
+        The body is not read if it is too large; the connection ends then, since the
+        bytes would be taken for the next request.
 
         Args:
-            most: bytes that are read
+            most: its largest size in bytes
         """
         length = self.headers.get("Content-Length", "0")
         # int() takes signs, spaces and underscores too, and each such length could be
@@ -210,10 +211,7 @@ class Asked(BaseHTTPRequestHandler):
 
 
 class _HeadLines(io.BufferedReader):
-    """What a connection receives; its lines have so many bytes left.
-
-    Raises LineTooLong at the line that exceeds them.
-    """
+    """Reads the lines of a head; raises LineTooLong when they exceed `left` bytes."""
 
     left = 0
 
@@ -225,9 +223,10 @@ class _HeadLines(io.BufferedReader):
         return line
 
 
-class _Timely(io.RawIOBase):
-    """What a socket receives until a time: a byte now and then keeps no connection
-    open.
+class _Receiver(io.RawIOBase):
+    """Reads a socket up to a deadline.
+
+    So a client that sends a byte now and then cannot keep a connection open.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -237,14 +236,13 @@ class _Timely(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, into: Any) -> Optional[int]:
+    def readinto(self, buffer: Any) -> Optional[int]:
         left = self.until - time.monotonic()
         if left <= 0:
             raise socket.timeout("the request took too long")
         self._connection.settimeout(left)
         try:
-            return self._connection.recv_into(into)
+            return self._connection.recv_into(buffer)
         finally:
-            # The answer is written to the same socket, whose limit is not what is left
-            # here.
+            # The answer is written to the same socket, with a time limit of its own.
             self._connection.settimeout(REQUEST_S)

@@ -1,7 +1,7 @@
-"""A Raspberry Pi's camera on the ribbon cable, by picamera2: V4L2 gives but what its
-sensor sees, no colours.
+"""Reads a Raspberry Pi's camera on the ribbon cable by picamera2.
 
-picamera2 comes with Raspberry Pi OS (apt install python3-picamera2), not with us.
+V4L2 gives only the raw data of its sensor.  picamera2 comes with Raspberry Pi OS (apt
+install python3-picamera2), not with edgec.
 """
 
 from __future__ import annotations
@@ -18,9 +18,15 @@ LIBRARY = "picamera2"
 
 
 class PiCamera:
-    """The camera of a number, streaming.  size: width, height; rate: frames per second.
+    """A Raspberry Pi's camera, which streams.
 
-    Raises DeviceError where picamera2 is not there, or has no such camera.
+    Args:
+        number: its number
+        size: width and height; None for v4l2.SIZE
+        rate: frames per second; None for v4l2.RATE
+
+    Raises:
+        DeviceError: picamera2 is not installed, or has no such camera
     """
 
     def __init__(
@@ -41,12 +47,12 @@ class PiCamera:
         self._camera: Any = None
         try:
             self._camera = library.Picamera2(number)
-            # which libcamera counts from the last byte: B, G, R
+            # libcamera names the bytes from the last one: in memory it is B, G, R.
             pixels = {"size": size or SIZE, "format": "RGB888"}
-            made = self._camera.create_video_configuration(
+            configuration = self._camera.create_video_configuration(
                 main=pixels, controls={"FrameRate": self.rate}
             )
-            self._camera.configure(made)
+            self._camera.configure(configuration)
             self._camera.start()
         except (RuntimeError, IndexError, OSError) as e:
             self.close()
@@ -59,18 +65,18 @@ class PiCamera:
             ) from e
 
     def read(self) -> CameraFrame:
-        """The next frame, in memory of its own.
+        """Return the next frame, which has its own memory.
 
-        Raises OSError when the camera gives nothing.
+        Raises OSError if the camera gives none.
         """
         try:
             return CameraFrame("bgr", (self._camera.capture_array("main"),))
         except RuntimeError as e:
-            # A source takes OSError as a lost camera, and opens it again.
+            # After an OSError the source opens the camera again.
             raise OSError(str(e)) from e
 
     def close(self) -> None:
-        """Give the device back to the system."""
+        """Release the device."""
         if self._camera is not None:
             self._camera.close()
             self._camera = None

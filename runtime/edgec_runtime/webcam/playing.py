@@ -1,6 +1,4 @@
-"""A show from its first frame to its end, with its page, if it has one: on this
-machine, and on a device.
-"""
+"""Plays a show from its first frame to its end, with its page and virtual camera."""
 
 from __future__ import annotations
 
@@ -25,23 +23,31 @@ def play(
     seen: Optional[Callable[[ShownFrame], None]] = None,
     virtual: Optional[str] = None,
 ) -> StreamFigures:
-    """Until the source ends, so many frames were shown, or Ctrl-C, which is passed on
-    where none was.
+    """Play a show until its source ends, or until Ctrl-C; return its figures.
 
-    page: its host and port (see Server).  say: gets its address.  seen: gets each
-    picture.  virtual: the path of a V4L2 output that gets each, as a camera for other
-    programs.  Raises InputError where there was no frame, DeviceError for what is no
-    output.
+    Args:
+        show: the show
+        page: host and port of the page (see Server); None for no page
+        frames: number of frames to show; None for all
+        say: is called with the URL of the page
+        seen: is called with each picture
+        virtual: the path of a V4L2 output, a camera for other programs, to which each
+            picture is written
+
+    Raises:
+        InputError: there was no frame
+        DeviceError: the path is not an output
+        KeyboardInterrupt: Ctrl-C came before the first frame
     """
     stopped = False
     try:
-        with ExitStack() as opened:
+        with ExitStack() as stack:
             if virtual is not None:
-                camera = opened.enter_context(SteadyOutput(virtual_camera(virtual)))
+                camera = stack.enter_context(SteadyOutput(virtual_camera(virtual)))
             else:
                 camera = None
             if page is not None:
-                say(opened.enter_context(Server(show, *page)).url)
+                say(stack.enter_context(Server(show, *page)).url)
             for picture in islice(show, frames):
                 if seen is not None:
                     seen(picture)
@@ -52,8 +58,7 @@ def play(
     finally:
         show.stop()
     figures = show.figures()
-    # Figures of no frame mean nothing: either it was stopped early, or the source is
-    # bad.
+    # Without a frame there are no figures: it was stopped early, or the source is bad.
     if figures is None or not figures.delivered:
         if stopped:
             raise KeyboardInterrupt
@@ -64,15 +69,15 @@ def play(
 
 
 def virtual_camera(path: str) -> VideoOutput:
-    """Return the V4L2 output, a camera for other programs.
+    """Open a V4L2 output, a camera for other programs.
 
     Raises:
-        DeviceError: there is none, with the way to make one
+        DeviceError: there is none; the hint says how to make one
     """
     try:
         return VideoOutput(path)
     except DeviceError as e:
-        # The device is there and lacks rights only, which no driver would change.
+        # The device exists and only permission is missing: a driver would not help.
         if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
             raise
         # The driver takes the next free number unless it is given one.

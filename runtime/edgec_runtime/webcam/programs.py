@@ -1,4 +1,4 @@
-"""A bundle and an effect as the show runs them: from a frame to its picture."""
+"""Runs a bundle and an effect for a show: from a frame to its picture."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .effects import Effect, Painter, Uploads, effect
 Array = NDArray[Any]
 
 CASCADE = "cascade"
-"""The kind of a cascade's results, in place of a task."""
+"""The kind of a cascade's results; others have the name of a task."""
 PREVIEW_WIDTH = 168
-"""Pixels of an effect's preview."""
+"""Width of an effect's preview in pixels."""
 _STILL_TPU = "c"
-"""How pictures run that are no frames: the stick is the stream's, and its C twins have
-the same results.
+"""The value of `tpu` for pictures beside the stream: it has the stick for itself, and the
+C twins have the same results.
 """
-_TRIED = (48, 64)
+_TEST_SIZE = (48, 64)
 """Height and width of the frame that tests a bundle."""
 
 
@@ -40,7 +40,7 @@ class ShownFrame:
         before: the frame, uint8 [H, W, 3]
         after: the picture with the effect, uint8 [H, W, 3]
         result: the decoded outputs
-        at: its time in seconds, of a clock that only runs forward
+        at: its time in seconds of a monotonic clock
     """
 
     number: int
@@ -67,14 +67,15 @@ class DrawnFrame(NamedTuple):
 
 
 class ProgramOptions(NamedTuple):
-    """What a program does besides running its bundle.
+    """The options of a program.
 
     Attributes:
         effect: the text of the effect (effects.effect)
-        uploads: pictures of effects that are in memory
+        uploads: pictures in memory that the effect may name
         smooth: whether results are smoothed over time
         tpu: as for a Session
-        rate: frames a second of a file; 0: a camera's, whose time is their capture's
+        rate: frames per second of a file; 0 for a camera, whose frames have the time of
+            their capture
     """
 
     effect: str
@@ -85,10 +86,10 @@ class ProgramOptions(NamedTuple):
 
 
 class ShowProgram:
-    """An opened bundle with its effect; a context manager.
+    """An open bundle with its effect; a context manager.
 
     Attributes:
-        path: the bundle's
+        path: the path of the bundle
         effect: its effect
         uploads: pictures in memory that effects may name
         shown: the newest frame; None before the first
@@ -103,7 +104,7 @@ class ShowProgram:
         self.uploads = options.uploads
         self._previews: Dict[str, Effect] = {}
         self._smoother = Smoother() if options.smooth else None
-        self._how = options.effect
+        self._effect_text = options.effect
         self._rate = options.rate
         self.effect = self._effect(options.effect)
 
@@ -115,55 +116,57 @@ class ShowProgram:
 
     def close(self) -> None:
         """Close the session and the bundle."""
-        # In the reverse order of opening, since the session uses the bundle.
+        # This order is necessary, since the session uses the bundle.
         self._session.close()
         self._bundle.close()
 
-    def _found(self, picture: Array) -> Result:
-        """Return the result of a picture that is no frame of the stream.
+    def _still_result(self, picture: Array) -> Result:
+        """Return the result of a picture that is not a frame of the stream.
 
-        It has a session of its own: the stream's may follow objects, or keep a state,
-        from frame to frame.
+        It has its own session, since that of the stream may track objects or keep a
+        state from frame to frame.
         """
         with Session(self._bundle, tpu=_STILL_TPU) as session:
             return session.result(picture)
 
     def try_out(self) -> str:
-        """Return the kind of the results, after one gray frame.
+        """Run one gray frame; return the kind of the results.
 
-        Raises InputError where there is none, or one that the effect is not for.
+        Raises InputError if there are none, or the effect is not for them.
         """
-        # Small, since only the shapes and the task matter here, not what it shows.
-        gray = np.full((*_TRIED, 3), 128, np.uint8)
-        self.effect(gray, self._found(gray))
+        # The frame is small, since only the shapes and the task matter.
+        gray = np.full((*_TEST_SIZE, 3), 128, np.uint8)
+        self.effect(gray, self._still_result(gray))
         return kind_of(self._bundle)
 
-    def preview(self, how: str) -> Optional[Array]:
-        """Return the newest frame with another effect, small, uint8 [H, W, 3]; None
-        before the first frame.
+    def preview(self, text: str) -> Optional[Array]:
+        """Return the newest frame with another effect, small, uint8 [H, W, 3].
+
+        None before the first frame.
+
+        Args:
+            text: the effect (effects.effect)
         """
         if self.shown is None:
             return None
-        if how == self._how:
+        if text == self._effect_text:
             picture = self.shown.after
         else:
-            picture = self._previewed(how, self.shown)
+            # An effect with a state has to be the same object for each preview.
+            if text not in self._previews:
+                self._previews[text] = self._effect(text)
+            frame = self.shown
+            picture = self._previews[text](frame.before, frame.result, frame.at)
         height, width = picture.shape[:2]
         size = PREVIEW_WIDTH, max(1, round(height * PREVIEW_WIDTH / width))
         return whole(picture, size, "area")
 
-    def _previewed(self, how: str, shown: ShownFrame) -> Array:
-        # An effect with a state needs to be the same one from preview to preview.
-        if how not in self._previews:
-            self._previews[how] = self._effect(how)
-        return self._previews[how](shown.before, shown.result, shown.at)
-
-    def _effect(self, how: str) -> Effect:
-        return effect(how, self._painter, self._found, self.uploads)
+    def _effect(self, text: str) -> Effect:
+        return effect(text, self._painter, self._still_result, self.uploads)
 
     def _result(self, shot: Shot) -> Result:
         result = self._session.result_of(shot)
-        # Smoothed twice, a face would be late.
+        # Smoothing twice would make a face lag behind.
         if self._smoother is None or self.effect.smooths:
             return result
         return self._smoother(result, self._time_of(shot))
@@ -171,8 +174,8 @@ class ShowProgram:
     def _time_of(self, shot: Shot) -> float:
         """Return the time of a frame in seconds.
 
-        A file that is read as fast as it goes moves no faster for that: in the time of
-        its reading everything in it would be smoothed away.
+        For a file it is the time in the video. It may be read faster than that, and by
+        the time of reading, all movement would be so fast that it were smoothed away.
         """
         return shot.index / self._rate if self._rate else shot.captured
 
@@ -190,9 +193,9 @@ class ShowProgram:
 
 
 def program_of(path: str, options: ProgramOptions) -> ShowProgram:
-    """Return a bundle, opened with an effect.
+    """Open a bundle with an effect.
 
-    Raises BundleError for what is no bundle, InputError for an impossible effect.
+    Raises BundleError if the file is not a bundle, InputError for an impossible effect.
     """
     bundle = Bundle.open(path)
     try:
@@ -204,7 +207,7 @@ def program_of(path: str, options: ProgramOptions) -> ShowProgram:
 
 
 def kind_of(bundle: Bundle) -> str:
-    """Return the kind of a bundle's results: its task, or "cascade"; "" without."""
+    """Return the kind of a bundle's results: its task, "cascade", or "" for neither."""
     if bundle.manifest.cascade is not None:
         return CASCADE
     task = bundle.manifest.task

@@ -1,9 +1,9 @@
-"""The page of a show, on this machine alone unless another address is asked for: the
-picture, before and after, figures, and what may be switched.
+"""Serves the web page of a show: the frame before and after the effect, figures, and
+controls.
 
-Every request wants the token that is in the page's address, and a Host that is this
-server's, so that neither another user of the machine nor a page of another origin sees
-or changes anything.
+By default it listens on the loopback address only. Every request has to have the token
+of the page's URL, and this server's name as Host, so that neither another user of the
+machine nor a page of another origin can see or change anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..device_end.vitals import FLAGS_NOW, TOOL_EVERY_S, Sensors
 from ..errors import DeviceError, EdgecError, InputError
 from ..vision.camera import encode_jpeg
 from . import LOOPBACK
-from .listening import Asked, Listener
+from .listening import Listener, RequestHandler
 from .show import Show, ShownFrame
 from .uploads import MAX_UPLOAD_BYTES, decode_upload
 
@@ -33,7 +33,7 @@ Array = NDArray[Any]
 
 PAGE = Path(__file__).with_name("page.html")
 WAIT_S = 2.0
-"""Seconds that a request for a newer picture may take."""
+"""Seconds after which a request for a newer picture is answered without one."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -45,9 +45,16 @@ _HEADERS = {
 
 
 class Server:
-    """Serves the page of a show from threads of its own; url: with the token.
+    """Serves the page of a show from its own threads; a context manager.
 
-    host: an address, or the path of a socket that is made, which leads to no port.
+    Args:
+        show: the show
+        host: an address, or the path of a Unix socket to make
+        port: the port; 0 for any
+
+    Attributes:
+        token: the token that every request needs
+        url: the URL of the page with the token; without the address for a Unix socket
     """
 
     def __init__(self, show: Show, host: str = LOOPBACK, port: int = 0) -> None:
@@ -66,17 +73,17 @@ class Server:
         self._http.show = show
         self._http.token = self.token
         self._http.uploading = threading.Lock()
-        others = not host.startswith("/") and host not in (LOOPBACK, "localhost")
+        is_public = not host.startswith("/") and host not in (LOOPBACK, "localhost")
         # The names by which others reach a public address are not known here.
-        self._http.names = None if others else (LOOPBACK, "localhost")
+        self._http.names = None if is_public else (LOOPBACK, "localhost")
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(0.1,), name="edgec-page", daemon=True
         )
-        named = host if host not in ("0.0.0.0", "::") else _own_address()
+        name = host if host not in ("0.0.0.0", "::") else socket.gethostname()
         if host.startswith("/"):
             base = ""
         else:
-            base = f"http://{named}:{self._http.server_address[1]}"
+            base = f"http://{name}:{self._http.server_address[1]}"
         self.url = f"{base}/?token={self.token}"
 
     def __enter__(self) -> Server:
@@ -91,7 +98,7 @@ class Server:
     ) -> None:
         self._http.shutdown()
         self._http.server_close()
-        # Only now, when no new connection can come; it ends waits for another request.
+        # No new connection can come now; this ends threads that wait for a request.
         self._http.connections.hang_up()
         self._thread.join()
 
@@ -100,13 +107,13 @@ class _Http(Listener):
     show: Show
     token: str
     uploading: threading.Lock
-    """Is held while a picture is read."""
+    """Locked while an uploaded picture is decoded."""
     names: Optional[Tuple[str, ...]]
-    """Return the Host values a request may have; None for a public address."""
+    """The Host values that a request may have; None for any."""
 
 
 class _SocketFile(_Http):
-    # not on every system that this file is read on
+    # Not every system on which this module is imported has AF_UNIX.
     address_family = getattr(socket, "AF_UNIX", socket.AF_INET)
 
     def __init__(self, path: str) -> None:
@@ -114,18 +121,18 @@ class _SocketFile(_Http):
         super().__init__((LOOPBACK, 0), _Handler)
 
     def server_bind(self) -> None:
-        """Bind the socket's path; the names that HTTP wants are made up."""
+        """Bind the socket's path; HTTP gets a placeholder for the server's name."""
         self.socket.bind(self._path)
         self.server_name = LOOPBACK
         self.server_port = 0
 
 
-class _Handler(Asked):
+class _Handler(RequestHandler):
     server: _Http
 
     def do_GET(self) -> None:
-        """The page, a picture, a preview of an effect, or the figures."""
-        path, query = self.asked()
+        """Answer with the page, a picture, a preview of an effect, or the figures."""
+        path, query = self.target()
         allowed = self._is_allowed(query)
         # A body left unread would be taken for the next request of the connection.
         self.body()
@@ -134,9 +141,9 @@ class _Handler(Asked):
         elif path == "/":
             self._send(200, "text/html; charset=utf-8", PAGE.read_bytes())
         elif path == "/picture":
-            seen = query.get("seen", "0")
+            last = query.get("seen", "0")
             self._picture(
-                int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 16 else 0
+                int(last) if last.isascii() and last.isdigit() and len(last) < 16 else 0
             )
         elif path == "/preview":
             self._preview(query.get("effect", ""))
@@ -146,9 +153,9 @@ class _Handler(Asked):
             self._send_json(404, {"error": f"there is no {path}"})
 
     def do_POST(self) -> None:
-        """Switch to another bundle or effect, take a picture, or the neutral face."""
-        path, query = self.asked()
-        changes: Dict[str, Callable[[], None]] = {
+        """Switch the bundle or effect, take a picture, or renew the neutral face."""
+        path, query = self.target()
+        actions: Dict[str, Callable[[], None]] = {
             "/switch": self._switch,
             "/portrait": self._take_picture,
             "/neutral": self._renew,
@@ -156,25 +163,25 @@ class _Handler(Asked):
         if not self._is_allowed(query):
             self.body()
             self._refuse()
-        elif path not in changes:
+        elif path not in actions:
             self.body()
             self._send_json(404, {"error": f"there is no {path}"})
         else:
             try:
-                changes[path]()
+                actions[path]()
             except EdgecError as e:
-                self._send_error_of(e)
+                self._send_error_json(e)
             else:
                 self._send_json(200, {})
 
     def _switch(self) -> None:
-        """Carry out {"bundle": …, "effect": …}.  Raises EdgecError."""
+        """Switch as a body of {"bundle": …, "effect": …} says.  Raises EdgecError."""
         try:
-            wish = json.loads(self.body())
-            bundle, effect = (wish.get(k) for k in ("bundle", "effect"))
+            choice = json.loads(self.body())
+            bundle, effect = (choice.get(k) for k in ("bundle", "effect"))
             if not all(x is None or isinstance(x, str) for x in (bundle, effect)):
                 raise ValueError
-        # No JSON, no object, or brackets nested too deeply for the parser.
+        # The body is not JSON, not an object, or nested too deeply for the parser.
         except (ValueError, AttributeError, RecursionError) as e:
             what = "the body does not name a bundle or an effect"
             raise InputError(what, hint='send {"bundle": …, "effect": …}') from e
@@ -182,7 +189,7 @@ class _Handler(Asked):
 
     def _take_picture(self) -> None:
         """Show the effect with the picture in the body.  Raises EdgecError."""
-        # A small board has the memory and the time to read one, not several.
+        # A small board has memory and time to decode one picture at once, not several.
         if not self.server.uploading.acquire(blocking=False):
             self.close_connection = True  # the body stays unread
             raise InputError(
@@ -199,19 +206,22 @@ class _Handler(Asked):
         self.server.show.renew()
 
     def _is_allowed(self, query: Dict[str, str]) -> bool:
-        """Return whether a request knows the token, reached this by a name that is its
-        own, and is of no page of another origin: its connection is no stranger's then.
+        """Return whether a request has the token, an allowed Host, and no other Origin.
+
+        If so, its connection is no longer a stranger's.
         """
-        named = self.headers.get("Host") or ""
-        # A foreign name that resolves to this machine (DNS rebinding) would let its
-        # page read the answers: browsers see one origin.
-        mine = self.server.names is None or named.rsplit(":", 1)[0] in self.server.names
-        mine = (
-            mine and self.headers.get("Origin", f"http://{named}") == f"http://{named}"
+        host = self.headers.get("Host") or ""
+        # For a foreign name that resolves to this machine (DNS rebinding), a browser
+        # would let the page of that name read the answers.
+        is_own = (
+            self.server.names is None or host.rsplit(":", 1)[0] in self.server.names
         )
-        # In constant time, so that answers do not tell how much of a token is right.
+        is_own = (
+            is_own and self.headers.get("Origin", f"http://{host}") == f"http://{host}"
+        )
+        # The comparison takes the same time however much of a token is right.
         token = query.get("token", "").encode()
-        allowed = mine and hmac.compare_digest(token, self.server.token.encode())
+        allowed = is_own and hmac.compare_digest(token, self.server.token.encode())
         if allowed:
             self.know()
         return allowed
@@ -224,42 +234,53 @@ class _Handler(Asked):
     def _preview(self, effect: str) -> None:
         """Send a small JPEG of the newest frame with an effect."""
         try:
-            found = self.server.show.preview(effect)
+            picture = self.server.show.preview(effect)
         except EdgecError as e:
-            self._send_error_of(e)
+            self._send_error_json(e)
             return
-        if found is None:
+        if picture is None:
             self._send(204, "image/jpeg", b"")
         else:
-            self._send(200, "image/jpeg", encode_jpeg(found))
+            self._send(200, "image/jpeg", encode_jpeg(picture))
 
-    def _picture(self, seen: int) -> None:
-        """A JPEG of before and after, side by side; its number, and where before ends,
-        are headers.
+    def _picture(self, last: int) -> None:
+        """Send a JPEG with the newest frame before and after the effect, side by side.
+
+        Headers have its number, and the width of the left part in pixels.
+
+        Args:
+            last: the number of the picture that the page shows already
         """
-        found = self.server.show.newer(seen, WAIT_S)
-        if found is None:
+        frame = self.server.show.newer(last, WAIT_S)
+        if frame is None:
             self._send(204, "image/jpeg", b"")
             return
-        more = {"X-Number": str(found.number), "X-Before": str(found.before.shape[1])}
-        self._send(200, "image/jpeg", encode_jpeg(_beside(found)), more)
+        headers = {
+            "X-Number": str(frame.number),
+            "X-Before": str(frame.before.shape[1]),
+        }
+        self._send(200, "image/jpeg", encode_jpeg(_side_by_side(frame)), headers)
 
-    def _send_error_of(self, error: EdgecError) -> None:
-        """Send what is wrong, and what to do about it."""
-        told = error.what if error.hint is None else f"{error.what}: {error.hint}"
-        self._send_json(400, {"error": told})
+    def _send_error_json(self, error: EdgecError) -> None:
+        """Send the message and the hint of an error."""
+        text = error.what if error.hint is None else f"{error.what}: {error.hint}"
+        self._send_json(400, {"error": text})
 
     def _send_json(self, code: int, value: Dict[str, Any]) -> None:
         self._send(code, "application/json", json.dumps(value).encode())
 
     def _send(
-        self, code: int, kind: str, body: bytes, more: Optional[Dict[str, str]] = None
+        self,
+        code: int,
+        kind: str,
+        body: bytes,
+        headers: Optional[Dict[str, str]] = None,
     ) -> None:
         try:
             self.send_response(code)
             for name, text in {
                 **_HEADERS,
-                **(more or {}),
+                **(headers or {}),
                 "Content-Type": kind,
             }.items():
                 self.send_header(name, text)
@@ -268,13 +289,13 @@ class _Handler(Asked):
                 self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
-        except OSError:  # whoever asked is gone
+        except OSError:  # the client has closed the connection
             self.close_connection = True
 
 
 def figures(show: Show) -> Dict[str, Any]:
     """Return the figures beside the picture."""
-    found, lines, choice = show.figures(), show.found()[0], show.choice
+    stream, lines, choice = show.figures(), show.found()[0], show.choice
     return {
         "source": show.source.name,
         "lost": show.source.lost,
@@ -285,58 +306,59 @@ def figures(show: Show) -> Dict[str, Any]:
         "renewable": show.renewable,
         "pictures": show.takes_pictures(),
         "found": lines,
-        "stream": None if found is None else found.as_dict(),
+        "stream": None if stream is None else stream.as_dict(),
         **_HEAT.glance(),
     }
 
 
 class Heat:
-    """Temperature of this machine, and whether it is slowed down now, as far as it
-    tells.
-    """
+    """The temperature of this machine, and whether its clock is lowered now."""
 
     def __init__(self, sensors: Optional[Sensors] = None) -> None:
         self._sensors = Sensors() if sensors is None else sensors
-        self._word: Optional[int] = None
-        self._asked = -TOOL_EVERY_S
+        self._flags: Optional[int] = None
+        self._last_call = -TOOL_EVERY_S
         self._lock = threading.Lock()
 
     def glance(self) -> Dict[str, Any]:
-        """celsius; throttled: None where nothing tells."""
-        seen = self._sensors.glance()
-        flags = seen["throttled"]
-        # one question at a time, of a process, where the firmware's flags are in no
-        # file
+        """Return "celsius", and "throttled", whether the clock is lowered.
+
+        Each is None if the machine does not tell it.
+        """
+        vitals = self._sensors.glance()
+        flags = vitals["throttled"]
+        # If only a process can tell the firmware's flags, one such process at a time
+        # runs for all requests.
         with self._lock:
-            if self._sensors.asks and time.monotonic() - self._asked >= TOOL_EVERY_S:
-                self._word = self._sensors.flags()[0]
-                self._asked = time.monotonic()
-            flags = self._word if flags is None else flags
-        told = [
+            since = time.monotonic() - self._last_call
+            if self._sensors.asks and since >= TOOL_EVERY_S:
+                self._flags = self._sensors.flags()[0]
+                self._last_call = time.monotonic()
+            flags = self._flags if flags is None else flags
+        signs = [
             None if flags is None else bool(flags & FLAGS_NOW),
-            seen["undervoltage"],
-            seen["cooling"],
+            vitals["undervoltage"],
+            vitals["cooling"],
         ]
-        known = [bool(x) for x in told if x is not None]
-        return {"celsius": seen["celsius"], "throttled": any(known) if known else None}
+        known = [bool(x) for x in signs if x is not None]
+        return {
+            "celsius": vitals["celsius"],
+            "throttled": any(known) if known else None,
+        }
 
 
 _HEAT = Heat()
 
 
-def _beside(picture: ShownFrame) -> Array:
-    """Return both pictures side by side, at the height of the higher one."""
-    height = max(picture.before.shape[0], picture.after.shape[0])
+def _side_by_side(frame: ShownFrame) -> Array:
+    """Return the frame before and after the effect side by side, uint8 [H, W, 3]."""
+    height = max(frame.before.shape[0], frame.after.shape[0])
     return np.concatenate(
-        [_to_height(x, height) for x in (picture.before, picture.after)], axis=1
+        [_padded(x, height) for x in (frame.before, frame.after)], axis=1
     )
 
 
-def _to_height(picture: Array, height: int) -> Array:
+def _padded(picture: Array, height: int) -> Array:
+    """Return a picture with black rows above and below, up to a height."""
     above = (height - picture.shape[0]) // 2
     return np.pad(picture, ((above, height - picture.shape[0] - above), (0, 0), (0, 0)))
-
-
-def _own_address() -> str:
-    """How others may reach this machine."""
-    return socket.gethostname()

@@ -1,5 +1,6 @@
-"""A source through a bundle: prepared, computed, made a result and a picture, each on a
-thread of its own.
+"""Shows the frames of a source with the results or effects of a bundle.
+
+Each stage has its own thread: preparing a frame, inference, the result, and the picture.
 """
 
 from __future__ import annotations
@@ -35,21 +36,28 @@ Array = NDArray[Any]
 
 
 class Choice(NamedTuple):
-    """The subject of a show: a bundle's name, the effect, the bundle's task, and the
-    pictures in memory that effects may name.
+    """The bundle and the effect of a show.
+
+    Attributes:
+        bundle: the bundle's name
+        effect: the effect (see effects.effect)
+        task: the bundle's task
+        uploads: pictures in memory that the effect may name; they are replaced together
+            with the effect, so that a program always has both
     """
 
     bundle: str
     effect: str
     task: str
-    # Beside the effect that names it: a program that is opened meanwhile has both.
     uploads: Uploads = MappingProxyType({})
 
 
 class Playback(NamedTuple):
     """How a file is shown.
 
-    loop: it begins anew at its end. pace: at its own rate, not as fast as it can be.
+    Attributes:
+        loop: whether it begins anew at its end
+        pace: whether it is shown at its own rate, not as fast as possible
     """
 
     loop: bool = False
@@ -57,17 +65,24 @@ class Playback(NamedTuple):
 
 
 ONCE = Playback()
-"""Each frame once, as fast as they can be."""
+"""Each frame is shown once, as fast as possible."""
 WATCHED = Playback(loop=True, pace=True)
-"""As someone watches it."""
+"""The file is shown for a viewer."""
 
 
 class Show:
-    """Frames of a source, changed by one of several bundles; which, and how, may change
-    while it runs.
+    """Frames of a source with the effect of a bundle, both of which can be switched.
 
-    bundles: by name, paths.  The first is on at the start.  effect: see effects.effect.
-    smooth: results over time. playback: how a file is shown.
+    Args:
+        source: the source
+        bundles: paths of bundles by their names; it starts with the first
+        effect: the effect at the start (see effects.effect)
+        smooth: whether results are smoothed over time
+        playback: how a file is shown
+        tpu: as for a Session
+
+    Raises:
+        EdgecError: the first bundle cannot be shown with the effect
     """
 
     def __init__(
@@ -90,16 +105,16 @@ class Show:
         self._stream: Optional[Stream] = None
         self._stopped = False
         self._count = 0
-        self._frames = _Held(self._source_frames())
-        self._given = effect
+        self._frames = _SharedFrames(self._source_frames())
+        self._first_effect = effect
         self._program: Optional[ShowProgram] = None
         self._upload_count = 0
         self._switching = threading.Lock()
-        # what cannot be shown is refused at the start
+        # An impossible choice is refused now, not at the first frame.
         self.choice = self._tried_out(Choice(next(iter(self.bundles)), effect, ""))
 
     def __iter__(self) -> Iterator[ShownFrame]:
-        """All pictures until the source ends, or `stop`."""
+        """Yield all pictures until the source ends, or until `stop`."""
         while not self._stopped:
             # A switch ends the stream of the old bundle, and the source goes on.
             choice = self.choice
@@ -128,18 +143,18 @@ class Show:
         )
         with self._lock:
             self._picture = shown
-            assert self._program is not None, "its stream gave the shot"
+            assert self._program is not None, "the shot is from its stream"
             self._program.shown = shown
             self._changed.notify_all()
             return shown
 
     def _source_frames(self) -> Iterator[CameraFrame]:
-        """Yield the frames of a file again and again, at its pace if wanted."""
+        """Yield the frames of the source; repeat and pace a file if the playback says so."""
         due = time.monotonic()
         while not self._stopped:
             for frame in self.source.frames():
                 if self._pace:
-                    # After a pause it is at most a second late, and does not race to catch up.
+                    # After a pause at most a second is caught up on.
                     due = max(due + 1 / self.source.fps, time.monotonic() - 1)
                     time.sleep(max(0.0, due - time.monotonic()))
                 yield frame
@@ -149,68 +164,78 @@ class Show:
                 return
 
     def newer(self, seen: int, timeout: float) -> Optional[ShownFrame]:
-        """The last picture, once its number is another one than `seen`; None if there
-        is none in time.
+        """Return the newest picture; None if there is no other in time.
+
+        Args:
+            seen: the number of the picture that the caller has
+            timeout: longest wait for another, seconds
         """
         with self._lock:
-            there = self._changed.wait_for(
+            in_time = self._changed.wait_for(
                 lambda: self._stopped or self._number() != seen, timeout
             )
-            return self._picture if there and self._number() != seen else None
+            return self._picture if in_time and self._number() != seen else None
 
     def _number(self) -> int:
         return self._picture.number if self._picture is not None else 0
 
     def effects(self, task: str) -> List[str]:
-        """Return the effects for a task.
+        """Return the effects that the page offers for a task.
 
-        One with a picture is among them with the picture that was given at the start,
-        with edgec's own, and with the last one that was sent.
+        An effect with a picture is offered with the picture of the start, with each of
+        edgec's, and with the last uploaded one.
         """
-        offered: List[str] = []
+        names: List[str] = []
         for name in effects_for(task):
             if wants_value(name):
-                offered += [f"{name}={value}" for value in self._values(name)]
+                names += [f"{name}={value}" for value in self._values(name)]
             else:
-                offered.append(name)
-        return offered
+                names.append(name)
+        return names
 
     def _values(self, name: str) -> List[str]:
-        """Return the values that a page may choose for an effect: no other files."""
-        given, _, value = self._given.partition("=")
+        """Return the values that a page may choose for an effect.
+
+        Any other value could be a path, so that a page could read the user's files.
+        """
+        first, _, value = self._first_effect.partition("=")
         values = EFFECTS[name].built_in()
-        if given == name and value not in values:
+        if first == name and value not in values:
             values = [value, *values]
         if EFFECTS[name].picture:
             values += self.choice.uploads
         return values
 
     def takes_pictures(self) -> bool:
-        """Return whether an effect for the present bundle wants a picture."""
-        return bool(self._with_pictures(self.choice.task))
+        """Return whether an effect for the present bundle needs a picture."""
+        return bool(self._picture_effects(self.choice.task))
 
-    def _with_pictures(self, task: str) -> List[str]:
+    def _picture_effects(self, task: str) -> List[str]:
         return [name for name in effects_for(task) if EFFECTS[name].picture]
 
     def upload(self, picture: Array) -> None:
-        """Show the present effect with a picture, uint8 [H,W,3]; where it wants none,
-        the first effect that does.
+        """Switch to a picture for the present effect, or for the first that needs one.
 
-        The picture takes the place of the last one, and is in memory only.  Raises
-        InputError where no effect wants a picture, or where this one does not suit.
+        The picture replaces the last uploaded one, and stays in memory only.
+
+        Args:
+            picture: uint8 [H, W, 3]
+
+        Raises:
+            InputError: no effect needs a picture, or this one does not suit it
         """
         with self._switching:
             last = self.choice
-            wanting = self._with_pictures(last.task)
-            if not wanting:
+            effects = self._picture_effects(last.task)
+            if not effects:
                 raise InputError(
                     f"no effect for {last.bundle} wants a picture",
                     hint="switch to a bundle with such an effect",
                 )
             name = last.effect.partition("=")[0]
-            if name not in wanting:
-                name = wanting[0]
-            # A new name each time, by which the running show sees that there is another.
+            if name not in effects:
+                name = effects[0]
+            # A new name makes this a new choice, for which the show opens a program.
             self._upload_count += 1
             upload = f"your picture {self._upload_count}"
             self.choice = self._tried_out(
@@ -218,25 +243,26 @@ class Show:
             )
 
     def preview(self, name: str) -> Optional[Array]:
-        """Return the newest frame with an effect, small; None before the first frame.
+        """Return the newest frame with an effect, small, uint8 [H, W, 3].
 
-        Raises InputError for an effect that is not offered, or fails.
+        None before the first frame.  Raises InputError for an effect that is not
+        offered, or fails.
         """
         choice = self.choice
         if name not in self.effects(choice.task):
             raise InputError(f'there is no effect "{name}"', hint="reload the page")
         program = self._program
-        # After a switch the frames of the last bundle are still on their way.
+        # After a switch of the bundle the old program still runs for some frames.
         if program is None or program.path != self.bundles[choice.bundle]:
             return None
-        # So are those of the program before the last picture that was sent.
+        # It does so after an upload, too.
         if program.uploads is not choice.uploads:
             return None
         return program.preview(name)
 
     @property
     def renewable(self) -> bool:
-        """Whether the present effect has a neutral face to take anew."""
+        """Whether the present effect has a neutral face that can be taken anew."""
         return self._program is not None and self._program.effect.renewable
 
     def renew(self) -> None:
@@ -247,29 +273,33 @@ class Show:
     def switch(
         self, bundle: Optional[str] = None, effect: Optional[str] = None
     ) -> None:
-        """Another bundle, another effect, from the next frame on; overlay, where a
-        bundle cannot be shown as the last.
+        """Switch to another bundle or effect from the next frame on.
 
-        Of several at the same time each begins with what the one before it left. Raises
-        InputError for what cannot be shown, and for a file: who looks at a page names
-        none.
+        Args:
+            bundle: the name of the bundle; None for the present one
+            effect: the effect; None for the present one, or overlay if that is not for
+                the bundle's task
+
+        Raises:
+            InputError: the bundle cannot be shown with the effect, or the effect names
+                a file, which a page must not do
         """
-        self._check_wish(bundle, effect)
-        # Trying out takes a while: the second of two requests must start from the
-        # first's choice, or it would undo it.
+        self._check_choice(bundle, effect)
+        # The test of a choice takes a while. Of two requests, the second has to start
+        # from the first's choice, or it would undo that.
         with self._switching:
             last = self.choice
-            to = bundle or last.bundle
+            bundle = bundle or last.bundle
             if effect is None and last.effect.partition("=")[0] not in effects_for(
-                self._task_of(to)
+                self._task_of(bundle)
             ):
                 effect = OVERLAY
             self.choice = self._tried_out(
-                last._replace(bundle=to, effect=effect or last.effect)
+                last._replace(bundle=bundle, effect=effect or last.effect)
             )
 
-    def _check_wish(self, bundle: Optional[str], effect: Optional[str]) -> None:
-        """Raise InputError for a bundle that was not given, and for a file."""
+    def _check_choice(self, bundle: Optional[str], effect: Optional[str]) -> None:
+        """Raise InputError for an unknown bundle, or an effect with a file."""
         if bundle is not None and bundle not in self.bundles:
             raise InputError(
                 f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}',
@@ -299,7 +329,7 @@ class Show:
         return self._stream.figures() if self._stream is not None else None
 
     def found(self) -> Tuple[List[str], Dict[str, Any]]:
-        """The last result, as lines and as JSON."""
+        """Return the last result, as lines of text and as JSON."""
         picture = self._picture
         if picture is not None:
             return (picture.result.lines(), picture.result.to_json())
@@ -312,16 +342,16 @@ class Show:
             self._changed.notify_all()
 
 
-class _Held:
-    """An iterator that outlives a stream: it goes on with the next."""
+class _SharedFrames:
+    """An iterator of frames that one stream after the other reads on."""
 
     def __init__(self, frames: Iterator[CameraFrame]) -> None:
         self._frames = frames
         self._lock = threading.Lock()
 
-    def __iter__(self) -> _Held:
+    def __iter__(self) -> _SharedFrames:
         return self
 
     def __next__(self) -> CameraFrame:
-        with self._lock:  # the thread of a stream that was closed may still be reading
+        with self._lock:  # the thread of a closed stream may still be reading
             return next(self._frames)

@@ -1,8 +1,8 @@
-"""Sources of frames.
+"""Opens sources of frames.
 
-They are cameras by V4L2 and picamera2, video files and streams by OpenCV, folders of
-pictures, and a clip of moving photos. When a camera is unplugged its source waits, and
-goes on when it is back.
+They are cameras (V4L2, picamera2), video files and network streams (OpenCV), folders of
+photos, and a clip that is made of photos. The source of an unplugged camera waits until
+the camera is back.
 """
 
 from __future__ import annotations
@@ -31,20 +31,24 @@ Array = NDArray[Any]
 
 CAMERA = "/dev/video0"
 RETRY_S = 0.5
-"""Between two tries to open a camera again."""
+"""Seconds between two attempts to open a camera again."""
 CLIP = (640, 480)
+"""Width and height of a clip."""
 CLIP_FRAMES = 250
-"""Of the clip of one photo: 10 s."""
+"""Number of frames of a clip for each photo, 10 s."""
 FPS = 25.0
 """Frames a second of a source without a rate."""
 
 
 @dataclass
 class Source:
-    """name: for people.  live: it does not wait for whoever reads it.  fps: at which a
-    file is shown; 0 where unknown.
+    """A source of frames.
 
-    lost: why there are no frames just now; empty while there are.
+    Attributes:
+        name: its name for the page and for messages
+        live: whether frames that are not read in time are lost
+        fps: frames per second; 0 if unknown
+        lost: why there are no frames now; empty while there are
     """
 
     name: str
@@ -54,12 +58,12 @@ class Source:
     lost: str = ""
 
     def frames(self) -> Iterator[CameraFrame]:
-        """From the start; each with memory of its own."""
+        """Return the frames from the start; each has its own memory."""
         return self._frames(self)
 
 
 def open_source(text: Optional[str]) -> Source:
-    """Return the source of a name.
+    """Return the source that a text names.
 
     Args:
         text: /dev/video0 or its number, picamera (or picamera:1) of a Raspberry Pi, a
@@ -68,8 +72,8 @@ def open_source(text: Optional[str]) -> Source:
             first camera.
 
     Raises:
-        InputError: it is no source
-        DeviceError: the camera is not there
+        InputError: the text does not name a source
+        DeviceError: the camera does not exist or cannot be opened
     """
     if text is None:
         text = _first_camera()
@@ -84,9 +88,9 @@ def open_source(text: Optional[str]) -> Source:
 
 def _camera_source(text: str) -> Source:
     """Return the source of a camera."""
-    opens = _camera_of(text)
-    camera = opens()
-    return Source(text, True, camera.rate, lambda source: _live(source, opens, camera))
+    opener = _camera_of(text)
+    camera = opener()
+    return Source(text, True, camera.rate, lambda source: _live(source, opener, camera))
 
 
 def _stream_source(url: str) -> Source:
@@ -94,7 +98,7 @@ def _stream_source(url: str) -> Source:
     capture, rate = _opened(url)
 
     def frames(source: Source) -> Iterator[CameraFrame]:
-        return _live(source, lambda: _Capture.again(url), _Capture(capture))
+        return _live(source, lambda: _Capture.reopened(url), _Capture(capture))
 
     return Source(url, True, rate, frames)
 
@@ -108,7 +112,7 @@ def _file_source(text: str) -> Source:
             "--source",
             "give a video, a photo, a folder of photos or /dev/video0",
         )
-    # A pipe would be waited for where no Ctrl-C ends it.
+    # Opening a pipe would wait for its writer, which Ctrl-C could not end.
     if not (path.is_file() or path.is_dir()):
         raise InputError(
             f"{path} is neither a file nor a folder",
@@ -144,7 +148,7 @@ def _photos_source(name: str, photos: List[Path]) -> Source:
 
 
 def clip(photos: List[Path]) -> Source:
-    """Return a clip made as it is read: the camera moves over each photo, in and out."""
+    """Return a clip in which the camera moves and zooms over each photo in turn."""
     return Source(
         "a clip of photos",
         False,
@@ -156,13 +160,20 @@ def clip(photos: List[Path]) -> Source:
 def moving(
     photo: Path, frames: int = CLIP_FRAMES, size: Tuple[int, int] = CLIP
 ) -> Iterator[Array]:
-    """Yield parts of a photo on a closed path, uint8 [H, W, 3]."""
+    """Yield parts of a photo along a closed path, uint8 [H, W, 3].
+
+    Args:
+        photo: its file
+        frames: number of parts
+        size: width and height of each part
+    """
     picture = read_photo(photo)
     height, width = picture.shape[:2]
     x, y = (np.arange(n) / n for n in size)
     most = min(width / size[0], height / size[1])
     for i in range(frames):
-        # Whole periods of sine and cosine: the last part joins the first.
+        # These are whole periods of sine and cosine, so that the last part is beside
+        # the first.
         turn = 2 * math.pi * i / frames
         zoom = most * (0.8 - 0.2 * math.cos(turn))
 
@@ -174,7 +185,7 @@ def moving(
 
 
 def _opened(text: str) -> Tuple[Any, float]:
-    """OpenCV's capture and its rate."""
+    """Return OpenCV's capture of a video or stream, and its frames per second."""
     try:
         cv2 = importlib.import_module("cv2")
     except ImportError:
@@ -182,7 +193,7 @@ def _opened(text: str) -> Tuple[Any, float]:
         raise InputError(
             f"OpenCV is needed to read {text}, and it is not there", hint=hint
         ) from None
-    # what it says of a file that is none, the error says better
+    # OpenCV would print errors, which are raised here instead.
     cv2.utils.logging.setLogLevel(0)
     capture = _capture(cv2, text)
     if capture is None:
@@ -197,7 +208,7 @@ def _capture(cv2: Any, text: str) -> Any:
         capture.release()
         return None
 
-    # Buffered frames would be old when they are read.
+    # Frames in a longer buffer would be old when they are read.
     capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)
     return capture
 
@@ -209,21 +220,21 @@ def _video(text: str, capture: Any) -> Iterator[CameraFrame]:
     if not capture.isOpened():
         capture = _capture(cv2, text)
     while capture is not None:
-        there, pixels = capture.read()
-        if not there:
+        is_frame, pixels = capture.read()
+        if not is_frame:
             return
         yield CameraFrame("bgr", (pixels,))
 
 
 def _first_camera() -> str:
-    """Return the first camera of V4L2, or a Raspberry Pi's own if V4L2 can read none.
+    """Return the first camera of V4L2, or the Raspberry Pi's if V4L2 cannot read it.
 
     Raises:
         DeviceError: there is no camera
     """
     if importlib.util.find_spec(LIBRARY) is not None:
         try:
-            # A Raspberry Pi's /dev/video0 may be its sensor's raw data, which V4L2
+            # On a Raspberry Pi /dev/video0 may give raw data of the sensor, which V4L2
             # cannot turn into a picture.
             Camera(CAMERA).close()
         except EdgecError:
@@ -240,13 +251,13 @@ def _camera_of(text: str) -> Callable[[], Union[Camera, PiCamera]]:
     """Return a function that opens a camera in the same way each time.
 
     Raises:
-        InputError: a camera has no such option
+        InputError: there is no such option, or not with this value
     """
     path, _, query = text.partition("?")
-    asked = dict(parse_qsl(query, keep_blank_values=True))
+    options = dict(parse_qsl(query, keep_blank_values=True))
     kinds = sorted({*FORMATS.values()})
-    # Checked once and early: the camera is opened again whenever it was unplugged.
-    for name, value in asked.items():
+    # The options are checked once and early, since an unplugged camera is opened again.
+    for name, value in options.items():
         pattern = {
             "format": "|".join(kinds),
             "size": r"[1-9]\d{0,4}x[1-9]\d{0,4}",
@@ -268,27 +279,27 @@ def _camera_of(text: str) -> Callable[[], Union[Camera, PiCamera]]:
                 f'the {name} of a camera cannot be "{value}"', "--source", hint
             )
 
-    width, _, height = asked.get("size", "").partition("x")
+    width, _, height = options.get("size", "").partition("x")
     size = (int(width), int(height)) if width else None
-    rate = float(asked["fps"]) if "fps" in asked else None
+    rate = float(options["fps"]) if "fps" in options else None
     if not path.startswith("/dev/"):
-        if "format" in asked:
+        if "format" in options:
             raise InputError(
                 f"{PI_CAMERA} has one format", "--source", "leave format out"
             )
         return lambda: PiCamera(int(path.partition(":")[2] or 0), size, rate)
-    return lambda: Camera(path, asked.get("format"), size, rate)
+    return lambda: Camera(path, options.get("format"), size, rate)
 
 
 class _Capture:
-    """OpenCV's, as a camera is read."""
+    """A capture of OpenCV with the methods of a camera."""
 
     def __init__(self, capture: Any) -> None:
         self._capture = capture
 
     @classmethod
-    def again(cls, text: str) -> _Capture:
-        """Raises DeviceError while it is not there."""
+    def reopened(cls, text: str) -> _Capture:
+        """Return a new capture of a stream; raise DeviceError if it does not open."""
         capture = _capture(importlib.import_module("cv2"), text)
         if capture is None:
             raise DeviceError(
@@ -297,14 +308,14 @@ class _Capture:
         return cls(capture)
 
     def read(self) -> CameraFrame:
-        """Raises OSError when there is nothing."""
-        there, pixels = self._capture.read()
-        if not there:
+        """Return the next frame; raise OSError if there is none."""
+        is_frame, pixels = self._capture.read()
+        if not is_frame:
             raise OSError("no frame")
         return CameraFrame("bgr", (np.asarray(pixels),))
 
     def close(self) -> None:
-        """Give the device back to the system."""
+        """Release the device."""
         self._capture.release()
 
 
@@ -314,17 +325,22 @@ class _Camera(Protocol):
 
 
 def _live(
-    source: Source, opens: Callable[[], _Camera], first: _Camera
+    source: Source, opener: Callable[[], _Camera], first: _Camera
 ) -> Iterator[CameraFrame]:
     """Yield the frames of a camera that may be unplugged and come back.
 
-    It is closed at once, so that it gets its name again.
+    An unplugged camera is closed at once, so that it gets the same device name again.
+
+    Args:
+        source: the source, whose `lost` is kept up to date
+        opener: opens the camera again
+        first: the open camera
     """
     camera: Optional[_Camera] = first
     try:
         while True:
             try:
-                camera = camera or opens()
+                camera = camera or opener()
                 frame = camera.read()
             except (OSError, DeviceError):
                 source.lost = f"{source.name} gives no frames"

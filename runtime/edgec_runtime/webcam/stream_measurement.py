@@ -1,5 +1,5 @@
-"""A bundle's stream, run for its figures: frames of a source, or made ones, through all
-the stages of its task.
+"""Measures the stream of a bundle: frames of a source, or generated ones, pass through
+all stages of its task.
 """
 
 from __future__ import annotations
@@ -21,29 +21,37 @@ from .sources import Source, open_source
 
 SIZE = (640, 480)
 """Width and height of generated frames."""
-_DIFFERENT = 8
+_FRAMES = 8
+"""Number of different generated frames."""
 
 
 def streamed(
     bundle: str, frames: int, source: Optional[str] = None, tpu: str = "auto"
 ) -> StreamFigures:
-    """Return the figures of a stream of so many frames.
+    """Return the figures of a stream.
 
-    source: as the webcam's, and a file begins anew at its end; None: frames that were
-    made before the stream began.
+    Of a bundle without a task only the network runs.
 
-    Of a bundle that does not say what its outputs mean, the model alone.  Raises
-    InputError, DeviceError.
+    Args:
+        bundle: the path of the bundle
+        frames: number of frames
+        source: the source, as for the webcam; a file begins anew at its end; None for
+            frames that are generated before the stream begins
+        tpu: as for a Session
+
+    Raises:
+        InputError: the bundle has no task and cannot use a source, or there was no frame
+        DeviceError: the source cannot be opened
     """
-    with Bundle.open(bundle) as opened:
-        alone = opened.manifest.task is None and opened.manifest.cascade is None
-    if not alone:
+    with Bundle.open(bundle) as file:
+        has_task = file.manifest.task is not None or file.manifest.cascade is not None
+    if has_task:
         if source is not None:
-            from_ = open_source(source)
+            camera = open_source(source)
         else:
-            from_ = Source("made frames", False, 0.0, lambda _: _made())
+            camera = Source("made frames", False, 0.0, lambda _: _noise_frames())
         return play(
-            Show(from_, {"bundle": bundle}, playback=Playback(loop=True), tpu=tpu),
+            Show(camera, {"bundle": bundle}, playback=Playback(loop=True), tpu=tpu),
             None,
             frames,
             lambda url: None,
@@ -62,9 +70,9 @@ def streamed(
             return stream.figures()
 
 
-def _made() -> Iterator[CameraFrame]:
-    # Generated once, since the figures would include the time of doing it each time.
+def _noise_frames() -> Iterator[CameraFrame]:
+    # They are generated once, since the figures would include the time of it.
     noise = np.random.default_rng(0).integers(
-        0, 256, (_DIFFERENT, SIZE[1], SIZE[0], 3), np.uint8
+        0, 256, (_FRAMES, SIZE[1], SIZE[0], 3), np.uint8
     )
     return (CameraFrame.of(frame) for frame in itertools.cycle(noise))

@@ -1,6 +1,4 @@
-"""Pictures that a page sends: decoded in a process of their own, and kept in memory,
-never written.
-"""
+"""Decodes pictures that a page sends, each in its own process (decoding.py)."""
 
 from __future__ import annotations
 
@@ -19,37 +17,37 @@ from .decoding import HINT, START, PictureLimits
 Array = NDArray[Any]
 
 MAX_UPLOAD_BYTES = 8 << 20
-"""Bytes of a picture's file."""
+"""Largest size of a picture's file."""
 MAX_SIDE = 1280
-"""Width or height of a picture that is kept: more than a frame shows is of no use."""
+"""Largest width or height of a decoded picture, which is enough for a frame."""
 LIMITS = PictureLimits(
     side=8192, pixels=24_000_000, kept=MAX_SIDE, memory=384 << 20, seconds=10
 )
-"""24 million pixels with alpha take 250 MB."""
-_SLOWER = 3
-"""Times the seconds of a core that pass on a busy machine."""
+"""The limits of decoding; 24 million pixels with alpha take 250 MB."""
+_SLOWDOWN = 3
+"""Ratio of elapsed time to time on a core that a busy machine may need."""
 
 
 def decode_upload(data: bytes) -> Array:
     """Return the picture in the bytes of a JPEG or PNG file, uint8 [H, W, 3].
 
-    It is turned upright by its EXIF, made smaller where a side exceeds MAX_SIDE, and
-    red comes first.
+    It is turned upright by its EXIF, made smaller if a side exceeds MAX_SIDE, and has
+    red first.
 
     Raises:
-        InputError: it is no such file, has too many bytes or pixels, takes more than
-            the LIMITS to decode, or Pillow is not there
-        DeviceError: the system starts no process
+        InputError: it is not such a file, has too many bytes or pixels, exceeds the
+            LIMITS of decoding, or Pillow is not installed
+        DeviceError: no process can be started
     """
     if not data:
         megabytes = MAX_UPLOAD_BYTES >> 20
         what = f"the picture is empty, or larger than {megabytes} MB"
         raise InputError(what, hint=HINT)
     head, _, pixels = _answer(data).partition(b"\n")
-    told = json.loads(head)
-    if "what" in told:
-        raise InputError(told["what"], hint=told["hint"])
-    shape = (told["height"], told["width"], 3)
+    answer = json.loads(head)
+    if "what" in answer:
+        raise InputError(answer["what"], hint=answer["hint"])
+    shape = (answer["height"], answer["width"], 3)
     return np.frombuffer(pixels, np.uint8).reshape(shape)
 
 
@@ -64,13 +62,13 @@ def _answer(data: bytes) -> bytes:
         json.dumps(LIMITS),
     ]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             input=data,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=_SLOWER * LIMITS.seconds,
-            # Ctrl-C is for the show.
+            timeout=_SLOWDOWN * LIMITS.seconds,
+            # In another session, so that Ctrl-C ends only the show.
             start_new_session=True,
         )
     except OSError as e:
@@ -78,13 +76,15 @@ def _answer(data: bytes) -> bytes:
         raise DeviceError(what, hint="end other programs, and send it again") from e
     except subprocess.TimeoutExpired:
         raise _too_slow() from None
-    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         raise _too_slow()
-    if done.returncode:
-        # A decoder that a damaged file has overcome.
-        what = f"the picture cannot be read: its decoder ended with {done.returncode}"
+    if process.returncode:
+        # A damaged file has crashed the decoder.
+        what = (
+            f"the picture cannot be read: its decoder ended with {process.returncode}"
+        )
         raise InputError(what, hint=HINT)
-    return done.stdout
+    return process.stdout
 
 
 def _too_slow() -> InputError:

@@ -1,8 +1,8 @@
-"""Cameras of Linux, by the ioctls of V4L2 alone: no library needs to be on the device.
+"""Reads cameras of Linux by the ioctls of V4L2, so that the device needs no library.
 
-Layouts are those of <linux/videodev2.h>.  A camera's frames come in buffers that the
-driver fills and we map; an output takes frames in such buffers, or by write() where it
-has none.
+Layouts are those of <linux/videodev2.h>.  The driver fills buffers with a camera's
+frames, which are mapped into this process.  An output takes frames in such buffers, or
+by write() if it has none.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from ..vision.camera import CameraFrame, decode_jpeg
 Array = NDArray[Any]
 
 SIZE = (640, 480)
-"""Of a camera, where none is asked for."""
+"""Default width and height of a camera's frames."""
 RATE = 30.0
+"""Default frames per second of a camera."""
 ENOUGH = 24.0
-"""Frames per second; with less, a camera is asked for JPEG, which needs less of its
-cable.
+"""Frames per second; for less than that a camera is set to JPEG, which needs less of
+USB's bandwidth.
 """
 SILENT_S = 5.0
 """Seconds without a frame after which a camera counts as gone."""
@@ -38,17 +39,17 @@ SILENT_S = 5.0
 CAPTURE = 1
 OUTPUT = 2
 """V4L2_BUF_TYPE_VIDEO_…, the directions of a device."""
-_MMAP = 1
-_NONE = 1
+_MMAP = 1  # V4L2_MEMORY_MMAP
+_NONE = 1  # V4L2_FIELD_NONE
 CAN_CAPTURE = 1
 CAN_OUTPUT = 2
 CAN_STREAM = 1 << 26
 """V4L2_CAP_…, the bits of its capabilities."""
-_HAS_OWN_CAPABILITIES = 1 << 31
+_HAS_NODE_CAPABILITIES = 1 << 31  # V4L2_CAP_DEVICE_CAPS
 _BUFFERS = 4
-_ERROR_FLAG = 0x40
+_ERROR_FLAG = 0x40  # V4L2_BUF_FLAG_ERROR
 _DAMAGED = 30
-"""Frames in a row that may be damaged."""
+"""Number of damaged frames in a row after which reading fails."""
 FORMATS = {
     **{b"YUYV": "yuyv", b"NV12": "nv12", b"MJPG": "jpeg", b"JPEG": "jpeg"},
     **{b"RGB3": "rgb", b"BGR3": "bgr", b"GREY": "gray"},
@@ -112,7 +113,7 @@ class _Format(ctypes.Structure):
 
 
 class _Parameters(ctypes.Structure):
-    """struct v4l2_captureparm: capability, mode, time per frame."""
+    """struct v4l2_streamparm with v4l2_captureparm: capability, mode, time per frame."""
 
     _fields_ = [
         ("type", ctypes.c_uint32),
@@ -173,9 +174,24 @@ _S_PARM = _code(3, 22, _Parameters)
 
 
 class VideoDevice:
-    """An opened device node of one direction.  Raises DeviceError where it is none."""
+    """An opened device node of V4L2.
 
-    def __init__(self, path: str, kind: int, wanted: int, what: str) -> None:
+    Args:
+        path: the node
+        kind: its direction, CAPTURE or OUTPUT
+        required: the capability that it has to have, CAN_…
+        name: a name for such a device, for the error
+
+    Attributes:
+        can: the bits of its capabilities
+        name: the name that its driver gives it
+        buffers: the mapped buffers
+
+    Raises:
+        DeviceError: the node cannot be opened, or lacks the capability
+    """
+
+    def __init__(self, path: str, kind: int, required: int, name: str) -> None:
         if sys.platform != "linux":
             raise DeviceError(
                 f"{path} is V4L2's, and this is {sys.platform}",
@@ -185,7 +201,7 @@ class VideoDevice:
         self.kind = kind
         self.buffers: List[mmap.mmap] = []
         try:
-            # Not blocking: all waiting is done by select(), which has a limit of time.
+            # The node does not block: select() waits, which has a time limit.
             self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as e:
             if e.errno in (errno.ENOENT, errno.ENODEV):
@@ -194,58 +210,62 @@ class VideoDevice:
                 hint = "sudo usermod -aG video $USER"
             raise DeviceError(f"cannot open {path}: {e.strerror}", hint=hint) from e
         try:
-            # A node's own capabilities, where the driver tells them apart from the device's.
-            found = self.ask(_QUERYCAP, _Capability())
-            if found.capabilities & _HAS_OWN_CAPABILITIES:
-                self.can = found.device
+            # A device may have several nodes, which have capabilities of their own.
+            answer = self.ask(_QUERYCAP, _Capability())
+            if answer.capabilities & _HAS_NODE_CAPABILITIES:
+                self.can = answer.device
             else:
-                self.can = found.capabilities
-            self.name = found.card.decode(errors="replace")
+                self.can = answer.capabilities
+            self.name = answer.card.decode(errors="replace")
         except OSError:
-            # A node that does not answer is no video device.
+            # A node without an answer is not a video device.
             self.can = 0
             self.name = ""
-        if not self.can & wanted:
+        if not self.can & required:
             self.close()
             raise DeviceError(
-                f"{path} is not a {what}",
+                f"{path} is not a {name}",
                 hint="v4l2-ctl --list-devices shows which is what",
             )
 
-    def ask(self, code: int, about: Any) -> Any:
-        """An ioctl, again where a signal came in between.  Raises OSError."""
-        from fcntl import ioctl  # not on every system that this file is read on
+    def ask(self, code: int, structure: Any) -> Any:
+        """Call an ioctl; return its structure, which the driver has changed.
 
-        ioctl(self.fd, code, about)
-        return about
+        Raises OSError.
+        """
+        # Not every system on which this module is imported has it.
+        from fcntl import ioctl
+
+        ioctl(self.fd, code, structure)
+        return structure
 
     def formats(self) -> List[bytes]:
         """Return the formats of the device as fourccs."""
-        found: List[bytes] = []
+        fourccs: List[bytes] = []
         try:
             while True:
-                one = self.ask(
-                    _ENUM_FMT, _Description(index=len(found), type=self.kind)
+                description = self.ask(
+                    _ENUM_FMT, _Description(index=len(fourccs), type=self.kind)
                 )
-                found.append(int(one.format).to_bytes(4, "little"))
+                fourccs.append(int(description.format).to_bytes(4, "little"))
         except OSError:
-            # Its error marks the end of the list.
-            return found
+            # The error marks the end of the list.
+            return fourccs
 
     def set_format(self, fourcc: bytes, size: Tuple[int, int]) -> Any:
-        """Set the format and a size near to the wanted one.
+        """Set the format, and a size that is near a width and height.
 
         Return the device's choice, with its stride and size in bytes.
         """
-        wanted = _Format(type=self.kind)
-        pixels = wanted.of.pixels
-        # V4L2_FIELD_NONE: whole frames, not the half frames of interlaced video.
+        format = _Format(type=self.kind)
+        pixels = format.of.pixels
+        # _NONE means whole frames, not the half frames of interlaced video.
         pixels.width, pixels.height, pixels.field = *size, _NONE
         pixels.format = int.from_bytes(fourcc, "little")
-        return self.ask(_S_FMT, wanted).of.pixels
+        return self.ask(_S_FMT, format).of.pixels
 
     def map_buffers(self) -> None:
-        """Map the memory shared by driver and program."""
+        """Map the buffers of the driver into this process."""
         count = self.ask(_REQBUFS, _Request(_BUFFERS, self.kind, _MMAP)).count
         for i in range(count):
             buffer = self.ask(_QUERYBUF, self.buffer(i))
@@ -262,15 +282,15 @@ class VideoDevice:
         self.ask(_QBUF, buffer)
 
     def dequeue(self) -> _Buffer:
-        """Return a buffer that the driver has done with.
+        """Return a buffer that the driver has finished.
 
-        Raises BlockingIOError where there is none yet.
+        Raises BlockingIOError if there is none yet.
         """
-        done: _Buffer = self.ask(_DQBUF, self.buffer())
-        return done
+        buffer: _Buffer = self.ask(_DQBUF, self.buffer())
+        return buffer
 
     def start(self) -> None:
-        """Begin to fill, or to show, buffers."""
+        """Let the driver begin to fill or to show buffers."""
         self.ask(_STREAMON, ctypes.c_int(self.kind))
 
     def close(self) -> None:
@@ -299,23 +319,23 @@ class Camera:
         size: Optional[Tuple[int, int]] = None,
         rate: Optional[float] = None,
     ) -> None:
-        """Open a camera, and let it stream.
+        """Open a camera and start its stream.
 
         Args:
             path: the device
-            format: the format; None: the best
-            size: width and height; None: `SIZE`
-            rate: frames a second; None: `RATE`
+            format: the format; None for the best
+            size: width and height; None for `SIZE`
+            rate: frames per second; None for `RATE`
 
         Raises:
-            DeviceError: the device is no camera, or does not stream
+            DeviceError: the device is not a camera, or does not stream
             InputError: the camera does not have the format
         """
         self._device = VideoDevice(path, CAPTURE, CAN_CAPTURE, "camera")
         self._damaged = 0
         try:
-            wanted = self._wanted_formats(path, format)
-            self._choose(wanted, size or SIZE, rate or RATE)
+            fourccs = self._formats(path, format)
+            self._choose(fourccs, size or SIZE, rate or RATE)
             self._device.map_buffers()
             # The driver drops frames for which it has no buffer, so it gets all of
             # them.
@@ -331,35 +351,40 @@ class Camera:
             self.close()
             raise
 
-    def _wanted_formats(self, path: str, format: Optional[str]) -> List[bytes]:
-        """Return the camera's formats with a name, the best first; None: with any."""
-        offered = [f for f in FORMATS if f in self._device.formats()]
-        wanted = [f for f in offered if format in (None, FORMATS[f])]
-        if wanted:
-            return wanted
+    def _formats(self, path: str, format: Optional[str]) -> List[bytes]:
+        """Return the camera's readable formats as fourccs, the best first.
 
-        names = sorted({FORMATS[f] for f in offered})
+        Args:
+            path: the device, for the error
+            format: a name; None for all formats
+        """
+        readable = [f for f in FORMATS if f in self._device.formats()]
+        matches = [f for f in readable if format in (None, FORMATS[f])]
+        if matches:
+            return matches
+
+        names = sorted({FORMATS[f] for f in readable})
         has = ", ".join(names) or "nothing that can be read"
         what = f"{path} gives {has}"
         if format:
             what += f", not {format}"
-        # Raw Bayer data, which libcamera alone can turn into a picture.
+        # Such a camera gives raw Bayer data, which only libcamera turns into pictures.
         pi_hint = "a Raspberry Pi's own camera is --source picamera"
-        raise InputError(what, hint="" if offered else pi_hint)
+        raise InputError(what, hint="" if readable else pi_hint)
 
     def _choose(
-        self, wanted: Sequence[bytes], size: Tuple[int, int], rate: float
+        self, fourccs: Sequence[bytes], size: Tuple[int, int], rate: float
     ) -> None:
-        """Choose the first format, or JPEG where that is too slow.
+        """Set the first format, or JPEG if the camera is too slow with that.
 
-        JPEG only if a library here can decode it.
+        JPEG is set only if an installed library can decode it.
         """
-        jpegs = [f for f in wanted if FORMATS[f] == "jpeg"]
+        jpegs = [f for f in fourccs if FORMATS[f] == "jpeg"]
 
-        # Uncompressed frames cost no time to decode, but USB 2 carries few of them.
-        plain = [f for f in wanted if f not in jpegs]
+        # Uncompressed frames need no decoding, but USB 2 carries few of them.
+        plain = [f for f in fourccs if f not in jpegs]
         self._set((plain or jpegs)[0], size, rate)
-        if plain and jpegs and self.rate < min(ENOUGH, rate) and _decodes():
+        if plain and jpegs and self.rate < min(ENOUGH, rate) and _decodes_jpeg():
             self._set(jpegs[0], size, rate)
 
     def _set(self, fourcc: bytes, size: Tuple[int, int], rate: float) -> None:
@@ -373,13 +398,13 @@ class Camera:
         try:
             parameters = self._device.ask(_S_PARM, parameters)
             self.rate = parameters.denominator / (parameters.numerator or 1)
-        except OSError:  # some have one rate and do not tell it
+        except OSError:  # a camera with a single rate may not tell it
             self.rate = rate
 
     def read(self) -> CameraFrame:
-        """The next frame, in memory of its own.
+        """Return the next frame, which has its own memory.
 
-        Raises OSError when the camera is gone, or gives nothing.
+        Raises OSError if the camera is unplugged or gives no frame.
         """
         while True:
             data = self._next()
@@ -393,10 +418,11 @@ class Camera:
                 # USB cameras send a broken JPEG now and then; many in a row mean that
                 # no frame will be readable.
                 self._damaged += 1
-                if self._damaged == _DAMAGED or not _decodes():
+                if self._damaged == _DAMAGED or not _decodes_jpeg():
                     raise
 
     def _next(self) -> Array:
+        """Return the bytes of the next complete frame, uint8 [N]."""
         until = time.monotonic() + SILENT_S
         while True:
             left = until - time.monotonic()
@@ -414,9 +440,9 @@ class Camera:
                 : buffer.used
             ].copy()
             self._device.queue(self._device.buffer(buffer.index))
-            # A frame whose packets were lost is shorter; a JPEG's length is not known.
-            whole = self.format == "jpeg" or data.size >= self._bytes()
-            if whole and not buffer.flags & _ERROR_FLAG:
+            # A frame with lost packets is shorter; the length of a JPEG is not known.
+            is_complete = self.format == "jpeg" or data.size >= self._bytes()
+            if is_complete and not buffer.flags & _ERROR_FLAG:
                 return data
 
     def _bytes(self) -> int:
@@ -425,7 +451,7 @@ class Camera:
         return int(self._pixels.stride) * rows
 
     def _frame(self, data: Array) -> CameraFrame:
-        """Rows may have gaps between them."""
+        """Return the frame in the bytes of a buffer, whose rows may have gaps."""
         (width, height), stride = self.size, int(self._pixels.stride)
         rows = data[: self._bytes()].reshape(-1, stride)
         if self.format == "nv12":
@@ -439,11 +465,11 @@ class Camera:
         )
 
     def close(self) -> None:
-        """Give the device back to the system."""
+        """Release the device."""
         self._device.close()
 
 
-def _decodes() -> bool:
+def _decodes_jpeg() -> bool:
     for name in ("cv2", "PIL.Image"):
         try:
             importlib.import_module(name)

@@ -1,5 +1,5 @@
-"""Virtual cameras of Linux: V4L2 outputs that other programs see as a camera
-(v4l2loopback), or a screen.
+"""Writes to V4L2 outputs, which may be a virtual camera for other programs
+(v4l2loopback) or a screen.
 
 Layouts of pixels are those of <linux/videodev2.h>; colours are those of BT.601 with Y in
 16…235 and U and V in 16…240.
@@ -26,24 +26,23 @@ from .v4l2 import CAN_OUTPUT, CAN_STREAM, OUTPUT, RATE, SILENT_S, VideoDevice
 Array = NDArray[Any]
 
 LEAST = (640, 480)
-"""Width and height to which smaller pictures are enlarged: pages of meetings refuse
-smaller cameras.
+"""Least width and height of the output, since sites of video meetings refuse smaller
+cameras.
 """
 
 _LUMA = np.array([66, 129, 25], np.float32) / 256
 _BLUE = np.array([-38, -74, 112], np.float32) / 256
 _RED = np.array([112, -94, -18], np.float32) / 256
-"""Y, U and V of red, green and blue (BT.601), in parts of 256: exact in float32."""
+"""Weights of red, green and blue for Y, U and V (BT.601); they are exact in float32."""
 
 
 class _Packing(NamedTuple):
     """A layout of pixels.
 
     Attributes:
-        pack: returns the bytes of a picture whose width and height are even, for rows
-            that begin so many bytes after each other
-        stride: bytes from row to row for each pixel of the width, where the driver
-            names no stride
+        pack: returns the bytes of a picture with an even width and height, given also
+            the bytes from one row to the next
+        stride: bytes per pixel of a row without a gap, if the driver names no stride
     """
 
     pack: Callable[[Array, int], Array]
@@ -51,10 +50,12 @@ class _Packing(NamedTuple):
 
 
 class VideoOutput:
-    """A V4L2 output device.  A context manager.
+    """A V4L2 output device; a context manager.
 
-    The first picture sets the size. Others, and all where the device has a size of its
-    own, are scaled to fit, with black borders.  Raises DeviceError.
+    The first picture sets the size, unless the device has a fixed one. Pictures of
+    another size are scaled to fit, with black borders.
+
+    Raises DeviceError if the path is not such a device.
     """
 
     def __init__(self, path: str) -> None:
@@ -68,12 +69,12 @@ class VideoOutput:
     def write(self, picture: Array) -> None:
         """Show a picture, uint8 [H,W,3], red first.
 
-        Raises DeviceError when the device takes no more.
+        Raises DeviceError if the device refuses it.
         """
         self.write_packed(self.packed(picture))
 
     def packed(self, picture: Array) -> Array:
-        """Return the bytes of a picture, uint8 [H,W,3], as the device wants them.
+        """Return the bytes of a picture, uint8 [H,W,3], in the layout of the device.
 
         Raises DeviceError for a device without a known layout.
         """
@@ -81,7 +82,7 @@ class VideoOutput:
             if self._pixels is None:
                 self._begin(picture.shape[1], picture.shape[0])
         except OSError as e:
-            raise self._refused(e) from e
+            raise self._write_error(e) from e
         size = int(self._pixels.width), int(self._pixels.height)
         stride = int(self._pixels.stride) or self._packing.stride * size[0]
         return self._packing.pack(fitted(picture, size), stride)
@@ -89,7 +90,7 @@ class VideoOutput:
     def write_packed(self, data: Array) -> None:
         """Show the bytes of a picture.
 
-        Raises DeviceError when the device takes no more.
+        Raises DeviceError if the device refuses them.
         """
         try:
             if self._device.buffers:
@@ -97,20 +98,20 @@ class VideoOutput:
             else:
                 self._write(data)
         except OSError as e:
-            raise self._refused(e) from e
+            raise self._write_error(e) from e
 
-    def _refused(self, e: OSError) -> DeviceError:
-        """Return the error of a device that takes no frames."""
+    def _write_error(self, e: OSError) -> DeviceError:
+        """Return the error for a device that takes no frames."""
         return DeviceError(
             f"{self._device.path} takes no frames: {e.strerror}",
             hint="end the program that has it",
         )
 
     def _begin(self, width: int, height: int) -> None:
-        """Set the size, and the first layout that the device takes."""
+        """Set the size, and the first layout that the device supports."""
         if width < LEAST[0] and height < LEAST[1]:
             width, height = LEAST
-        # U and V are of two pixels in each direction, so both sides must be even.
+        # A value of U and V covers two pixels in each direction: both sides are even.
         size = width - width % 2, height - height % 2
         for fourcc, packing in PACKINGS.items():
             self._pixels = self._device.set_format(fourcc, size)
@@ -123,16 +124,16 @@ class VideoOutput:
                 f"{self._device.path} takes neither {names}",
                 hint="give another device",
             )
-        # Those that do not stream are written to, which some that stream refuse.
+        # A device either streams buffers or takes write(); some that stream refuse it.
         if self._device.can & CAN_STREAM:
             self._device.map_buffers()
 
     def _write(self, data: Array) -> None:
-        left = memoryview(data.tobytes())
-        while left:
+        rest = memoryview(data.tobytes())
+        while rest:
             self._wait()
             try:
-                left = left[os.write(self._device.fd, left) :]
+                rest = rest[os.write(self._device.fd, rest) :]
             except BlockingIOError:
                 continue
 
@@ -150,7 +151,7 @@ class VideoOutput:
         buffer.used = data.size
         buffer.field = self._pixels.field
         self._device.queue(buffer)
-        # V4L2 outputs start with a frame in their queue.
+        # A V4L2 output can be started only with a frame in its queue.
         if not self._queued:
             self._device.start()
         self._queued[index] = True
@@ -161,7 +162,7 @@ class VideoOutput:
             raise TimeoutError(errno.ETIMEDOUT, f"it was full for {SILENT_S:g} s")
 
     def close(self) -> None:
-        """Give the device back to the system."""
+        """Release the device."""
         self._device.close()
 
     def __enter__(self) -> VideoOutput:
@@ -177,11 +178,10 @@ class VideoOutput:
 
 
 class SteadyOutput:
-    """Writes the newest picture to an output at a steady rate, from a thread of its own.
+    """Writes the newest picture to an output at a steady rate, from its own thread.
 
-    Programs that read a camera take gaps for a fault, and a network may be slower than
-    they expect: its last picture is then written again.  A context manager, which closes
-    the output.
+    A program that reads a camera takes gaps for a fault. If a network is slower than the
+    rate, its last picture is written again.  A context manager, which closes the output.
 
     Args:
         output: the output
@@ -200,9 +200,9 @@ class SteadyOutput:
         )
 
     def show(self, picture: Array) -> None:
-        """Let a picture, uint8 [H,W,3], be the newest.
+        """Set the newest picture, uint8 [H,W,3].
 
-        Raises DeviceError where the output took no more.
+        Raises DeviceError if the output has refused an earlier one.
         """
         with self._lock:
             if self._error is not None:
@@ -215,7 +215,7 @@ class SteadyOutput:
         try:
             self._write_all()
         except BaseException as e:
-            # The thread of the show raises it, where someone sees it.
+            # show() raises it in the thread of the show, where it is reported.
             with self._lock:
                 self._error = e
 
@@ -230,7 +230,7 @@ class SteadyOutput:
                 )
                 newest = self._picture
                 stopped = self._stopped
-            # The last picture is shown, even where it came just before the end.
+            # The last picture is shown even if it came just before the end.
             if newest is None or (stopped and newest is last):
                 return
             # Packing costs more than writing, so a repeated picture is packed once.
@@ -238,7 +238,7 @@ class SteadyOutput:
                 data = self._output.packed(newest)
                 last = newest
             now = time.monotonic()
-            # Frames that were not written in time are left out: a burst is no video.
+            # After a delay frames are left out: a burst of them would not look smooth.
             due = max(due + self._period_s, now)
             time.sleep(due - now)
             self._output.write_packed(data)
@@ -284,7 +284,7 @@ def fitted(picture: Array, size: Tuple[int, int]) -> Array:
 def yuyv(picture: Array, stride: int = 0) -> Array:
     """Return a picture, uint8 [H,W,3] with an even width, as YUYV, uint8 [bytes].
 
-    Two neighbours in a row share U and V.
+    Two neighbours in a row share U and V, which are their means.
 
     stride: bytes from row to row; 0: 2 W
     """
@@ -323,7 +323,7 @@ def i420(picture: Array, stride: int = 0) -> Array:
 
 
 def _levels(plane: Array, offset: int) -> Array:
-    """Return a plane above an offset, rounded to uint8; all sums are positive."""
+    """Return a plane plus an offset, rounded to uint8; all sums have to be positive."""
     return np.asarray(plane + np.float32(offset + 0.5), np.uint8)
 
 
@@ -331,4 +331,4 @@ PACKINGS: Mapping[bytes, _Packing] = {
     b"YUYV": _Packing(yuyv, 2),
     b"YU12": _Packing(i420, 1),
 }
-"""The layouts that browsers take of a camera without converting, the preferred first."""
+"""The layouts that browsers read from a camera without conversion, the best first."""

@@ -1,4 +1,4 @@
-"""The effects: each is a row of EFFECTS, and a function that makes it."""
+"""The effects of the webcam: each has a row in EFFECTS, and a function that makes it."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class EffectRow:
 
     Attributes:
         does: a description
-        make: makes it
-        tasks: the tasks that it is for; none: all
-        suits: whether it can draw a result
-        value: an example of what stands behind its name; "": nothing does
-        file: whether that is a file, which may have points beside it in a .json
-        picture: whether that may be a picture alone, in place of a file's name
-        built_in: returns the names that edgec has files for
+        make: makes the effect
+        tasks: the tasks for which it is; () for all
+        suits: returns whether it can draw a result
+        value: an example of its value, the text after "="; "" if it takes none
+        file: whether the value is a file, which may have points in a .json beside it
+        picture: whether the value may name a picture in memory instead
+        built_in: returns the values for which edgec has a file
     """
 
     does: str
@@ -64,12 +64,10 @@ class EffectRow:
 
 
 def _is_mask(result: Result) -> bool:
-    """Return whether a result has a mask."""
     return isinstance(result, Segments)
 
 
 def _is_picture(result: Result) -> bool:
-    """Return whether a result is an image network's picture."""
     return isinstance(result, Picture)
 
 
@@ -135,11 +133,11 @@ EFFECTS: Mapping[str, EffectRow] = {
 
 def effects_for(task: str) -> List[str]:
     """Return the names of the effects for a task."""
-    return [name for name, it in EFFECTS.items() if not it.tasks or task in it.tasks]
+    return [name for name, row in EFFECTS.items() if not row.tasks or task in row.tasks]
 
 
 def file_of(text: str) -> str:
-    """Return the file that an effect reads, "" where it reads none of a person's."""
+    """Return the user's file that an effect reads; "" if it reads none."""
     name, _, value = text.partition("=")
     row = EFFECTS.get(name)
     if row is None or not row.file or value in row.built_in():
@@ -148,7 +146,7 @@ def file_of(text: str) -> str:
 
 
 def wants_value(name: str) -> bool:
-    """Return whether a file or other text stands behind the name of an effect."""
+    """Return whether an effect takes a value, the text after "="."""
     return EFFECTS[name].value != ""
 
 
@@ -158,20 +156,22 @@ def effect(
     find: Optional[Finder] = None,
     uploads: Uploads = MappingProxyType({}),
 ) -> Effect:
-    """Return an effect by its name in EFFECTS, and what stands behind a "=".
+    """Return the effect that a text names.
+
+    The effect raises InputError for a result of a task for which it is not.
 
     Args:
-        text: for example "blur" or "avatar=portrait.jpg"
-        painter: draws
-        find: runs the bundle on a picture that the effect is given
-        uploads: pictures in memory, whose names may stand in place of a file's
+        text: its name in EFFECTS, and perhaps "=" and a value, for example "blur" or
+            "avatar=portrait.jpg"
+        painter: paints
+        find: runs the bundle on a picture of the effect
+        uploads: pictures in memory, which the value may name instead of a file
 
     Raises:
-        InputError: there is no such effect, or what it is given does not suit it; and
-            when it gets a result of a task that it is not for
+        InputError: there is no such effect, or not with this value
     """
-    name, is_given, value = text.partition("=")
-    if name not in EFFECTS or (is_given and not wants_value(name)):
+    name, equals, value = text.partition("=")
+    if name not in EFFECTS or (equals and not wants_value(name)):
         raise InputError(
             f'there is no effect "{text}"{did_you_mean(name, EFFECTS)}',
             hint="use " + ", ".join(EFFECTS),
@@ -183,11 +183,10 @@ def effect(
 class _Checked(Effect):
     """An effect that refuses results of other tasks.
 
-    It is made before a bundle's results are known, so each is checked.
+    It is made before the bundle's first result, so each result is checked.
     """
 
     def __init__(self, name: str, row: EffectRow, inner: Effect) -> None:
-        """Take an effect."""
         self._name = name
         self._row = row
         self._inner = inner
@@ -200,14 +199,14 @@ class _Checked(Effect):
             return self._inner(frame, result, at)
 
         task = self._row.tasks[0]
-        wanted = "face points" if task == "landmarks" else task
-        article = "" if wanted.endswith("s") else "an " if task == "image" else "a "
+        subject = "face points" if task == "landmarks" else task
+        article = "" if subject.endswith("s") else "an " if task == "image" else "a "
         other = type(result).__name__.lower().removesuffix("result")
         hint = f"use overlay, or a bundle that was compiled with --task {task}"
         if task == "landmarks":
             hint = "use overlay, or a bundle of a face mesh: --task facemesh"
         raise InputError(
-            f"{self._name} is for {article}{wanted}, not for {other}", hint=hint
+            f"{self._name} is for {article}{subject}, not for {other}", hint=hint
         )
 
     def renew(self) -> None:

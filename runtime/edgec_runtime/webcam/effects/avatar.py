@@ -1,4 +1,4 @@
-"""avatar=portrait.jpg: a portrait that moves as the person before the camera does."""
+"""The effect avatar=portrait.jpg: a portrait that moves like the person at the camera."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from .painter import Painter
 Array = NDArray[Any]
 
 SAMPLES = 3
-"""Samples of a pixel in a row and a column, where edges are made smooth."""
+"""Samples per pixel in each direction where edges are smoothed."""
 HAIR = 0.33
-"""Height of the hair above the mesh of a face, in heights of the mesh."""
+"""Height of the hair above the mesh of a face, relative to the height of the mesh."""
 FACE_SPACE = 1.35
-"""The least height of a frame about a face in the same: without hair."""
+"""Least height of the part around a face without hair, relative to the same."""
 HELD_S = 0.4
-"""Seconds for which a pose stays after the face was lost."""
+"""Seconds for which a pose stays after the face is lost."""
 EASE_S = 0.5
-"""Time constant of the way back to the neutral pose after that, seconds."""
+"""Time constant of the return to the neutral pose after that, seconds."""
 
 
 def avatar(setting: EffectSetting) -> Effect:
     """Return the effect that shows a moving portrait.
 
-    Raises InputError where the file is no photo, or has no face that is found or whose
-    points are given, or one that looks aside, is tiny, or is near the border.
+    Raises InputError if the file is not a photo or has no face, or if the face looks
+    aside, is tiny, or is near the border.
     """
     if not setting.value:
         raise InputError(
@@ -49,7 +49,7 @@ def avatar(setting: EffectSetting) -> Effect:
         )
     path = Path(setting.value)
     picture = setting.picture()
-    points = _found(setting, picture, path)
+    points = _portrait_points(setting, picture, path)
     check_portrait(points, (picture.shape[1], picture.shape[0]), str(path))
 
     def frame(size: Tuple[int, int]) -> Portrait:
@@ -59,17 +59,20 @@ def avatar(setting: EffectSetting) -> Effect:
 
 
 def puppet(setting: EffectSetting) -> Effect:
-    """Return the effect that shows a drawn head, and nothing of the camera's picture."""
+    """Return the effect that shows a drawn head instead of the camera's picture."""
     return Avatar(setting.painter, drawn_head)
 
 
-def _found(setting: EffectSetting, picture: Array, path: Path) -> Array:
-    """Return the points of the face in a portrait, with depth in pixels [468, 3]."""
-    # A picture that was uploaded has a name, but no file that could be beside it.
+def _portrait_points(setting: EffectSetting, picture: Array, path: Path) -> Array:
+    """Return the points of the face in a portrait, with depth in pixels [468, 3].
+
+    They are those of the .json beside the file, or else of the bundle.
+    """
+    # An uploaded picture has no file beside it.
     if setting.value not in setting.uploads:
-        placed = portrait_points(path.with_suffix(".json"))
-        if placed is not None:
-            return placed
+        file_points = portrait_points(path.with_suffix(".json"))
+        if file_points is not None:
+            return file_points
     hint = (
         "give a portrait with one large face that looks ahead, or place points in "
         f"{path.with_suffix('.json').name}"
@@ -83,7 +86,7 @@ def _found(setting: EffectSetting, picture: Array, path: Path) -> Array:
 
 
 class Avatar(Effect):
-    """The portrait, and the person that drives it."""
+    """The effect that shows a portrait with the motion of the face in each frame."""
 
     renewable = True
     smooths = True
@@ -94,8 +97,8 @@ class Avatar(Effect):
         """Begin in the neutral pose.
 
         Args:
-            painter: draws
-            frame: makes the portrait, as large as a frame
+            painter: paints
+            frame: returns the portrait for a width and height
         """
         self._painter = painter
         self._frame = frame
@@ -110,15 +113,15 @@ class Avatar(Effect):
         self._driver.renew()
 
     def __call__(self, frame: Array, result: Result, at: float = 0.0) -> Array:
-        """Return the portrait as the face of the frame is."""
+        """Return the portrait with the motion of the face in a frame."""
         size = frame.shape[1], frame.shape[0]
         if self._portrait is None or self._portrait.size != size:
             self._portrait = self._frame(size)
-        motion = self._followed(result, at)
+        motion = self._next_motion(result, at)
         return drawn(self._portrait, motion, self._painter)
 
-    def _followed(self, result: Result, at: float) -> FaceMotion:
-        """Return the motion of this frame; without a face the last, eased to rest."""
+    def _next_motion(self, result: Result, at: float) -> FaceMotion:
+        """Return the motion of a frame; without a face the last one, eased to rest."""
         points = self._steady(result, at)
         motion = None
         if points is not None:
@@ -132,7 +135,7 @@ class Avatar(Effect):
 
 
 def drawn(portrait: Portrait, motion: FaceMotion, painter: Painter) -> Array:
-    """Return a portrait after a motion, uint8 [H, W, 3]."""
+    """Return a portrait with a motion, uint8 [H, W, 3]."""
     out = np.empty((portrait.size[1], portrait.size[0], 3), np.uint8)
     warp = portrait.warp(motion)
     painter.warp_into(warp, out)
@@ -146,13 +149,13 @@ def drawn(portrait: Portrait, motion: FaceMotion, painter: Painter) -> Array:
 def smooth_edges(painter: Painter, warp: Warp, triangles: Array, out: Array) -> None:
     """Draw the pixels at the edges of some triangles again, as means of samples.
 
-    Elsewhere triangles share the picture, and their edges are not seen.
+    Edges inside the mesh need no smoothing, since the picture continues across them.
 
     Args:
-        painter: draws
-        warp: the whole picture
-        triangles: those whose edges are seen, int32 [M, 3]
-        out: the picture, which is changed
+        painter: paints
+        warp: the warp of the whole picture
+        triangles: the triangles with visible edges, int32 [M, 3]
+        out: the picture, which is changed, uint8 [H, W, 3]
     """
     points = warp.end[np.unique(triangles)]
     size = np.array([out.shape[1], out.shape[0]])
@@ -162,10 +165,11 @@ def smooth_edges(painter: Painter, warp: Warp, triangles: Array, out: Array) -> 
     if width == 0 or height == 0:
         return
 
-    # Larger by some times, of which the mean is taken.
+    # The part is drawn SAMPLES times larger, for the means.
     large = np.zeros((height * SAMPLES, width * SAMPLES, 3), np.uint8)
     larger = warp.moved(-low, SAMPLES)
-    # All triangles are drawn, those white and the others black: nearer ones cover them.
+    # To know which pixels show these triangles, they are drawn white and all others
+    # black, since nearer triangles may cover them.
     tones = np.zeros((2, 4, 4), np.uint8)
     tones[:, 2:] = 255
     begin = np.full_like(warp.begin, 0.5)
@@ -181,17 +185,17 @@ def smooth_edges(painter: Painter, warp: Warp, triangles: Array, out: Array) -> 
 
 
 def _means(samples: Array, height: int, width: int) -> Array:
-    """Return the means of the samples of each pixel [height, width, 3]."""
-    grouped = samples.reshape(height, SAMPLES, width, SAMPLES, 3)
-    return np.asarray(grouped.mean(axis=(1, 3)))
+    """Return the mean of the samples of each pixel [height, width, 3]."""
+    pixels = samples.reshape(height, SAMPLES, width, SAMPLES, 3)
+    return np.asarray(pixels.mean(axis=(1, 3)))
 
 
 def framed(picture: Array, points: Array, size: Tuple[int, int]) -> Portrait:
-    """Return the part of a portrait about its head, as large as the frame.
+    """Return the part of a portrait around its head, in the size of the frame.
 
     Args:
         picture: uint8 [H, W, 3]
-        points: of its face [468, 3]
+        points: points of its face in pixels [468, 3]
         size: width and height of the frame
     """
     height, width = picture.shape[:2]
@@ -200,12 +204,12 @@ def framed(picture: Array, points: Array, size: Tuple[int, int]) -> Portrait:
     flat = points[:, :2]
     low = flat.min(axis=0)
     high = flat.max(axis=0)
-    # Its hair, as far as there is space for it about the face.
+    # The hair is included as far as the part has space for it above the face.
     tall = high[1] - low[1]
     low[1] -= np.clip(part[1] - FACE_SPACE * tall, 0, HAIR * tall)
     middle = (low + high) / 2
     corner = np.clip(middle - part / 2, 0, np.array([width, height]) - part)
     box = (float(corner[0]), float(corner[1]), float(part[0]), float(part[1]))
-    moved = points.copy()
-    moved[:, :2] -= corner
-    return Portrait(resize(picture, box, size, "bilinear"), moved / factor)
+    part_points = points.copy()
+    part_points[:, :2] -= corner
+    return Portrait(resize(picture, box, size, "bilinear"), part_points / factor)

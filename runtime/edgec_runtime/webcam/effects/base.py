@@ -1,4 +1,4 @@
-"""An effect, and what one needs to be made."""
+"""The base class of effects, and the setting from which one is made."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Finder = Callable[[Array], Result]
 """Runs a bundle on a picture, uint8 [H, W, 3]."""
 
 Uploads = Mapping[str, Array]
-"""Pictures in memory, uint8 [H, W, 3], by names that stand in the place of files."""
+"""Pictures in memory, uint8 [H, W, 3], by names that are used like those of files."""
 
 
 class Effect:
-    """Draws what a bundle found in a frame.
+    """Makes a picture of a frame and its result.
 
-    Some effects keep a state from frame to frame: a stream has an effect of its own.
+    Some effects keep a state from frame to frame, so each stream has its own effect.
 
     Attributes:
-        renewable: whether it has a neutral pose to take anew
+        renewable: whether it has a neutral pose that can be taken anew
         smooths: whether it smooths results over time by itself
     """
 
@@ -39,20 +39,19 @@ class Effect:
 
         Args:
             frame: uint8 [H, W, 3], red first; it stays as it is
-            result: what was found in it
-            at: when it was captured, seconds
+            result: the bundle's result for it
+            at: time of its capture, seconds
         """
         raise NotImplementedError
 
     def renew(self) -> None:
-        """Take the neutral pose anew, where the effect has one."""
+        """Take the neutral pose anew, if the effect has one."""
 
 
 class Painted(Effect):
     """An effect without a state: a function of a frame and its result."""
 
     def __init__(self, paint: Callable[[Array, Any], Array]) -> None:
-        """Take the function."""
         self._paint = paint
 
     def __call__(self, frame: Array, result: Result, at: float = 0.0) -> Array:
@@ -62,13 +61,13 @@ class Painted(Effect):
 
 @dataclass(frozen=True)
 class EffectSetting:
-    """What an effect is made of.
+    """The setting of an effect.
 
     Attributes:
-        value: the text behind the "=", "" without one
-        painter: draws
-        find: finds faces in pictures that are given; None: there is no bundle for it
-        uploads: pictures in memory, which have a name in place of a file
+        value: the text after "="; "" if there is none
+        painter: paints
+        find: runs the bundle on a picture; None if there is no bundle
+        uploads: pictures in memory, which the value may name
     """
 
     value: str
@@ -79,7 +78,7 @@ class EffectSetting:
     def picture(self) -> Array:
         """Return the picture that `value` names, uint8 [H, W, 3], red first.
 
-        Raises InputError for a file that is no photo.
+        Raises InputError if the file is not a photo.
         """
         if self.value in self.uploads:
             return self.uploads[self.value]

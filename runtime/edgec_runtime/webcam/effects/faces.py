@@ -1,4 +1,4 @@
-"""What the effects of faces share: their points, steady over time."""
+"""Smooths the points of a face over time, for all effects of faces."""
 
 from __future__ import annotations
 
@@ -23,31 +23,33 @@ def has_face_points(result: Result) -> bool:
     """Return whether a result can have the points of a face."""
     if isinstance(result, Points):
         return len(result.points) >= COUNT
-    # A cascade has them while it sees a face.
+    # A cascade's result has points if there is a face.
     return hasattr(result, "objects")
 
 
 class SteadyFace:
-    """The points of a face over time, without tremor: a 1€ filter for each."""
+    """The points of a face over time without tremor, each with a 1€ filter."""
 
     def __init__(self) -> None:
-        """Begin without a face."""
         self._filter: Optional[OneEuro] = None
 
     def __call__(self, result: Result, at: float) -> Optional[Array]:
-        """Return x, y and depth of the face [468, 3]; None where there is none.
+        """Return x, y and depth of the face's points in pixels [468, 3].
+
+        None without a face.
 
         Args:
-            result: what was found in a frame
-            at: when it was captured, seconds
+            result: the result for a frame
+            at: time of its capture, seconds
         """
         points = face_points(result)
         if points is None:
-            # The next face may be another one.
+            # The next face may be another person's.
             self._filter = None
             return None
         if self._filter is None:
-            # Speeds count in distances of the eyes, the size of what moves in a face.
+            # The filter takes speeds relative to the size of the face, for which the
+            # distance of the eyes stands.
             eyes = points[RIGHT_CORNERS[1], :2] - points[LEFT_CORNERS[0], :2]
             self._filter = OneEuro(STEADY, max(1.0, float(np.hypot(*eyes))))
         depth = points[:, 2]

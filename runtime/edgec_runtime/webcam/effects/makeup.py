@@ -1,7 +1,7 @@
-"""makeup=lips:#a03050,…: lips, brows, lids and hair in other colours, softly.
+"""The effect makeup=lips:#a03050,…: lips, brows, lids and hair in other colours.
 
-A coloured pixel keeps its light and shade: it gets the colour, as bright as the pixel
-is beside the mean of the part.
+A coloured pixel keeps its light and shade: the colour is scaled by the brightness of the
+pixel relative to the mean of the part.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ Array = NDArray[Any]
 
 EXAMPLE = "makeup=lips:#a03050,brows:#402010"
 STRENGTH: Mapping[str, float] = {"lips": 0.65, "brows": 0.7, LIDS: 0.5, HAIR: 0.7}
-"""How much of a pixel is the new colour, at most."""
+"""Largest share of the new colour in a pixel."""
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 DARKER = (0.08, 0.3)
-"""By how much brows are darker than what is around them, in parts: no brow, all of it."""
+"""How much darker a pixel is than the skin, as a fraction, for no brow and all brow."""
 LIGHTEST = 1.8
-"""The largest brightness of a pixel beside the mean of its part."""
+"""Largest brightness of a pixel relative to the mean of its part."""
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 def makeup(setting: EffectSetting) -> Effect:
     """Return the effect that colours parts of a face.
 
-    Raises InputError for a part or a colour that there is not.
+    Raises InputError for an unknown part, or a text that is not a colour.
     """
     if not setting.value:
         raise InputError("the effect makeup needs parts and colours", hint=EXAMPLE)
@@ -51,7 +51,7 @@ def makeup(setting: EffectSetting) -> Effect:
 
 
 def _entry(entry: str) -> Tuple[str, Array]:
-    """Return the part of a face and the colour of one entry."""
+    """Return the part of a face and its colour, float32 [3], in an entry, part:#rrggbb."""
     part, _, color = entry.strip().partition(":")
     if part not in PARTS:
         what = f'makeup has no "{part:.40}"{did_you_mean(part, PARTS)}'
@@ -64,12 +64,17 @@ def _entry(entry: str) -> Tuple[str, Array]:
 
 
 class Makeup(Effect):
-    """Colours of parts of a face."""
+    """The effect that colours parts of a face."""
 
     smooths = True
 
     def __init__(self, colors: Mapping[str, Array], painter: Painter) -> None:
-        """Take the colours, red first [3] by the part."""
+        """Prepare the parts of a face.
+
+        Args:
+            colors: the colour of each part, 0…255, red first [3]
+            painter: paints
+        """
         self._colors = colors
         self._painter = painter
         self._steady = SteadyFace()
@@ -77,27 +82,30 @@ class Makeup(Effect):
         self._shares = part_shares(self._mesh)
 
     def __call__(self, frame: Array, result: Result, at: float = 0.0) -> Array:
-        """Return the frame with makeup; without a face as it is."""
+        """Return the frame with makeup; a frame without a face is not changed."""
         face: Optional[Array] = self._steady(result, at)
         if face is None:
             return frame
         out = np.array(frame)
         corners = self._mesh.placed(face)
         for part, color in self._colors.items():
-            place, alpha = self._alpha(part, corners, frame)
-            region = out[place]
+            area, alpha = self._alpha(part, corners, frame)
+            region = out[area]
             if part == HAIR:
-                alpha = alpha * self._hair(frame, result)[place]
+                alpha = alpha * self._hair(frame, result)[area]
             if part == "brows":
-                alpha = alpha * _dark(region, alpha)
+                alpha = alpha * _brow_share(region, alpha)
             if alpha.any():
-                out[place] = colored(region, alpha * STRENGTH[part], color)
+                out[area] = colored(region, alpha * STRENGTH[part], color)
         return out
 
     def _alpha(
         self, part: str, corners: Array, frame: Array
     ) -> Tuple[Tuple[slice, slice], Array]:
-        """Return the rectangle of a part in the frame, and its shares, 0…1 [h, w]."""
+        """Return the rectangle of a part of the face, and the share of each pixel in it.
+
+        The shares are 0…1 [h, w].
+        """
         shares = self._shares[part]
         if part == LIDS:
             shares = lid_shares(shares, corners)
@@ -106,26 +114,28 @@ class Makeup(Effect):
         size = np.array([frame.shape[1], frame.shape[0]])
         low = np.clip(np.floor(points.min(axis=0)), 0, size).astype(int)
         high = np.clip(np.ceil(points.max(axis=0)), 0, size).astype(int)
-        place = slice(low[1], high[1]), slice(low[0], high[0])
+        area = slice(low[1], high[1]), slice(low[0], high[0])
         levels = np.zeros((high[1] - low[1], high[0] - low[0], 3), np.uint8)
         if levels.size:
-            moved = warp.moved(-low)
-            self._painter.warp_into(moved, levels)
-        return place, levels[..., 0].astype(np.float32) / 255
+            self._painter.warp_into(warp.moved(-low), levels)
+        return area, levels[..., 0].astype(np.float32) / 255
 
     def _hair(self, frame: Array, result: Result) -> Array:
-        """Return how much of each pixel is the person or, where a network knows it,
-        hair, 0…1 [H, W].
+        """Return the share of hair in each pixel, 0…1 [H, W].
 
-        Raises InputError where no network says it.
+        If no network knows hair, it is the share of the person.
+
+        Raises InputError if no network knows either.
         """
-        for found in results_of(result):
-            if isinstance(found, Segments):
-                named = [i for i, label in found.labels if label == HAIR]
-                if found.classes is not None and named:
-                    return np.asarray(found.classes_of_frame() == named[0], np.float32)
-                if found.classes is None:
-                    return self._painter.matte(frame, found).astype(np.float32) / 255
+        for segments in results_of(result):
+            if isinstance(segments, Segments):
+                hair = [i for i, label in segments.labels if label == HAIR]
+                if segments.classes is not None and hair:
+                    classes = segments.classes_of_frame()
+                    return np.asarray(classes == hair[0], np.float32)
+                if segments.classes is None:
+                    matte = self._painter.matte(frame, segments)
+                    return matte.astype(np.float32) / 255
         raise InputError(
             "makeup=hair needs a segmentation beside the points of the face",
             hint="leave out hair, or compile a cascade with a network that finds "
@@ -133,12 +143,14 @@ class Makeup(Effect):
         )
 
 
-def _dark(region: Array, alpha: Array) -> Array:
-    """Return how far pixels are hairs of a brow, 0…1: they are darker than the skin.
+def _brow_share(region: Array, alpha: Array) -> Array:
+    """Return the share of hair in pixels of the brows, 0…1 [h, w].
+
+    Hair is recognized by being darker than the skin.
 
     Args:
         region: uint8 [h, w, 3]
-        alpha: how far they belong to the brows [h, w]
+        alpha: the share of the brows' area in each pixel, 0…1 [h, w]
     """
     luma = region @ LUMA
     skin = float(np.percentile(luma[alpha > 0], 80)) if (alpha > 0).any() else 1.0
@@ -147,18 +159,18 @@ def _dark(region: Array, alpha: Array) -> Array:
 
 
 def colored(region: Array, alpha: Array, color: Array) -> Array:
-    """Return pixels in another colour, with their own light and shade.
+    """Return pixels in another colour with their own light and shade, uint8 [h, w, 3].
 
     Args:
-        region: uint8 [h, w, 3]
-        alpha: the share of the colour, 0…1 [h, w]
-        color: red first, 0…255 [3]
+        region: the pixels, uint8 [h, w, 3]
+        alpha: the share of the colour in each, 0…1 [h, w]
+        color: the colour, red first, 0…255 [3]
     """
     luma = region @ LUMA
     total = max(float(alpha.sum()), 1e-6)
     mean = max(float((luma * alpha).sum()) / total, 1.0)
     relative = np.clip(luma / mean, 0, LIGHTEST)
-    wanted = color * relative[..., None]
+    shaded = color * relative[..., None]
     share = alpha[..., None]
-    mixed = region * (1 - share) + wanted * share
-    return np.asarray(np.clip(mixed + 0.5, 0, 255), np.uint8)
+    levels = region * (1 - share) + shaded * share
+    return np.asarray(np.clip(levels + 0.5, 0, 255), np.uint8)

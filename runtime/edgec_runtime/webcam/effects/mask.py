@@ -1,4 +1,4 @@
-"""mask=picture.png: a picture pinned to the face, in the light that falls on it."""
+"""The effect mask=picture.png: a picture that is pinned to the face and takes its light."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ from .painter import Painter
 Array = NDArray[Any]
 
 BUILT_IN = Path(__file__).parents[2] / "face" / "masks"
-"""The masks that come with edgec: tools/face_masks.py draws them."""
+"""The masks of edgec, which tools/face_masks.py draws."""
 LIGHT_PIXELS = 24
-"""Pixels of a frame over whose mean light is taken."""
+"""Side of the squares whose mean brightness is the light there, in pixels of a frame."""
 DARKEST = 0.35
 BRIGHTEST = 1.5
+"""Limits of the light, relative to the usual light."""
 LUMA = np.array([0.299, 0.587, 0.114])
 HALVED_AT = 1.5
-"""Pixels of a mask for one of a frame, from which on a smaller copy is used."""
+"""Pixels of a mask per pixel of the frame, above which a smaller copy is used."""
 
 
 def mask(setting: EffectSetting) -> Effect:
-    """Return the effect that puts a picture over the face.
+    """Return the effect that draws a picture over the face.
 
-    Raises InputError where the file is no picture, or has no points beside it.
+    Raises InputError if the file is not a picture, or has no points beside it.
     """
     names = built_in_masks()
     if not setting.value:
@@ -48,8 +49,8 @@ def mask(setting: EffectSetting) -> Effect:
     if setting.value in names:
         path = BUILT_IN / f"{setting.value}.png"
     picture = read_photo(path, alpha=True)
-    pinned = mask_points(path.with_suffix(".json"))
-    return FaceMask(PinnedPicture(picture, pinned), setting.painter)
+    points = mask_points(path.with_suffix(".json"))
+    return FaceMask(PinnedPicture(picture, points), setting.painter)
 
 
 def built_in_masks() -> List[str]:
@@ -58,24 +59,25 @@ def built_in_masks() -> List[str]:
 
 
 class FaceMask(Effect):
-    """A picture over a face, frame by frame."""
+    """The effect that draws a picture over the face of each frame."""
 
     smooths = True
 
     def __init__(self, picture: PinnedPicture, painter: Painter) -> None:
-        """Begin without a face."""
         self._picture = picture
         self._painter = painter
         self._steady = SteadyFace()
-        self._usual: List[float] = []
-        self._smaller: Dict[int, Array] = {0: picture.source}
+        # mean luma of the face in the first frames
+        self._first_luma: List[float] = []
+        # copies of the picture by the number of halvings
+        self._copies: Dict[int, Array] = {0: picture.source}
 
     def renew(self) -> None:
-        """Take the usual light anew from the next frames."""
-        self._usual = []
+        """Measure the usual light anew, in the next frames."""
+        self._first_luma = []
 
     def __call__(self, frame: Array, result: Result, at: float = 0.0) -> Array:
-        """Return the frame with the mask; without a face as it is."""
+        """Return the frame with the mask; a frame without a face is not changed."""
         face: Optional[Array] = self._steady(result, at)
         if face is None:
             return frame
@@ -86,8 +88,9 @@ class FaceMask(Effect):
         return out
 
     def _light(self, frame: Array, face: Array) -> Array:
-        """Return the brightness at the points of a face, 1: that of the face in the
-        first frames [468].
+        """Return the light at the points of a face [468].
+
+        It is 1 for the mean brightness of the face in the first frames.
         """
         size = (
             max(2, frame.shape[1] // LIGHT_PIXELS),
@@ -95,31 +98,32 @@ class FaceMask(Effect):
         )
         small = self._painter.resized(frame, size, "area")
         scale = np.array(size) / [frame.shape[1], frame.shape[0]]
-        # Beyond its outline there is no skin: hair says nothing of the light.
+        # Points are moved inside the outline, since hair tells nothing about the light.
         middle = face[list(OVAL), :2].mean(axis=0)
         inside = middle + (face[:, :2] - middle) * 0.8
         luma = bilinear(small, inside * scale) @ LUMA
-        usual = list(self._usual)
-        if len(usual) < NEUTRAL_FRAMES:
-            usual.append(float(luma.mean()))
-            self._usual = usual
-        relative = luma / max(float(np.median(usual)), 1.0)
+        # The list is replaced, since another thread may renew it.
+        first = list(self._first_luma)
+        if len(first) < NEUTRAL_FRAMES:
+            first.append(float(luma.mean()))
+            self._first_luma = first
+        relative = luma / max(float(np.median(first)), 1.0)
         return np.asarray(np.clip(relative, DARKEST, BRIGHTEST))
 
     def _source(self, scale: float) -> Array:
-        """Return the picture, smaller where the face is.
+        """Return the picture, or a smaller copy for a small face.
 
-        What is reduced by more than a half would lose lines between two pixels.
+        Sampling at a scale of more than 2 would miss lines between two samples.
 
         Args:
-            scale: pixels of the picture for one of the frame
+            scale: pixels of the picture per pixel of the frame
         """
         halvings = max(0, math.floor(math.log2(max(scale, 1.0) / HALVED_AT)) + 1)
-        if halvings not in self._smaller:
+        if halvings not in self._copies:
             full = self._picture.source
             size = (
                 max(2, full.shape[1] >> halvings),
                 max(2, full.shape[0] >> halvings),
             )
-            self._smaller[halvings] = whole(full, size, "area")
-        return self._smaller[halvings]
+            self._copies[halvings] = whole(full, size, "area")
+        return self._copies[halvings]

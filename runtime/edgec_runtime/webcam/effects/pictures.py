@@ -1,4 +1,4 @@
-"""Effects of masks and pictures that networks make: overlay, blur, replace, cartoon."""
+"""Effects with masks and pictures of networks: overlay, blur, replace, cartoon."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ Array = NDArray[Any]
 
 
 def overlay(setting: EffectSetting) -> Effect:
-    """Return the effect that draws what was found; an image network's picture as it
-    is.
+    """Return the effect that draws the result over the frame.
+
+    The result of an image network is a picture, which is shown as it is.
     """
 
     def paint(frame: Array, result: Result) -> Array:
@@ -29,7 +30,7 @@ def overlay(setting: EffectSetting) -> Effect:
 
 
 def blur(setting: EffectSetting) -> Effect:
-    """Return the effect that blurs what is behind a person."""
+    """Return the effect that blurs the background of a person."""
     return Painted(setting.painter.blur)
 
 
@@ -39,22 +40,22 @@ def cartoon(setting: EffectSetting) -> Effect:
 
 
 def replace(setting: EffectSetting) -> Effect:
-    """Return the effect that puts another picture behind a person.
+    """Return the effect that replaces the background of a person by a picture.
 
-    Raises InputError for a file that is no photo.
+    Raises InputError if the file is not a photo.
     """
     if not setting.value:
         raise InputError("the effect replace needs a picture", hint="replace=beach.jpg")
     picture = setting.picture()
     painter = setting.painter
-    kept: Dict[Tuple[int, int], Array] = {}
+    fillings: Dict[Tuple[int, int], Array] = {}
 
     def paint(frame: Array, segments: Segments) -> Array:
         size = frame.shape[1], frame.shape[0]
-        if size not in kept:
-            # A picture as large as a frame: only the present size is worth its memory.
-            kept.clear()
-            kept[size] = painter.filling(picture, size)
-        return painter.blend(frame, kept[size], painter.matte(frame, segments))
+        if size not in fillings:
+            # One picture of the frame's size is enough memory.
+            fillings.clear()
+            fillings[size] = painter.filling(picture, size)
+        return painter.blend(frame, fillings[size], painter.matte(frame, segments))
 
     return Painted(paint)
