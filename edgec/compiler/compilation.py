@@ -101,7 +101,6 @@ class CompiledNetwork:
                 remarks,
                 model.quantized,
                 model.pruned,
-                model.pruned_ms,
             )
         )
 

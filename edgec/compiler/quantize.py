@@ -6,7 +6,7 @@ Scales come from calibration, or are made up for models that are only looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from edgec_devices.boards import Target
 from edgec_partitioner.legalize import Applied, legalize
@@ -72,17 +72,17 @@ class QuantizeOptions:
 
     file_name: str
     recipe: Recipe
-    recipe_name: str | None = None
-    calibrate: bool = False
-    assume: bool = False
-    allow_float: bool = False
-    goal: AccuracyGoal = field(default=AccuracyGoal())
-    budget: CostBudget = field(default=CostBudget())
-    prune: float | None = None
-    precision_options: str = ""
-    passes_off: frozenset[str] = frozenset()
-    rewrites_off: frozenset[str] = frozenset()
-    optimistic: bool = False
+    recipe_name: str | None
+    calibrate: bool
+    assume: bool
+    allow_float: bool
+    goal: AccuracyGoal
+    budget: CostBudget
+    prune: float | None
+    precision_options: str
+    passes_off: frozenset[str]
+    rewrites_off: frozenset[str]
+    optimistic: bool
 
     @classmethod
     def of(cls, options: Options, file_name: str, assume: bool) -> QuantizeOptions:
@@ -93,42 +93,36 @@ class QuantizeOptions:
         Raises InputError for impossible values, and options in contradiction.
         """
         passes_off, rewrites_off = disabled(options.disable)
-        _check_precision(options)
+        # All are read first: an impossible value goes before all other errors.
+        prune = share("--prune", options.prune)
+        goal = AccuracyGoal.parse(options.accuracy)
+        budget = CostBudget.parse(options.budget)
+        precision_options = _precision_options(options)
+        _check_precision(options, precision_options, budget)
         name = None if options.quantize is None else str(options.quantize)
-        default = EXPLAIN_RECIPE if assume else COMPILE_RECIPE
+        recipe = Recipe.load(name or (EXPLAIN_RECIPE if assume else COMPILE_RECIPE))
+        slowdown = budget.max_slowdown
+        if slowdown is not None and budget.is_relative and not goal:
+            # A slowdown alone takes the place of the recipe's own.
+            recipe = replace(recipe, slowdown=slowdown)
+            budget = CostBudget()
+        # The guard keeps them in float too, so that the choice is fair.
+        names = tuple(options.float_ops)
         return cls(
             file_name=file_name,
-            recipe=_recipe(options, name or default),
+            recipe=recipe.changed(lambda c: leave_in_float(c, names)),
             recipe_name=name,
             calibrate=options.calibrate is not None,
             assume=assume,
             allow_float=options.allow_float,
-            goal=_goal(options),
-            budget=CostBudget() if _is_slowdown_alone(options) else _budget(options),
-            prune=share("--prune", options.prune),
-            precision_options=_precision_options(options),
+            goal=goal,
+            budget=budget,
+            prune=prune,
+            precision_options=precision_options,
             passes_off=frozenset(passes_off),
             rewrites_off=frozenset(rewrites_off),
             optimistic=options.optimistic,
         )
-
-
-def _goal(options: Options) -> AccuracyGoal:
-    """Return the accuracy to keep by leaving operations in float.
-
-    Raises InputError where the option is impossible.
-    """
-    if options.accuracy is None:
-        return AccuracyGoal()
-    return AccuracyGoal.parse(options.accuracy)
-
-
-def _budget(options: Options) -> CostBudget:
-    """Return the largest cost of operations in float.
-
-    Raises InputError where the option is impossible.
-    """
-    return CostBudget() if options.budget is None else CostBudget.parse(options.budget)
 
 
 def _precision_options(options: Options) -> str:
@@ -139,32 +133,11 @@ def _precision_options(options: Options) -> str:
     return ", ".join(f"--{n.replace('_', '-')}" for n in given)
 
 
-def _recipe(options: Options, name: str) -> Recipe:
-    """Return a recipe, with operations to leave in float.
+def _check_precision(options: Options, given: str, budget: CostBudget) -> None:
+    """Raise InputError for options about precision in contradiction.
 
-    A slowdown without a goal takes the place of the recipe's own.
+    given: these options, in words.
     """
-    recipe = Recipe.load(name)
-    slowdown = _budget(options).max_slowdown
-    if slowdown is not None and _is_slowdown_alone(options):
-        recipe = replace(recipe, slowdown=slowdown)
-    # Every candidate keeps them in float, so that the choice between candidates is fair.
-    names = tuple(options.float_ops)
-    return recipe.changed(lambda c: leave_in_float(c, names))
-
-
-def _is_slowdown_alone(options: Options) -> bool:
-    """Return whether a slowdown is the only limit, as recipes have one."""
-    return _budget(options).is_relative and not _goal(options)
-
-
-def _check_precision(options: Options) -> None:
-    """Raise InputError for options about precision in contradiction."""
-    share("--prune", options.prune)
-    # Both are read first: an impossible value goes before all other errors.
-    _goal(options)
-    budget = _budget(options)
-    given = _precision_options(options)
     if options.calibrate is None and given:
         what = f"{given} is for a float model that becomes int8"
         hint = "give a folder of photos or an .npz file"
@@ -190,7 +163,6 @@ class FinalModel:
         reference: runs the model before pruning and rewrites for the Edge TPU, where a
             recipe made it int8.
         pruned: the result of pruning; None without --prune.
-        pruned_ms: the times before and after pruning, measured here.
         assumed: whether the scales are made up.
         rewritten: the rewrites for the Edge TPU that were made before quantization.
         float_on_cpu: whether the model was left in float, so that nothing runs on the
@@ -204,7 +176,6 @@ class FinalModel:
     quantized: QuantizedModel | None = None
     reference: Run | None = None
     pruned: Pruned | None = None
-    pruned_ms: tuple[float, ...] = ()
     assumed: bool = False
     rewritten: tuple[Applied, ...] = ()
     float_on_cpu: bool = False
@@ -312,9 +283,7 @@ class Quantizer:
         """
         # Pruned first: the recipe has to calibrate the channels that are left.
         pruned = self._pruned(graph, samples.calibrate)
-        pruned_ms: tuple[float, ...] = ()
         if pruned is not None:
-            pruned_ms = self._pruned_ms(graph, pruned, samples.calibrate)
             plain = plain or graph
             graph = pruned.graph
         self._check_finite(graph, samples.calibrate)
@@ -341,37 +310,25 @@ class Quantizer:
             reference = runner(original, len(samples.verify), host.compiler, host.say)
         notes = tuple(costs(quantized))
         int8 = quantized.int8_graph
-        return FinalModel(int8, quantized, reference, pruned, pruned_ms, notes=notes)
+        return FinalModel(int8, quantized, reference, pruned, notes=notes)
 
     def _pruned(self, graph: Graph, samples: Sequence[Sample]) -> Pruned | None:
         """Prune the channels of a float graph; None without --prune."""
         allowed = self.options.prune
         if allowed is None:
             return None
-        fit, held = self._fit_and_held(graph, samples)
-        runners = self.host.runners()
-        return prune(graph, fit, held, runners, allowed, self.price)
-
-    def _pruned_ms(
-        self, graph: Graph, pruned: Pruned, samples: Sequence[Sample]
-    ) -> tuple[float, ...]:
-        """Time the int8 forms before and after pruning on this machine."""
-        if pruned.kept is None:
-            return ()
-        _, held = self._fit_and_held(graph, samples)
-        runners = self.host.runners()
-        graphs = (graph, pruned.graph)
-        # Times do not depend on scales, so evenly spread ones are enough.
-        runs = [runners.int8(evenly(g), _TIMED_RUNS) for g in graphs]
-        return tuple(least_ms(runs, held[0]))
-
-    def _fit_and_held(
-        self, graph: Graph, samples: Sequence[Sample]
-    ) -> tuple[Sequence[Sample], Sequence[Sample]]:
-        """Split samples into those to fit and those to judge by, as recipes do."""
+        # The samples are split into those to fit and those to judge by, as for recipes.
         state = QuantizationState(graph, CachedSamples(samples))
         fit, held = next(held_out_parts(state))
-        return fit.samples, held
+        runners = self.host.runners()
+        pruned = prune(graph, fit.samples, held, runners, allowed, self.price)
+        if pruned.kept is None:
+            return pruned
+
+        # Times do not depend on scales, so evenly spread ones are enough.
+        graphs = (graph, pruned.graph)
+        runs = [runners.int8(evenly(g), _TIMED_RUNS) for g in graphs]
+        return replace(pruned, ms_here=tuple(least_ms(runs, held[0])))
 
     def _check_finite(self, graph: Graph, samples: Sequence[Sample]) -> None:
         """Raise InputError for a sample with outputs that are not finite."""

@@ -44,7 +44,6 @@ class Made:
         remarks: how photos become inputs, and parts of the model's file left out
         quantized: result of the quantization recipe; None without a recipe
         pruned: result of pruning; None if it was not requested
-        pruned_ms: latency before and after pruning on this machine, ms, or empty
     """
 
     path: Path
@@ -60,7 +59,6 @@ class Made:
     remarks: Sequence[str] = ()
     quantized: QuantizedModel | None = None
     pruned: Pruned | None = None
-    pruned_ms: Sequence[float] = ()
 
 
 def summary(bundle: Made) -> str:
@@ -81,7 +79,7 @@ def summary(bundle: Made) -> str:
     if quantized is not None and bundle.verification.low():
         lines.append(f"  hint: give {quantized.remedy}")
     if bundle.pruned is not None:
-        lines += taken_out(bundle.pruned, bundle.pruned_ms)
+        lines += taken_out(bundle.pruned)
     if quantized is not None:
         lines += _candidates(quantized)
         lines += _judgement(quantized)
@@ -199,11 +197,8 @@ def _judgement(model: QuantizedModel) -> Iterator[str]:
     )
 
 
-def taken_out(pruned: Pruned, here: Sequence[float]) -> Iterator[str]:
-    """Yield the verdict, and a table of the variants that were compared.
-
-    `here` is the latency before and after, measured on this machine (ms), or empty.
-    """
+def taken_out(pruned: Pruned) -> Iterator[str]:
+    """Yield the verdict, and a table of the variants that were compared."""
     plural = "s" if pruned.samples != 1 else ""
     where = f"on {pruned.samples} sample{plural} held back"
     if pruned.kept is None:
@@ -221,10 +216,10 @@ def taken_out(pruned: Pruned, here: Sequence[float]) -> Iterator[str]:
             f"less time estimated, {where}:"
         )
 
-    if here:
+    if pruned.ms_here:
+        before, after = pruned.ms_here
         yield (
-            f"measured on this machine, int8: {here[0]:.3g} ms before, "
-            f"{here[1]:.3g} ms after"
+            f"measured on this machine, int8: {before:.3g} ms before, {after:.3g} ms after"
         )
 
     variants = {

@@ -50,12 +50,12 @@ class AccuracyGoal:
     min_sqnr: float | None = None
 
     @classmethod
-    def parse(cls, text: str) -> AccuracyGoal:
-        """Return the goal of a text such as "20dB", "1%" or "20dB,1%".
+    def parse(cls, text: str | None) -> AccuracyGoal:
+        """Return the goal of a text such as "20dB", "1%" or "20dB,1%"; None has none.
 
         A percentage is the greatest drop. Raises InputError for any other text.
         """
-        return cls(**_parsed("--accuracy", text, cls._term))
+        return cls() if text is None else cls(**_parsed("--accuracy", text, cls._term))
 
     @staticmethod
     def _term(term: str) -> tuple[str, float | None]:
@@ -134,13 +134,15 @@ class CostBudget:
     max_slowdown: float | None = None
 
     @classmethod
-    def parse(cls, text: str) -> CostBudget:
+    def parse(cls, text: str | None) -> CostBudget:
         """Return the budget of a text such as "12.5ms", "10%" or "12.5ms,tpu=90%".
+
+        None has none.
 
         A percentage is the greatest slowdown, one after "tpu=" the least share on the
         Edge TPU. Raises InputError for any other text.
         """
-        return cls(**_parsed("--budget", text, cls._term))
+        return cls() if text is None else cls(**_parsed("--budget", text, cls._term))
 
     @staticmethod
     def _term(term: str) -> tuple[str, float | None]:

@@ -75,6 +75,8 @@ class Pruned:
         kept: the pruning of `graph`; None where no pruning that the goal allows is any
             faster.
         samples: the number of held-back samples.
+        ms_here: the times of the int8 forms before and after pruning, measured on this
+            machine, in milliseconds; empty where nothing was measured.
     """
 
     graph: Graph
@@ -82,6 +84,7 @@ class Pruned:
     most: Pruning | None
     kept: Pruning | None
     samples: int
+    ms_here: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures for the bundle's report."""
