@@ -14,6 +14,7 @@ from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, Op, interp, print_graph, verify
 from edgec.measure.agreement import Agreement, tally
 from edgec.ops.conv import Conv2D
+from edgec.ops.shape import Reshape
 from edgec.quantize import quantize
 from edgec.quantize.change.pipeline import StepPipeline
 from edgec.quantize.change.recipe import Candidate, Recipe
@@ -154,6 +155,22 @@ def test_the_simulation_loses_what_the_int8_model_loses(name: str, part: int) ->
         assert all(np.array_equal(s[k], x) for k, x in old.items()), (
             "the sample itself was rounded"
         )
+
+
+def test_a_view_of_the_input_is_rounded_and_the_sample_is_not() -> None:
+    """The reshape stays float, so that its result is the first to be rounded."""
+    net = Net("view")
+    y = net.op(Reshape((1, 6, 6, 4)), net.input(1, 144))
+    graph = net.done(net.conv(y, 8))
+    tries = samples(graph, 2)
+    run = Simulation(QuantizationState(graph, tries).after(MinMaxRanges())).run(
+        graph.ops[1:]
+    )
+    before = tries[0]["x"].copy()
+    near = run(tries[0], None)
+    np.testing.assert_array_equal(tries[0]["x"], before)
+    exact = interp(graph, tries[0])
+    assert all((near[k] != y).any() for k, y in exact.items())
 
 
 def test_nothing_in_int8_is_the_float_model() -> None:

@@ -108,10 +108,10 @@ def rounding(run: Run, scales: Mapping[str, Quant]) -> Run:
     def rounded_run(
         inputs: Mapping[str, Array], observe: object = None
     ) -> dict[str, Array]:
-        rounded: dict[str, Array] = {}
-        for name, x in inputs.items():
-            # Inputs belong to the caller, hence the copy.
-            rounded[name] = _round(x.copy(), scales[name]) if name in scales else x
+        # Inputs belong to the caller, and results can be views of them: all are copied.
+        rounded = {name: x.copy() for name, x in inputs.items()}
+        for name in rounded.keys() & scales.keys():
+            _round(rounded[name], scales[name])
 
         def round_result(v: Value, array: Array) -> None:
             # A result of the graph is in its arena: the consumers read it rounded.
