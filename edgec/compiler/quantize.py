@@ -27,9 +27,14 @@ from edgec.passes._int16 import without_bounds
 from edgec.quantize.change.convert import assumed, evenly, is_quantized
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.change.state import QuantizationState
-from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Pricer, share
+from edgec.quantize.float_ops.limits import (
+    AccuracyGoal,
+    CostBudget,
+    PlanLimits,
+    Pricer,
+    share,
+)
 from edgec.quantize.float_ops.plan import leave_in_float
-from edgec.quantize.float_ops.planner import FloatPlanner
 from edgec.quantize.float_ops.pruning import Pruned, prune
 from edgec.quantize.observe.calibration import CachedSamples, Sample, label
 from edgec.quantize.observe.judgement import Judge
@@ -290,7 +295,7 @@ class Quantizer:
 
         options = self.options
         host = self.host
-        planner = FloatPlanner(options.goal, options.budget, self.price, self.judge)
+        limits = PlanLimits(options.goal, options.budget, self.price, self.judge)
         # Samples run side by side already: threads of a matrix product would only wait
         # for cores, and busily.
         with threadpool_limits(1, "blas"):
@@ -301,7 +306,7 @@ class Quantizer:
                 samples.calibrate,
                 host.runners(),
                 host.say,
-                planner,
+                limits,
             )
         # The recipe has compiled the same graph already where nothing was changed.
         reference = quantized.float_run

@@ -16,8 +16,7 @@ from edgec.cli.main import run_verb
 from edgec.ir import Array, Run, interp
 from edgec.measure.agreement import Agreement
 from edgec.quantize.change.recipe import Recipe
-from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget
-from edgec.quantize.float_ops.planner import FloatPlanner
+from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, PlanLimits
 from edgec.quantize.observe.judgement import Judgement
 from edgec.quantize.observe.score import Score
 from edgec.quantize.observe.trial import Trial
@@ -122,14 +121,14 @@ def test_a_plan_reaches_the_goal_on_labels() -> None:
     graph = NETS["chain"]()
     tries = samples(graph, 12)
     judge = Judges(partial(interp, graph), tries)
-    plain = apply_recipe(TWO, graph, tries, planner=FloatPlanner(judge=judge))
+    plain = apply_recipe(TWO, graph, tries, limits=PlanLimits(judge=judge))
     assert plain.judged is not None
     assert plain.plan is None
     assert len(judge.losses) == 3  # both candidates, and the result
     allowed = plain.judged.loss / 2
     goal = AccuracyGoal(max_drop=allowed / 100)
-    planner = FloatPlanner(goal, CostBudget(), None, judge)
-    found = apply_recipe(TWO, graph, tries, planner=planner)
+    limits = PlanLimits(goal, CostBudget(), None, judge)
+    found = apply_recipe(TWO, graph, tries, limits=limits)
     assert found.plan is not None
     assert found.float_ops
     assert found.judged is not None

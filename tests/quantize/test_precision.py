@@ -23,12 +23,10 @@ from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps.lower import Lower
 from edgec.quantize.change.steps.minmax import MinMaxRanges
 from edgec.quantize.change.steps.precision import Precision
-from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price
-from edgec.quantize.float_ops.noise import FloatCandidates
+from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, PlanLimits, Price
 from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs, op_groups
-from edgec.quantize.float_ops.plan import Plan, leave_in_float
-from edgec.quantize.float_ops.planner import FloatPlanner
-from edgec.quantize.float_ops.thorough_search import HeldOutFold, ThoroughSearch
+from edgec.quantize.float_ops.plan import Plan
+from edgec.quantize.float_ops.thorough_search import ThoroughSearch
 from edgec.quantize.select.apply import QuantizedModel, apply_recipe
 from tests.quantize.nets import NETS, Net, random_net, samples
 
@@ -252,14 +250,14 @@ def planned(
     goal: AccuracyGoal | None = None,
     budget: CostBudget | None = None,
 ) -> QuantizedModel:
-    planner = FloatPlanner(goal or AccuracyGoal(), budget or CostBudget(), priced())
-    return apply_recipe(FAST, graph, samples(graph, 12), planner=planner)
+    limits = PlanLimits(goal or AccuracyGoal(), budget or CostBudget(), priced())
+    return apply_recipe(FAST, graph, samples(graph, 12), limits=limits)
 
 
 def test_without_limits_nothing_is_left_in_float() -> None:
     graph = NETS["chain"]()
-    for planner in (None, FloatPlanner(price=priced())):
-        found = apply_recipe(FAST, graph, samples(graph), planner=planner)
+    for limits in (None, PlanLimits(price=priced())):
+        found = apply_recipe(FAST, graph, samples(graph), limits=limits)
         assert found.plan is None
         assert found.float_ops == ()
         assert print_graph(found.int8_graph) == print_graph(
@@ -329,7 +327,7 @@ def test_a_goal_may_have_a_budget_relative_to_int8_alone() -> None:
         FAST,
         graph,
         samples(graph, 12),
-        planner=FloatPlanner(goal, CostBudget(max_slowdown=4.0), dear(0.5)),
+        limits=PlanLimits(goal, CostBudget(max_slowdown=4.0), dear(0.5)),
     )
     assert found.plan is not None
     assert {*names(graph.ops[2:4])} <= {*found.float_ops}
@@ -339,7 +337,7 @@ def test_a_goal_may_have_a_budget_relative_to_int8_alone() -> None:
             FAST,
             graph,
             samples(graph, 12),
-            planner=FloatPlanner(goal, CostBudget(max_slowdown=0.01), dear(0.5)),
+            limits=PlanLimits(goal, CostBudget(max_slowdown=0.01), dear(0.5)),
         )
 
 
@@ -363,7 +361,7 @@ def spent(
 ) -> QuantizedModel:
     recipe = replace(FAST, slowdown=slowdown, **fields)  # type: ignore[arg-type]
     return apply_recipe(
-        recipe, graph, samples(graph, 12), planner=FloatPlanner(price=price)
+        recipe, graph, samples(graph, 12), limits=PlanLimits(price=price)
     )
 
 
@@ -434,7 +432,7 @@ def test_limits_take_the_place_of_a_slowdown() -> None:
         recipe,
         graph,
         samples(graph, 12),
-        planner=FloatPlanner(AccuracyGoal(min_sqnr=1), price=dear(0.5)),
+        limits=PlanLimits(AccuracyGoal(min_sqnr=1), price=dear(0.5)),
     )
     assert found.plan is not None
     assert found.plan.goal == AccuracyGoal(min_sqnr=1)
@@ -510,7 +508,7 @@ def test_a_candidate_of_a_recipe_may_have_its_own_names() -> None:
         replace(FAST, candidate=mine),
         graph,
         samples(graph, 12),
-        planner=FloatPlanner(budget=CostBudget(max_ms=3.5), price=priced()),
+        limits=PlanLimits(budget=CostBudget(max_ms=3.5), price=priced()),
     )
     assert graph.ops[0].output.name in found.float_ops
     assert graph.ops[2].output.name in found.float_ops
@@ -521,25 +519,16 @@ def test_what_the_goal_does_not_need_is_int8_again() -> None:
     graph = planted()
     tries = samples(graph, 8)
     line = StepPipeline(QuantizationState(graph, tries))
-    search = ThoroughSearch(
-        [
-            HeldOutFold(
-                lambda names: line.of(leave_in_float(FAST.candidate, names)), tries
-            )
-        ],
-        line.of(FAST.candidate),
-        AccuracyGoal(min_sqnr=20),
-        price=priced(),
-    )
-    candidates = FloatCandidates.of(search.rough, tries)
-    every = OpGroup(tuple(search.rough.graph.ops))
+    limits = PlanLimits(AccuracyGoal(min_sqnr=20), price=priced())
+    search = ThoroughSearch(FAST.candidate, [(line, tries)], limits)
+    every = OpGroup(tuple(line.of(FAST.candidate).graph.ops))
     rows = [search.measured((), OpGroup(())), search.measured(every.names, every)]
-    back = [*search.returned(candidates, rows)]
+    back = [*search.returned(rows)]
     assert all(row.back for row in back)
     assert back[-1].outputs[graph.outputs[0].name].sqnr_db >= 20
     prices = [row.price.ms for row in (rows[-1], *back) if row.price is not None]
     assert prices == sorted(prices, reverse=True)
     assert prices[-1] == pytest.approx(2.5)
-    assert {*Plan(search.goal, search.budget, (*rows, *back), 8).floats} == {
+    assert {*Plan(limits.goal, limits.budget, (*rows, *back), 8).floats} == {
         *names(graph.ops[2:4])
     }

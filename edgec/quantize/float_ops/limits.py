@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from edgec.errors import InputError
 from edgec.ir import Graph
 from edgec.measure.agreement import Agreement
 from edgec.measure.decibels import decibels
-from edgec.quantize.observe.judgement import Judgement
+from edgec.quantize.change.recipe import Recipe
+from edgec.quantize.observe.judgement import Judge, Judgement
 
 ROUNDING_ERROR = 1e-9
 """A share that differs from its limit by less is at the limit."""
@@ -201,6 +202,44 @@ class CostBudget:
     def to_json(self) -> dict[str, Any]:
         """Return the budgets that were given, for the bundle's report."""
         return {k: v for k, v in asdict(self).items() if v is not None}
+
+
+@dataclass(frozen=True)
+class PlanLimits:
+    """What decides which operations stay in float.
+
+    With a goal it is as few as the goal needs. Without one the budget is spent.
+
+    Attributes:
+        goal: the accuracy that is wanted.
+        budget: the cost that is allowed.
+        price: estimates the cost of a quantized graph on the target; None: unknown.
+        judge: judges on labelled pictures, by which models are chosen instead of by the
+            noise of their outputs; None: there are none.
+    """
+
+    goal: AccuracyGoal = field(default=AccuracyGoal())
+    budget: CostBudget = field(default=CostBudget())
+    price: Pricer | None = None
+    judge: Judge | None = None
+
+    def with_default(self, recipe: Recipe) -> PlanLimits:
+        """Return the limits with the recipe's slowdown where there are none at all."""
+        if self.goal or self.budget or not recipe.slowdown:
+            return self
+        return replace(self, budget=CostBudget(max_slowdown=recipe.slowdown))
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the quick search is enough: only a slowdown is limited."""
+        # A slowdown without prices buys nothing.
+        return not self.goal and self.budget.is_relative and self.price is not None
+
+    @property
+    def is_thorough(self) -> bool:
+        """Whether the thorough search is needed."""
+        is_limited = bool(self.budget) and not self.budget.is_relative
+        return bool(self.goal) or is_limited
 
 
 HINTS: Mapping[str, str] = {

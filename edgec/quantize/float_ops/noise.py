@@ -50,8 +50,8 @@ def compare_outputs(
 
 
 @dataclass
-class FloatCandidates:
-    """The groups of a model that may stay in float.
+class Sensitivity:
+    """The noise that each group of operations that may stay in float adds in int8.
 
     Attributes:
         simulation: runs the model with any choice of int8 operations.
@@ -71,21 +71,21 @@ class FloatCandidates:
     refused: set[OpGroup] = field(default_factory=set)
 
     @classmethod
-    def of(cls, state: QuantizationState, samples: Sequence[Sample]) -> FloatCandidates:
+    def of(cls, state: QuantizationState, samples: Sequence[Sample]) -> Sensitivity:
         """Measure each group of a quantized model."""
         simulation = Simulation(state)
         run = state.float_run()
         groups = op_groups(state.graph, simulation.ops)
-        candidates = cls(simulation, samples, [*outputs(run, samples)], groups)
+        sensitivity = cls(simulation, samples, [*outputs(run, samples)], groups)
 
         # One simulation for each group: the others are exact, so that noises add up.
         alone = {}
         for group in each(groups, len(groups), "measure sensitivity", state.say):
-            alone[group] = candidates.noise(group.ops, SENSITIVITY_SAMPLES)
+            alone[group] = sensitivity.noise(group.ops, SENSITIVITY_SAMPLES)
 
-        candidates.alone = alone
+        sensitivity.alone = alone
 
-        return candidates
+        return sensitivity
 
     @property
     def work(self) -> int:

@@ -20,7 +20,7 @@ from edgec.quantize.float_ops.noise import (
     LEAST_TIME_SHARE,
     SENSITIVITY_SAMPLES,
     TINY_NOISE,
-    FloatCandidates,
+    Sensitivity,
 )
 from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs
 
@@ -41,7 +41,7 @@ class QuickSearch:
     """A greedy choice of runs by the noise that each group adds alone.
 
     Attributes:
-        candidates: the groups and their noise.
+        sensitivity: the groups and their noise.
         budget: the cost that is allowed, in milliseconds.
         price: estimates the cost of a quantized graph.
         int8_price: the cost of int8 alone.
@@ -49,7 +49,7 @@ class QuickSearch:
         floats: the runs in float.
     """
 
-    candidates: FloatCandidates
+    sensitivity: Sensitivity
     budget: CostBudget
     price: Pricer
     int8_price: Price
@@ -64,10 +64,10 @@ class QuickSearch:
 
         state: the model after all steps, all int8.
         """
-        candidates = FloatCandidates.of(state, state.samples[:SENSITIVITY_SAMPLES])
-        int8_price = price(candidates.simulation.graph(candidates.simulation.ops))
+        sensitivity = Sensitivity.of(state, state.samples[:SENSITIVITY_SAMPLES])
+        int8_price = price(sensitivity.simulation.graph(sensitivity.simulation.ops))
         limit = budget.relative_to(int8_price)
-        search = cls(candidates, limit, price, int8_price, int8_price)
+        search = cls(sensitivity, limit, price, int8_price, int8_price)
         for _ in range(MAX_RUNS):
             if not search._leave_one():
                 break
@@ -112,7 +112,7 @@ class QuickSearch:
         gains: of every run, in dB.
         """
         # Work stands for time: a price takes as long as a compile's placement.
-        least_work = self.candidates.work * LEAST_TIME_SHARE
+        least_work = self.sensitivity.work * LEAST_TIME_SHARE
 
         def key(run: OpGroup) -> float:
             return -gains[run] / (run.work + least_work)
@@ -121,21 +121,21 @@ class QuickSearch:
 
     def _gains(self) -> dict[OpGroup, float]:
         """Return the gain of every run that may stay in float, in dB."""
-        candidates = self.candidates
+        sensitivity = self.sensitivity
         float_ops = self.float_ops
-        present = [g for g in candidates.groups if not float_ops & {*g.ops}]
-        allowed_macs = MAX_MACS_SHARE * sum(g.macs for g in candidates.groups)
+        present = [g for g in sensitivity.groups if not float_ops & {*g.ops}]
+        allowed_macs = MAX_MACS_SHARE * sum(g.macs for g in sensitivity.groups)
         room = allowed_macs - sum(run.macs for run in self.floats)
 
         # As in the thorough search, noises are taken to add up.
-        whole = np.maximum(candidates.alone_sum(present), TINY_NOISE)
+        whole = np.maximum(sensitivity.alone_sum(present), TINY_NOISE)
         before = decibels_of_parts(whole)
         gains: dict[OpGroup, float] = {}
-        for groups in neighbour_runs(candidates.groups, present):
+        for groups in neighbour_runs(sensitivity.groups, present):
             run = OpGroup.of(groups)
             if run in gains or run.macs > room:
                 continue
-            rest = np.maximum(whole - candidates.alone_sum(groups), 0.0)
+            rest = np.maximum(whole - sensitivity.alone_sum(groups), 0.0)
             gain = float(np.mean(decibels_of_parts(rest) - before))
             if gain >= MIN_GAIN_DB:
                 gains[run] = gain
@@ -144,7 +144,7 @@ class QuickSearch:
 
     def _price(self, run: OpGroup) -> Price:
         """Return the cost with one more run in float."""
-        simulation = self.candidates.simulation
+        simulation = self.sensitivity.simulation
         gone = self.float_ops | {*run.ops}
 
         return self.price(

@@ -18,11 +18,17 @@ from edgec.quantize.change.channel_groups import Parts
 from edgec.quantize.change.pipeline import StepPipeline
 from edgec.quantize.change.recipe import Candidate, Recipe
 from edgec.quantize.change.state import InterpRunners, QuantizationState, Runners
-from edgec.quantize.float_ops.limits import AccuracyGoal, Price, Pricer
+from edgec.quantize.float_ops.limits import (
+    AccuracyGoal,
+    CostBudget,
+    PlanLimits,
+    Price,
+    Pricer,
+)
 from edgec.quantize.float_ops.op_groups import OpGroup
 from edgec.quantize.float_ops.plan import Plan, PlanRow, leave_in_float
-from edgec.quantize.float_ops.planner import FloatPlanner
 from edgec.quantize.float_ops.quick_search import QuickSearch
+from edgec.quantize.float_ops.thorough_search import ThoroughSearch
 from edgec.quantize.observe.calibration import CachedSamples, Sample, chosen, label
 from edgec.quantize.observe.judgement import Judgement
 from edgec.quantize.observe.survey import SampleReport
@@ -130,7 +136,7 @@ def apply_recipe(
     samples: Sequence[Sample],
     runners: Runners | None = None,
     say: Progress = lambda text: None,
-    planner: FloatPlanner | None = None,
+    limits: PlanLimits | None = None,
 ) -> QuantizedModel:
     """Quantize a float graph by a recipe.
 
@@ -138,9 +144,10 @@ def apply_recipe(
     samples, at most 16, or, where that is too few to tell, on thirds in turn. The model
     is then made of all samples.
 
-    planner: leaves operations in float, by default for the recipe's slowdown; None: no
-        operation but those that the recipe names. With a judge, labelled pictures decide
-        where they can tell two models apart, and noise where they cannot.
+    limits: decide which operations stay in float besides those that the recipe names;
+        where they have neither goal nor budget, the recipe's slowdown is the budget. With
+        a judge, labelled pictures decide where they can tell two models apart, and noise
+        where they cannot.
 
     Raises InputError when there is no sample, EdgecError where the budget does not reach
     the goal.
@@ -150,7 +157,7 @@ def apply_recipe(
             "there is no calibration sample",
             hint="give a folder of photos or an .npz file",
         )
-    planner = (planner or FloatPlanner()).with_default(recipe)
+    limits = (limits or PlanLimits()).with_default(recipe)
     cached = CachedSamples(samples)
     passes = sum(len(c.steps) for c in recipe.candidates)
     state = QuantizationState(
@@ -159,15 +166,16 @@ def apply_recipe(
 
     # Candidates are compared first, then operations are left in float, then the model
     # is made of all samples.
-    selection, holdout = _select(recipe, StepPipeline(state), planner)
+    selection, holdout = _select(recipe, StepPipeline(state), limits)
     pipeline = selection.pipeline
-    if holdout is not None and planner.price is not None:
-        plan: Plan | None = _quick_plan(
-            selection, holdout, planner, planner.price, recipe.worth_db
-        )
-    else:
-        parts = [*held_out_parts(pipeline.state)]
-        plan = planner.thorough_plan(selection.candidate, parts)
+    plan: Plan | None = None
+    if holdout is not None and limits.price is not None:
+        plan = _quick_plan(selection, holdout, limits.budget, limits.price, recipe)
+    elif limits.is_thorough:
+        parts = held_out_parts(pipeline.state)
+        held_out = [(StepPipeline(state), held) for state, held in parts]
+        plan = ThoroughSearch(selection.candidate, held_out, limits).plan()
+        del held_out
 
     # The folds take hundreds of MB.
     del holdout
@@ -183,7 +191,7 @@ def apply_recipe(
     say("quantize")
     quantized = pipeline.of(candidate)
     int8_graph = quantized.int8().graph
-    judge = planner.judge
+    judge = limits.judge
     return QuantizedModel(
         source_graph=graph,
         float_graph=quantized.graph,
@@ -197,7 +205,7 @@ def apply_recipe(
         sample_report=selection.sample_report,
         plan=plan,
         float_ops=tuple(op.outputs[0].name for op in quantized.precision),
-        prices=_prices(pipeline, guard, int8_graph, planner.price),
+        prices=_prices(pipeline, guard, int8_graph, limits.price),
         parts=quantized.parts,
         judged=judgement(pipeline, candidate, judge),
         pictures=0 if judge is None else judge.pictures,
@@ -205,7 +213,7 @@ def apply_recipe(
 
 
 def _select(
-    recipe: Recipe, pipeline: StepPipeline, planner: FloatPlanner
+    recipe: Recipe, pipeline: StepPipeline, limits: PlanLimits
 ) -> tuple[_Selection, Holdout | None]:
     """Choose between candidate and guard by held-back samples.
 
@@ -216,7 +224,7 @@ def _select(
     plainest = recipe.candidates[0]
     names = [label(state.samples, i) for i in range(len(state.samples))]
     report = pipeline.after(plainest.rewrites).survey().report(names)
-    needs_trials = recipe.guard is not None or planner.needs_trials
+    needs_trials = recipe.guard is not None or limits.is_quick
     if not needs_trials or len(state.samples) < MIN_SAMPLES:
         # Nothing can be held back: the guard is the safe one.
         return _Selection(plainest, report, pipeline), None
@@ -225,7 +233,7 @@ def _select(
     if report.left_out:
         pipeline = StepPipeline(state.with_samples(chosen(state.samples, used)))
     parts = folds(range(len(used)), recipe.seed)
-    judge = planner.judge
+    judge = limits.judge
     if recipe.guard is not None and judge is None:
         # One part tells whether there is anything to gain, at a third of the work.
         first = Holdout(pipeline, plainest, parts[:1])
@@ -245,24 +253,25 @@ def _select(
         is_enough = trial.judged.is_as_float
     else:
         is_enough = trial.db >= recipe.enough_db
-    return selection, None if is_enough or not planner.needs_trials else holdout
+    return selection, None if is_enough or not limits.is_quick else holdout
 
 
 def _quick_plan(
     selection: _Selection,
     holdout: Holdout,
-    planner: FloatPlanner,
+    budget: CostBudget,
     price: Pricer,
-    worth_db: float,
+    recipe: Recipe,
 ) -> Plan:
     """Return the plan of the quick search.
 
     It leaves nothing in float where all runs together gain too little.
     """
     candidate = selection.candidate
+    worth_db = recipe.worth_db
     (before,) = (t for t in selection.trials if t.name == candidate.name)
     state = selection.pipeline.of(candidate)
-    search = QuickSearch.of(state, planner.budget, price)
+    search = QuickSearch.of(state, budget, price)
     rows = [PlanRow.of(before, OpGroup(()), search.int8_price)]
 
     # One trial decides about all runs together.
