@@ -22,7 +22,7 @@ from edgec.compiler.emit import Emitted, emit
 from edgec.compiler.float_width import float32_names
 from edgec.compiler.host import Dump, Host
 from edgec.compiler.job import Job
-from edgec.compiler.judge import Judging
+from edgec.compiler.judge import LabelledData
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
 from edgec.compiler.pack import PackedBundle, pack
@@ -311,10 +311,10 @@ class Compilation:
         options = with_task_file(job.options, wanted)
         dump = _dumper(self.dump, job.output)
         host = Host(native_compiler(job.options.cc), self.say, dump)
-        judging = None
+        labelled = None
         if options.data is not None:
-            judging = Judging(Path(options.data), wanted, self.say)
-        lowered = lower(job.model, options, host, head=wanted.head, judging=judging)
+            labelled = LabelledData(Path(options.data), wanted, self.say)
+        lowered = lower(job.model, options, host, head=wanted.head, labelled=labelled)
         on_edgetpu = [s for s in lowered.partition.segments if s.place == "edgetpu"]
         if self.runner is None or not on_edgetpu:
             return lowered, None

@@ -34,17 +34,17 @@ _OPTION = "--data"
 
 
 @dataclass(frozen=True)
-class Judging:
-    """The wish to choose by labelled pictures.
+class LabelledData:
+    """Labelled pictures by which a compile chooses.
 
     Attributes:
         data: the data set, as `edgec eval` takes it.
-        wanted: what the outputs mean.
+        task_file: what the outputs mean.
         say: is called with each step.
     """
 
     data: Path
-    wanted: TaskFile
+    task_file: TaskFile
     say: Progress = lambda text: None
 
     def judge(self, read: ReadModel, graph: Graph, samples: Samples) -> TaskJudge:
@@ -79,11 +79,11 @@ class Judging:
         outputs = {info.name: info for info in output_infos(graph)}
 
         # Scores of classes need no word of a person.
-        task = bound(self.wanted, read, graph)
+        task = bound(self.task_file, read, graph)
         if task is None:
             task = classifier(outputs, size, _OPTION)
-        labels = self.wanted.labels
-        files = self.wanted.files
+        labels = self.task_file.labels
+        files = self.task_file.files
         return ResultReader(task, size, preprocess.fit, outputs, labels, files)
 
 

@@ -20,7 +20,7 @@ from edgec_partitioner.rounding import as_tflite
 
 from edgec.compiler.float_width import check_width, listed, with_float16
 from edgec.compiler.host import Host
-from edgec.compiler.judge import Judging
+from edgec.compiler.judge import LabelledData
 from edgec.compiler.native import native_compiler, runner
 from edgec.compiler.optimise import optimise
 from edgec.compiler.place import left_in_float, place, pricer, wishes_of
@@ -127,7 +127,7 @@ def lower(
     *,
     head: Head | None = None,
     assume: bool = False,
-    judging: Judging | None = None,
+    labelled: LabelledData | None = None,
 ) -> Lowered:
     """Lower a model file to segments.
 
@@ -140,7 +140,7 @@ def lower(
             ends there if the head cannot be int8, or cannot be read.
         assume: whether the model is only looked at: a float model without calibration
             gets made-up scales, and an unknown operator of a .tflite file is opaque.
-        judging: labelled pictures to choose by; None: there are none.
+        labelled: labelled pictures to choose by; None: there are none.
 
     Raises EdgecError.
     """
@@ -168,8 +168,8 @@ def lower(
     # before the graph is placed.
     price = pricer(target, wishes, quantizing.passes_off)
     judge = None
-    if judging is not None:
-        judge = judging.judge(model_read, canonical, samples)
+    if labelled is not None:
+        judge = labelled.judge(model_read, canonical, samples)
         judge.compare_with(run(canonical, judge.pictures))
     quantizer = Quantizer(target, quantizing, price, host, judge)
     wide = quantizer.quantize(canonical, samples)

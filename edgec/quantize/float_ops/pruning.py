@@ -39,9 +39,10 @@ MAX_TIME_RATIO = 0.99
 
 @dataclass(frozen=True)
 class Pruning:
-    """One way to prune.
+    """A float graph with some of its channels taken out.
 
     Attributes:
+        graph: the graph.
         channels: the number of channels taken out of convolutions and fully connected
             layers.
         of: the number of channels before.
@@ -50,6 +51,7 @@ class Pruning:
         outputs: the agreement with the model before on held-back samples.
     """
 
+    graph: Graph
     channels: int
     of: int
     macs: int
@@ -58,9 +60,13 @@ class Pruning:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures for the bundle's report."""
-        # Infinite ratios are no JSON.
-        outputs = {name: a.as_dict() for name, a in self.outputs.items()}
-        return {**asdict(self), "outputs": outputs}
+        return {
+            "channels": self.channels,
+            "of": self.of,
+            "macs": self.macs,
+            "price": asdict(self.price),
+            "outputs": {name: a.as_dict() for name, a in self.outputs.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -68,23 +74,25 @@ class Pruned:
     """The result of pruning.
 
     Attributes:
-        graph: the pruned graph; as it was where no pruning is kept.
         before: the model without pruning.
         most: the pruning with the most channels that the goal allows, however fast;
             None where it allows none.
-        kept: the pruning of `graph`; None where no pruning that the goal allows is any
-            faster.
+        kept: the fastest pruning; None where none that the goal allows is any faster.
         samples: the number of held-back samples.
         ms_here: the times of the int8 forms before and after pruning, measured on this
             machine, in milliseconds; empty where nothing was measured.
     """
 
-    graph: Graph
     before: Pruning
     most: Pruning | None
     kept: Pruning | None
     samples: int
     ms_here: tuple[float, ...] = ()
+
+    @property
+    def graph(self) -> Graph:
+        """The pruned graph; as it was where no pruning is kept."""
+        return (self.kept or self.before).graph
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures for the bundle's report."""
@@ -112,11 +120,12 @@ def prune(
     want = [run(sample, None) for sample in held]
     goal = AccuracyGoal(max_drop=drop)
 
-    def pruned(count: int, block: int = 1) -> tuple[Graph, Pruning]:
+    def pruned(count: int, block: int = 1) -> Pruning:
         """Take out `count` groups of channels, and measure the result."""
-        smaller = _without(graph, order[:count], means, block)
+        smaller = _without(graph, order[:count], means, block) if count else graph
         outputs = _agreement(runners.floats(smaller, len(held)), want, held)
-        pruning = Pruning(
+        return Pruning(
+            graph=smaller,
             channels=_output_channels(graph) - _output_channels(smaller),
             of=_output_channels(graph),
             macs=_macs(smaller),
@@ -124,32 +133,22 @@ def prune(
             outputs=outputs,
         )
 
-        return smaller, pruning
-
     def is_allowed(pruning: Pruning) -> bool:
         return not any(goal.misses(pruning.outputs))
 
     # The order is fixed: more channels only lose more accuracy, nearly.
-    _, before = pruned(0)
-    count = _largest(len(order), lambda n: is_allowed(pruned(n)[1]))
-    ways = []
-    if count:
-        for block in CHANNEL_BLOCKS:
-            smaller, pruning = pruned(count, block)
-            if pruning.channels and is_allowed(pruning):
-                ways.append((smaller, pruning))
+    before = pruned(0)
+    count = _largest(len(order), lambda n: is_allowed(pruned(n)))
+    prunings = []
+    for block in CHANNEL_BLOCKS if count else ():
+        pruning = pruned(count, block)
+        if pruning.channels and is_allowed(pruning):
+            prunings.append(pruning)
 
-    best_graph = graph
-    best = before
-    if ways:
-        best_graph, best = min(ways, key=lambda way: way[1].price.ms)
-
-    prunings = [pruning for _, pruning in ways]
     most = max(prunings, key=lambda p: p.channels, default=None)
-    if best.price.ms <= MAX_TIME_RATIO * before.price.ms:
-        return Pruned(best_graph, before, most, best, len(held))
-
-    return Pruned(graph, before, most, None, len(held))
+    best = min(prunings, key=lambda p: p.price.ms, default=before)
+    is_faster = best.price.ms <= MAX_TIME_RATIO * before.price.ms
+    return Pruned(before, most, best if is_faster else None, len(held))
 
 
 def _largest(limit: int, is_allowed: Callable[[int], bool]) -> int:

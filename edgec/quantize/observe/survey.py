@@ -70,8 +70,9 @@ class SampleReport:
         widened: how many times as wide all outliers together make the ranges
             (geometric mean).
         alike: whether all samples show the same thing.
-        without_db: the signal-to-noise ratio of the first candidate on held-back
-            samples, calibrated without the outliers; None where that was not tried.
+        without_db: the signal-to-noise ratio of the guard, or of a candidate without
+            one, on held-back samples, calibrated without the outliers; None where that
+            was not tried.
         with_db: the same, calibrated with the outliers.
         left_out: whether the outliers were left out.
     """
