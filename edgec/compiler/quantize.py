@@ -229,7 +229,7 @@ class Quantizer:
             raise self._lacks_samples()
         is_assumed = uncalibrated and options.assume and not options.allow_float
         if not (options.calibrate or is_assumed):
-            notes = tuple(self._stays_float())
+            notes = tuple(self._unused_recipe("the model stays in float"))
             return FinalModel(graph, float_on_cpu=uncalibrated, notes=notes)
 
         # int8 scales take the place of clamps to int16, and without these clamps the
@@ -242,12 +242,12 @@ class Quantizer:
             before = plain if rewritten else None
             model = self._calibrated(prepared, before, samples)
         else:
-            model = FinalModel(assumed(prepared), assumed=True)
+            notes = tuple(self._unused_recipe("int8 scales are made up"))
+            model = FinalModel(assumed(prepared), assumed=True, notes=notes)
         verify(model.graph, "quantized")
         int8 = self._simplify(model.graph)
         self.host.dump("quantize", int8)
-        notes = (*self._stays_float(), *model.notes)
-        return replace(model, graph=int8, rewritten=rewritten, notes=notes)
+        return replace(model, graph=int8, rewritten=rewritten)
 
     def _quantized_already(self, graph: Graph) -> FinalModel:
         """Return a quantized graph as it is; raises InputError for precision options."""
@@ -354,11 +354,14 @@ class Quantizer:
                 f"{' and '.join(given)} {verb} nothing"
             )
 
-    def _stays_float(self) -> Iterator[str]:
-        """Yield the note on a recipe without samples, which has no effect."""
+    def _unused_recipe(self, outcome: str) -> Iterator[str]:
+        """Yield the note on a recipe without samples, which has no effect.
+
+        outcome: the precision of the model, in words.
+        """
         name = self.options.recipe_name
-        if name is not None and not self.options.calibrate:
-            yield f"the model stays in float: --quantize {name} needs --calibrate"
+        if name is not None:
+            yield f"{outcome}: --quantize {name} needs --calibrate"
 
     def _lacks_samples(self) -> InputError:
         """Return the error of a float model without samples for an Edge TPU."""

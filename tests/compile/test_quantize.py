@@ -152,6 +152,13 @@ def test_a_recipe_without_calibration_is_told_of() -> None:
     assert not lower(MODEL, CompileOptions()).notes
 
 
+def test_a_model_with_made_up_scales_is_not_said_to_stay_float() -> None:
+    options = CompileOptions(target="pi4+coral", quantize="fast")
+    notes = " ".join(lower(MODEL, options, assume=True).notes)
+    assert "int8 scales are made up: --quantize fast needs --calibrate" in notes
+    assert "stays in float" not in notes
+
+
 def test_named_operations_stay_float_and_the_edge_tpu_gets_the_rest(
     tmp_path: Path,
 ) -> None:
