@@ -129,5 +129,5 @@ def _operations(row: PlanRow) -> str:
     if row.back:
         return f"int8 after all: {names}"
 
-    kinds = ", ".join(dict.fromkeys(row.unit.kinds))
+    kinds = ", ".join(dict.fromkeys(row.group.kinds))
     return f"{names} ({kinds})"

@@ -105,13 +105,13 @@ def test_a_lost_share_is_told_with_what_it_costs_and_buys(tmp_path: Path) -> Non
         samples,
         x=np.random.default_rng(0).uniform(0, 1, (8, 1, 3, 64, 64)).astype(np.float32),
     )
-    ways = {
+    candidates = {
         "float": '{ step = "minmax" }, { step = "precision", floats = ["*"] }',
         "other": '{ step = "ranges", method = "p99.999" }',
     }
     told = {}
     found = []
-    for name, steps in ways.items():
+    for name, steps in candidates.items():
         recipe = tmp_path / f"{name}.toml"
         recipe.write_text(
             "within_db = 100\n"

@@ -23,7 +23,7 @@ class PlanRow:
     """The model after one change of precision.
 
     Attributes:
-        unit: the operations that became float.
+        group: the operations that became float.
         db: the signal-to-noise ratio, the mean over samples and outputs.
         price: the cost of the model; None where it was not estimated.
         outputs: the agreement of each output over all samples.
@@ -31,7 +31,7 @@ class PlanRow:
         judged: the model on labelled pictures, where there are some.
     """
 
-    unit: OpGroup
+    group: OpGroup
     db: float
     price: Price | None
     outputs: Mapping[str, Agreement]
@@ -39,20 +39,20 @@ class PlanRow:
     judged: Judgement | None = None
 
     @classmethod
-    def of(cls, trial: Trial, unit: OpGroup, price: Price) -> PlanRow:
+    def of(cls, trial: Trial, group: OpGroup, price: Price) -> PlanRow:
         """Return the row of a model with these figures and this cost."""
-        return cls(unit, trial.db, price, trial.outputs, judged=trial.judged)
+        return cls(group, trial.db, price, trial.outputs, judged=trial.judged)
 
     @property
     def ops(self) -> Names:
         """The names of the operations."""
-        return self.unit.names
+        return self.group.names
 
     def to_json(self) -> dict[str, Any]:
         """Return the row for the bundle's report."""
         return {
             "ops": [*self.ops],
-            "kinds": [*self.unit.kinds],
+            "kinds": [*self.group.kinds],
             "back": self.back,
             "db": self.db,
             "price": None if self.price is None else asdict(self.price),
