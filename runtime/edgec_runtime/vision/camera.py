@@ -1,4 +1,4 @@
-"""Frames of a camera in the formats in which they come, and JPEG."""
+"""Reads frames of cameras in their various formats, and encodes and decodes JPEG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..errors import InputError
 Array = NDArray[Any]
 
 QUALITY = 85
-"""Quality of encoded JPEG, of 100."""
+"""Quality of encoded JPEG, 0…100."""
 
 FORMATS = ("rgb", "bgr", "gray", "rgba", "yuyv", "nv12")
 """Formats of frames, in the order of csrc/ek_frame.h."""
@@ -26,7 +26,7 @@ MAX_SIDE = 65_535
 """The largest width and height of a frame, which are those of JPEG."""
 
 _EVEN_SIDES = {"yuyv": (2, 1), "nv12": (2, 2)}
-"""Of formats with shared colours, the divisors of width and height."""
+"""Divisors of width and height for formats in which pixels share colours."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class CameraFrame:
     """A frame of a camera.
 
     The planes are uint8: [H, W, 3] ("rgb", "bgr"), [H, W] ("gray"), [H, W, 4] ("rgba"),
-    [H, W, 2] ("yuyv"), or [H, W] and [H/2, W] ("nv12"). Pixels of a row follow each
-    other; rows may be further apart. YUV is BT.601 with Y in 16…235, which V4L2 cameras
-    give.
+    [H, W, 2] ("yuyv"), or [H, W] and [H/2, W] ("nv12"). The pixels of a row are
+    contiguous; there may be gaps between rows. YUV is BT.601 with Y in 16…235, as V4L2
+    cameras give it.
 
     Attributes:
         format: one of `FORMATS`
         planes: the planes
 
     Raises:
-        InputError: the planes are no frame of the format
+        InputError: the planes are not a frame of the format
     """
 
     format: str
@@ -53,46 +53,46 @@ class CameraFrame:
         self.check()
 
     def check(self) -> None:
-        """Raise InputError for planes that are no frame of the format.
+        """Raise InputError if the planes are not a frame of the format.
 
-        Who gives their addresses to C looks again: an array's shape can be changed
-        where it is.
+        It is called again before C gets their addresses, since the shape of an array
+        can be changed in place.
         """
         _check_format(self.format)
         planes = self.planes
-        # Of an array the items are its rows.
+        # An array is not accepted for the tuple, since its items are rows.
         is_tuple = isinstance(planes, (tuple, list)) and len(planes) > 0
         if not is_tuple or not all(isinstance(p, np.ndarray) for p in planes):
             raise InputError(
                 f"the planes of a {self.format} frame are not a tuple of arrays",
                 hint='give a tuple: CameraFrame("rgb", (array,))',
             )
-        told = ", ".join(f"{p.dtype} {list(p.shape)}" for p in planes)
+        types = ", ".join(f"{p.dtype} {list(p.shape)}" for p in planes)
         if planes[0].ndim < 2 or planes[0].size == 0:
             raise InputError(
-                f"the frame has no pixels: {told}",
+                f"the frame has no pixels: {types}",
                 hint="give one of [height, width] or [height, width, channels]",
             )
         height, width = planes[0].shape[:2]
-        _check_sides(self.format, width, height, told)
+        _check_sides(self.format, width, height, types)
         shapes = _plane_shapes(self.format, width, height)
         is_levels = all(p.dtype == np.uint8 for p in planes)
         if not is_levels or [p.shape for p in planes] != shapes:
-            wanted = ", ".join(f"uint8 {list(shape)}" for shape in shapes)
+            expected = ", ".join(f"uint8 {list(shape)}" for shape in shapes)
             raise InputError(
-                f"planes {told} are not one {self.format} frame of {width} x {height}",
-                hint=f"give {wanted}",
+                f"planes {types} are not one {self.format} frame of {width} x {height}",
+                hint=f"give {expected}",
             )
 
     @classmethod
     def of(cls, photo: Union[Array, CameraFrame]) -> CameraFrame:
-        """Return the frame of a photo, and a frame as it is.
+        """Return the frame of a photo; a frame is returned unchanged.
 
         Args:
             photo: [H, W, 3] or [H, W, 4], red first, or [H, W] or [H, W, 1], gray
 
         Raises:
-            InputError: it is no photo
+            InputError: it is not a photo
         """
         if isinstance(photo, CameraFrame):
             return photo
@@ -110,11 +110,11 @@ class CameraFrame:
         Args:
             format: one of `FORMATS`
             data: the bytes
-            width: of the frame
-            height: of the frame
+            width: width of the frame
+            height: height of the frame
 
         Raises:
-            InputError: they are too many or too few
+            InputError: there are more or fewer bytes than a frame has
         """
         _check_format(format)
         flat = np.ascontiguousarray(data, np.uint8).reshape(-1)
@@ -122,11 +122,11 @@ class CameraFrame:
         shapes = _plane_shapes(format, width, height)
 
         sizes = [math.prod(shape) for shape in shapes]
-        wanted = sum(sizes)
-        if flat.size != wanted:
+        expected = sum(sizes)
+        if flat.size != expected:
             raise InputError(
                 f"{flat.size} bytes are not one {format} frame of {width} x {height}",
-                hint=f"give {wanted} bytes",
+                hint=f"give {expected} bytes",
             )
 
         planes: List[Array] = []
@@ -144,7 +144,7 @@ class CameraFrame:
     def rgb(self) -> Array:
         """Return the frame as uint8 [H, W, 3], red first.
 
-        It shares the frame's memory where it can.
+        It shares memory with the frame if the format allows that.
         """
         first = self.planes[0]
         if self.format == "rgb":
@@ -156,7 +156,7 @@ class CameraFrame:
         if self.format == "gray":
             return np.asarray(np.broadcast_to(first[..., None], (*first.shape, 3)))
 
-        # Two pixels share their colours, and in NV12 those of two rows.
+        # Two pixels of a row share U and V, in NV12 also those of two rows.
         if self.format == "yuyv":
             pairs = first[..., 1].reshape(first.shape[0], -1, 2)
             return _from_yuv(first[..., 0], np.repeat(pairs, 2, axis=1))
@@ -174,8 +174,15 @@ def _check_format(format: str) -> None:
         )
 
 
-def _check_sides(format: str, width: int, height: int, told: str) -> None:
-    """Raise InputError for sides that no frame of a format has; told: what has them."""
+def _check_sides(format: str, width: int, height: int, data: str) -> None:
+    """Raise InputError for sides that no frame of a format can have.
+
+    Args:
+        format: the format
+        width: width of the frame
+        height: height of the frame
+        data: a text about the frame's arrays or bytes, for the error
+    """
     across, down = _EVEN_SIDES.get(format, (1, 1))
     hint = None
     if not 1 <= width <= MAX_SIDE or not 1 <= height <= MAX_SIDE:
@@ -183,7 +190,7 @@ def _check_sides(format: str, width: int, height: int, told: str) -> None:
     elif width % across != 0 or height % down != 0:
         hint = "its sides are even"
     if hint is not None:
-        what = f"{told} are not one {format} frame of {width} x {height}"
+        what = f"{data} are not one {format} frame of {width} x {height}"
         raise InputError(what, hint=hint)
 
 
@@ -201,16 +208,16 @@ def _plane_shapes(format: str, width: int, height: int) -> List[Tuple[int, ...]]
 
 
 def _from_yuv(luma: Array, chroma: Array) -> Array:
-    """Return BT.601 colours as uint8 [H, W, 3].
+    """Return the colours of BT.601 YUV as uint8 [H, W, 3], red first.
 
-    In 1/256: R = 298 (Y - 16) + 409 (V - 128), and so on, rounded; csrc/ek_frame.h
-    computes the same.
+    In units of 1/256, R = 298 (Y - 16) + 409 (V - 128), and so on; they are rounded.
+    csrc/ek_frame.h computes the same.
 
     Args:
         luma: Y [H, W]
         chroma: U and V [H, W, 2]
     """
-    # In 32 bits, which hold all products.
+    # All products fit into 32 bits.
     y = 298 * (luma.astype(np.int32) - 16) + 128
 
     u = chroma[..., 0].astype(np.int32) - 128
@@ -223,18 +230,18 @@ def _from_yuv(luma: Array, chroma: Array) -> Array:
 
 
 def decode_jpeg(data: bytes) -> CameraFrame:
-    """Return the frame of JPEG bytes, by OpenCV or Pillow, whichever is there.
+    """Decode a JPEG picture, by OpenCV or else by Pillow.
 
-    MJPEG is one such picture for each frame.
+    A frame of MJPEG is such a picture.
 
     Raises:
-        InputError: the bytes are no JPEG, or neither library is there
+        InputError: the bytes are not a JPEG, or neither library is installed
     """
-    # OpenCV is several times as fast.
+    # OpenCV is several times as fast as Pillow.
     try:
         cv2 = importlib.import_module("cv2")
     except ImportError:
-        return _by_pillow(data)
+        return _decode_by_pillow(data)
 
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
     if pixels is None:
@@ -244,15 +251,14 @@ def decode_jpeg(data: bytes) -> CameraFrame:
     return CameraFrame("bgr", (pixels,))
 
 
-def _by_pillow(data: bytes) -> CameraFrame:
-    """Return the frame of JPEG bytes by Pillow."""
+def _decode_by_pillow(data: bytes) -> CameraFrame:
     try:
         from PIL import Image
     except ImportError:
-        raise _neither("decode") from None
+        raise _missing_library("decode") from None
     try:
         with warnings.catch_warnings():
-            # Far larger pictures are an error.
+            # This warning is for large pictures; far larger ones are an error.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(data)) as file:
                 pixels = np.asarray(file.convert("RGB"), np.uint8)
@@ -264,18 +270,18 @@ def _by_pillow(data: bytes) -> CameraFrame:
 
 
 def encode_jpeg(picture: Array) -> bytes:
-    """Return a picture as JPEG, by OpenCV or Pillow, whichever is there.
+    """Encode a picture as JPEG, by OpenCV or else by Pillow.
 
     Args:
         picture: uint8 [H, W, 3], red first
 
     Raises:
-        InputError: neither is there
+        InputError: neither library is installed
     """
     try:
         cv2 = importlib.import_module("cv2")
         options = [cv2.IMWRITE_JPEG_QUALITY, QUALITY]
-        # OpenCV has blue first.
+        # OpenCV expects blue first.
         _, encoded = cv2.imencode(".jpg", picture[..., ::-1], options)
         return bytes(encoded)
     except ImportError:
@@ -284,13 +290,13 @@ def encode_jpeg(picture: Array) -> bytes:
     try:
         from PIL import Image
     except ImportError:
-        raise _neither("encode") from None
+        raise _missing_library("encode") from None
     buffer = io.BytesIO()
     Image.fromarray(picture).save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()
 
 
-def _neither(what: str) -> InputError:
-    """Return the error for a machine without either library."""
-    text = f"OpenCV or Pillow is needed to {what} JPEG frames, and neither is there"
+def _missing_library(verb: str) -> InputError:
+    """Return the error for a machine without OpenCV and Pillow."""
+    text = f"OpenCV or Pillow is needed to {verb} JPEG frames, and neither is there"
     return InputError(text, hint="pip install opencv-python-headless or pillow")

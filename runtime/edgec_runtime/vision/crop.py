@@ -1,14 +1,15 @@
-"""Turned crops of frames as inputs, and where the results of a crop are in the frame.
+"""Makes inputs of turned crops of frames, and maps results of a crop to the frame.
 
-A crop is sampled in whole numbers, so that csrc/ek_crop.h computes the same bits:
+A crop is sampled with integers, so that csrc/ek_crop.h computes the same bits:
 
-1. The frame is made smaller by 2^level in both directions, each pixel the rounded mean
-   of its block. The level is the largest one that leaves at least one of its pixels for
+1. The frame is reduced by 2^level in both directions, where each pixel is the rounded
+   mean of its block. The level is the largest that leaves at least one reduced pixel for
    each pixel of the input, so that a large crop does not alias (Williams, "Pyramidal
    Parametrics", 1983).
-2. Each pixel of the input lies at a place in 1/65536 of such a pixel, and is the
-   bilinear mean of the four pixels around it, by weights of 1/2048, rounded once.
-3. Beside the frame there are pixels of the preprocessing's fill, without an end.
+2. The position of each pixel of the input is computed in 1/65536 of a reduced pixel. The
+   pixel is the bilinear mean of the four reduced pixels around it, with weights in
+   1/2048, rounded once.
+3. Outside the frame all pixels have the fill of the preprocessing.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from .tasks.base import Size, View
 Array = NDArray[Any]
 
 PLACE_BITS = 16
-"""Bits behind the point of a place."""
+"""Fractional bits of a position."""
 WEIGHT_BITS = 11
-"""Of a weight; a sum of weighted levels has 8 + 2 x 11 bits, which int32 holds."""
+"""Bits of a weight; a sum of weighted levels has 8 + 2 x 11 bits and fits into int32."""
 MAX_LEVEL = 6
-"""Blocks have at most 64 x 64 pixels: 4096 levels of 8 bits are summed."""
+"""Largest level: a block has 64 x 64 pixels, and the sum of 4096 bytes."""
 _ONE = 1 << PLACE_BITS
 _WEIGHT_MASK = (1 << WEIGHT_BITS) - 1
 
@@ -42,11 +43,11 @@ class Crop:
     """A rectangle of a frame, turned about its centre.
 
     Attributes:
-        x: of its centre, in pixels of the frame, whose first pixel is from 0 to 1
-        y: of its centre
-        width: along its own horizontal, in pixels of the frame
-        height: along its own vertical
-        angle: by which it is turned, in radians, clockwise in the picture
+        x: x of its centre in pixels of the frame, whose first pixel is from 0 to 1
+        y: y of its centre
+        width: length of its upper side in pixels of the frame
+        height: length of its left side in pixels of the frame
+        angle: angle by which it is turned, in radians, clockwise in the picture
         mirrored: whether its right side is at the left of the input
     """
 
@@ -58,9 +59,10 @@ class Crop:
     mirrored: bool = False
 
     def to_frame(self, points: Array) -> Array:
-        """Return points of the crop, 0…1 of it, in pixels of the frame [..., 2].
+        """Return points of the crop in pixels of the frame [..., 2].
 
-        With the centre c, the sides w and h and the angle a:
+        The points u and v are 0…1 of the crop's sides. With the centre c, the sides w
+        and h and the angle a:
 
             x = cx + (u - 1/2) w cos a - (v - 1/2) h sin a
             y = cy + (u - 1/2) w sin a + (v - 1/2) h cos a
@@ -69,7 +71,7 @@ class Crop:
         cosine = math.cos(self.angle)
         sine = math.sin(self.angle)
 
-        # From the centre, along the crop's own sides.
+        # These are relative to the centre, along the sides of the crop.
         u = points[..., 0] - 0.5
         v = points[..., 1] - 0.5
         across = u * width
@@ -82,7 +84,7 @@ class Crop:
 
 @dataclass(frozen=True)
 class CropView(View):
-    """The view of a crop: where points of its input are in the frame.
+    """The view of a crop, which maps points of its input to the frame.
 
     Attributes:
         crop: the crop
@@ -94,7 +96,7 @@ class CropView(View):
     def of_crop(cls, crop: Crop, frame: Size, image: Size) -> CropView:
         """Return the view of a crop that fills an input."""
         whole = Fit()
-        # Unused: `to_frame` and `depth_to_frame` have formulas of their own.
+        # The placement is not used: `to_frame` and `depth_to_frame` are overridden.
         place = Placement.of(frame, image, whole)
         return cls(
             frame=frame,
@@ -116,16 +118,16 @@ class CropView(View):
 
 @dataclass(frozen=True)
 class CropGrid:
-    """The places of an input's pixels in a frame, in whole numbers.
+    """The positions of an input's pixels in a reduced frame, in integers.
 
     Attributes:
-        level: the frame is smaller by 2^level
-        start: x and y of the middle of the first pixel, in 1/65536 pixels of the
-            smaller frame, whose first pixel has its middle at 0
-        across: the step to the next pixel of a row
-        down: the step to the next row
-        region: left, top, width and height of the pixels that are read, of the
-            smaller frame; -1 and the first number behind it are beside the frame
+        level: the frame is reduced by 2^level
+        start: x and y of the first pixel, in 1/65536 of a reduced pixel, relative to the
+            middle of the frame's first one
+        across: x and y of the step to the next pixel of a row, in the same unit
+        down: x and y of the step to the next row, in the same unit
+        region: left, top, width and height of the reduced pixels that are read; a left
+            or top of -1 is outside the frame, and so may be the last column and row
     """
 
     level: int
@@ -146,7 +148,7 @@ class CropGrid:
         level = _level(crop, image)
         side = 1 << level
 
-        # The middles of the first pixel and of its neighbours to the right and below.
+        # These are the middles of the first pixel, the one right of it and the one below.
         u = np.array([0.5, 1.5, 0.5]) / image[0]
         v = np.array([0.5, 0.5, 1.5]) / image[1]
         middles = crop.to_frame(np.stack([u, v], -1))
@@ -166,7 +168,7 @@ def _level(crop: Crop, image: Size) -> int:
     """Return the level at which an input of this size is sampled."""
     across = crop.width / image[0]
     down = crop.height / image[1]
-    # Of a crop that is stretched, the mean: it then aliases a little in one direction.
+    # A stretched crop has the mean level, so that it aliases a little in one direction.
     per_pixel = math.sqrt(across * down)
     if per_pixel < 1:
         return 0
@@ -175,8 +177,8 @@ def _level(crop: Crop, image: Size) -> int:
 
 
 def _ends(start: int, across: int, down: int, image: Size) -> Tuple[int, int]:
-    """Return the smallest and the largest place along an axis."""
-    # A grid is a parallelogram, whose ends are corners.
+    """Return the smallest and the largest position along an axis."""
+    # A grid is a parallelogram, so that these are positions of its corners.
     columns = image[0] - 1
     rows = image[1] - 1
     right = columns * across
@@ -187,7 +189,7 @@ def _ends(start: int, across: int, down: int, image: Size) -> Tuple[int, int]:
 
 
 def blocks(length: int, level: int) -> int:
-    """Return the pixels of a frame's side at a level; the last may be a part of one."""
+    """Return the number of reduced pixels of a side; the last block may be incomplete."""
     return -(-length >> level)
 
 
@@ -198,18 +200,18 @@ def _fixed(place: Array) -> Tuple[int, int]:
 
 
 def _span(ends: Tuple[int, int], length: int, level: int) -> Tuple[int, int]:
-    """Return the first pixel that is read along an axis, and their number.
+    """Return the first reduced pixel that is read along an axis, and their number.
 
     Args:
-        ends: the smallest and the largest place in 1/65536
-        length: the pixels of the frame along the axis
+        ends: the smallest and the largest position in 1/65536
+        length: pixels of the frame along the axis
         level: the level of the grid
     """
     count = blocks(length, level)
     low = ends[0] >> PLACE_BITS
     high = (ends[1] >> PLACE_BITS) + 1
 
-    # Beside the frame all pixels are alike: one of them stands for the others.
+    # All pixels outside the frame are alike, so that one on each side is enough.
     first = min(max(low, -1), count)
     last = min(max(high, first + 1), count + 1)
     return first, last - first + 1
@@ -221,7 +223,7 @@ def cropped(photo: Array, crop: Crop, how: Preprocess, info: TensorInfo) -> Arra
     Args:
         photo: uint8 [H, W, 3], red first
         crop: the crop
-        how: a preprocessing that suits the input; its fit gives the fill alone
+        how: a preprocessing that suits the input; of its fit only the fill is used
         info: the input
     """
     layout = ImageLayout.of(info, how.layout)
@@ -250,7 +252,7 @@ def sampled(region: Array, grid: CropGrid, frame: Size, size: Size) -> Array:
     upper = one - lower
     wide = region.astype(np.int32)
 
-    # Two means across, then one down, without rounding between them.
+    # The means across are not rounded before the mean down.
     above = wide[y, x] * left + wide[y, x + 1] * right
     below = wide[y + 1, x] * left + wide[y + 1, x + 1] * right
     total = above * upper + below * lower
@@ -261,7 +263,7 @@ def sampled(region: Array, grid: CropGrid, frame: Size, size: Size) -> Array:
 
 
 def _places(grid: CropGrid, axis: int, frame: Size, size: Size) -> Tuple[Array, Array]:
-    """Return the places of an input's pixels along an axis of the region.
+    """Return the positions of an input's pixels along an axis of the region.
 
     Args:
         grid: the grid
@@ -270,34 +272,34 @@ def _places(grid: CropGrid, axis: int, frame: Size, size: Size) -> Tuple[Array, 
         size: width and height of the input
 
     Returns:
-        the pixels before the places [H, W], and the weights of those behind them
-        [H, W, 1], of 2048
+        the index of the reduced pixel before each position [H, W], and the weight of the
+        one after it in 1/2048 [H, W, 1]
     """
     columns = np.arange(size[0], dtype=np.int64)
     rows = np.arange(size[1], dtype=np.int64)
     right = columns * grid.across[axis]
     below = rows * grid.down[axis]
-    place = grid.start[axis] + right[None, :] + below[:, None]
+    position = grid.start[axis] + right[None, :] + below[:, None]
 
-    # Farther out there is only more of the fill.
+    # Positions further outside are moved to the first pixel with the fill.
     last = blocks(frame[axis], grid.level) << PLACE_BITS
-    place = np.clip(place, -_ONE, last)
-    pixels = place >> PLACE_BITS
-    parts = (place >> PLACE_BITS - WEIGHT_BITS) & _WEIGHT_MASK
+    position = np.clip(position, -_ONE, last)
+    pixels = position >> PLACE_BITS
+    parts = (position >> PLACE_BITS - WEIGHT_BITS) & _WEIGHT_MASK
     weights = parts.astype(np.int32)
     return pixels - grid.region[axis], weights[..., None]
 
 
 def _region(photo: Array, grid: CropGrid, fill: Tuple[int, ...]) -> Array:
-    """Return the pixels of a grid's region, uint8 [height, width, 3]."""
+    """Return the reduced pixels of a grid's region, uint8 [height, width, 3]."""
     left, top, width, height = grid.region
     side = 1 << grid.level
     canvas = np.empty((height * side, width * side, 3), np.uint8)
     canvas[:] = fill
 
-    columns, seen_columns = _shared(left * side, width * side, photo.shape[1])
-    rows, seen_rows = _shared(top * side, height * side, photo.shape[0])
-    canvas[rows, columns] = photo[seen_rows, seen_columns]
+    columns, photo_columns = _overlap(left * side, width * side, photo.shape[1])
+    rows, photo_rows = _overlap(top * side, height * side, photo.shape[0])
+    canvas[rows, columns] = photo[photo_rows, photo_columns]
     if grid.level == 0:
         return canvas
 
@@ -307,16 +309,16 @@ def _region(photo: Array, grid: CropGrid, fill: Tuple[int, ...]) -> Array:
     return np.asarray((sums + half) >> 2 * grid.level, np.uint8)
 
 
-def _shared(start: int, count: int, length: int) -> Tuple[slice, slice]:
-    """Return the pixels along an axis that a canvas and a photo share.
+def _overlap(start: int, count: int, length: int) -> Tuple[slice, slice]:
+    """Return the overlap of a canvas and a photo along an axis.
 
     Args:
         start: the photo's pixel at the canvas's beginning
-        count: the pixels of the canvas
-        length: the pixels of the photo
+        count: number of pixels of the canvas
+        length: number of pixels of the photo
 
     Returns:
-        their places in the canvas, and in the photo
+        its slices of the canvas and of the photo
     """
     first = min(max(start, 0), length)
     last = min(max(start + count, first), length)

@@ -45,23 +45,23 @@ _GLYPHS = (
     "'04040800000000 (02040808080402 )08040202020408 +0004041f040400 _0000000000001f "
     "?0e110102040004 &0c12140815120d"
 )
-"""Each letter and its seven rows of five pixels in hexadecimal."""
+"""Each letter, followed by its seven rows of five pixels in hexadecimal."""
 
 GLYPH_HEIGHT = 7
 GLYPH_WIDTH = 5
 PLATE_HEIGHT = GLYPH_HEIGHT + 2
-"""Pixels of a line of text, with a border above and below."""
+"""Height of a line of text in pixels, with a border above and below."""
 ADVANCE = GLYPH_WIDTH + 1
-"""Pixels from letter to letter."""
+"""Distance from letter to letter in pixels."""
 
 LINE_SHARE = 240
-"""The shorter side of a picture in thicknesses of its lines."""
+"""Ratio of a picture's shorter side to the thickness of its lines."""
 
 MAX_COORDINATE = 1e6
-"""Coordinates are cut off there: a network can give any number, also infinity."""
+"""Limit to which coordinates are clipped, since a network can give infinity, too."""
 
 MAX_LINE_POINTS = 10_000
-"""The most discs that a line consists of."""
+"""Largest number of discs of which a line is drawn."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -88,15 +88,15 @@ def thickness(frame: Array) -> int:
 def text_into(
     frame: Array, text: str, x: int, y: int, color: Color, below: Color = (0, 0, 0)
 ) -> None:
-    """Draw capital letters on a plate, as far as it lies in the picture.
+    """Draw capital letters on a plate; parts outside the picture are left out.
 
     Args:
         frame: the picture
-        text: the letters
+        text: the text
         x: left of the plate
         y: top of the plate
-        color: of the plate
-        below: of the letters
+        color: colour of the plate
+        below: colour of the letters
     """
     font = _font()
     unit = thickness(frame)
@@ -109,27 +109,27 @@ def text_into(
     # A pixel of a letter is as thick as a line.
     large = np.repeat(np.repeat(plate, unit, 0), unit, 1)
     height, width = large.shape
-    place, part = _overlap(frame, x, y, width, height)
+    area, part = _overlap(frame, x, y, width, height)
 
     is_letter = large[part][..., None]
     letters = np.array(below, np.uint8)
-    frame[place] = np.where(is_letter, letters, np.array(color, np.uint8))
+    frame[area] = np.where(is_letter, letters, np.array(color, np.uint8))
 
 
 def _overlap(
     frame: Array, x: int, y: int, width: int, height: int
 ) -> Tuple[Tuple[slice, slice], Tuple[slice, slice]]:
-    """Return the part of a rectangle in the picture: its slices there and in itself."""
+    """Return the part of a rectangle in the picture, as slices of each of the two."""
     top = max(0, y)
     left = max(0, x)
 
-    # A rectangle outside has a part without pixels, not one of negative size.
+    # The part of a rectangle outside has no pixels, and no negative size.
     bottom = max(top, min(frame.shape[0], y + height))
     right = max(left, min(frame.shape[1], x + width))
 
-    place = slice(top, bottom), slice(left, right)
+    area = slice(top, bottom), slice(left, right)
     part = slice(top - y, bottom - y), slice(left - x, right - x)
-    return place, part
+    return area, part
 
 
 def caption(frame: Array, lines: Sequence[str]) -> Array:
@@ -148,8 +148,8 @@ def box_into(frame: Array, box: Sequence[float], color: Color, label: str = "") 
     Args:
         frame: the picture
         box: x1, y1, x2, y2
-        color: of the outline and the label's plate
-        label: a text above the box, or inside it where there is no room above
+        color: colour of the outline and the label's plate
+        label: a text above the box, or inside it if there is no room above
     """
     unit = thickness(frame)
     corners: List[int] = []
@@ -163,8 +163,8 @@ def box_into(frame: Array, box: Sequence[float], color: Color, label: str = "") 
         (x1, y1, unit, y2 - y1),
         (x2 - unit, y1, unit, y2 - y1),
     ):
-        place, _ = _overlap(frame, x, y, w, h)
-        frame[place] = color
+        area, _ = _overlap(frame, x, y, w, h)
+        frame[area] = color
 
     if label:
         height = PLATE_HEIGHT * unit
@@ -179,15 +179,15 @@ def points_into(frame: Array, points: Array, color: Color, radius: int = 0) -> N
     Args:
         frame: the picture
         points: x and y of their centres [N, 2]
-        color: of the discs
-        radius: in pixels; 0: the thickness of lines
+        color: colour of the discs
+        radius: radius in pixels; 0 for the thickness of lines
     """
     radius = radius or max(1, thickness(frame))
     span = np.arange(-radius, radius + 1)
     dy, dx = np.meshgrid(span, span, indexing="ij")
     is_disc = dx * dx + dy * dy <= radius * radius
 
-    # All pixels of all discs at once: a loop over a face's points takes milliseconds.
+    # All discs are drawn at once, since a loop over a face's points takes milliseconds.
     centres = np.clip(points, -MAX_COORDINATE, MAX_COORDINATE).astype(np.int64)
     x = (centres[:, 0, None] + dx[is_disc]).ravel()
     y = (centres[:, 1, None] + dy[is_disc]).ravel()
@@ -204,7 +204,7 @@ def line_into(
 
     steps = int(min(MAX_LINE_POINTS, longest)) + 1
 
-    # Discs a pixel apart leave no gap in any direction.
+    # Discs at a distance of one pixel leave no gap in any direction.
     t = np.linspace(0, 1, steps + 1)[:, None]
     points = np.asarray(start) * (1 - t) + np.asarray(end) * t
 
@@ -216,11 +216,11 @@ def tinted(frame: Array, mask: Array, color: Color, strength: float = 0.5) -> Ar
 
     Args:
         frame: the picture
-        mask: how much of the colour each pixel takes, 0…1, [H, W]
+        mask: relative share of the colour in each pixel, 0…1 [H, W]
         color: the colour
-        strength: its share where the mask is 1
+        strength: the share where the mask is 1
     """
-    # In 1/256, so that 16-bit integers hold the products.
+    # Shares are in 1/256, so that the products fit into 16 bits.
     alpha = np.asarray(mask * (256 * strength), np.uint16)[..., None]
     tint = np.array(color, np.uint16) * alpha
 
@@ -229,5 +229,5 @@ def tinted(frame: Array, mask: Array, color: Color, strength: float = 0.5) -> Ar
 
 
 def side_by_side(pictures: List[Array]) -> Array:
-    """Return pictures of one height in a row."""
+    """Return pictures of the same height side by side."""
     return np.concatenate(pictures, axis=1)

@@ -22,22 +22,23 @@ PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp")
 """Endings of files that are read as photos, in lower case."""
 
 _LUMA = (19595, 38470, 7471)
-"""Shares of red, green and blue in grey, of 65536 (ITU-R BT.601)."""
+"""Weights of red, green and blue in grey, in 1/65536 (ITU-R BT.601)."""
 _LUMA_BITS = 16
 _LUMA_HALF = 1 << _LUMA_BITS - 1
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a photo is in an input.
+    """The place of a photo in an input.
 
-    A point of the input is in the photo at
-    box + (input - target) * box size / target size.
+    A point p of the input is the point box + (p - target) * box size / target size of
+    the photo.
 
     Attributes:
         box: left, top, width and height of the used part of the photo, in its pixels;
             with a letterbox it may exceed the photo by half a pixel of the input
-        target: the same of the part of the input that it fills, in the input's pixels
+        target: left, top, width and height of the part of the input that the box fills,
+            in the input's pixels
     """
 
     box: Tuple[float, float, float, float]
@@ -90,34 +91,34 @@ def _covered_pixels(
 ) -> Tuple[float, int, int]:
     """Return the pixels of an input that a photo covers along an axis.
 
-    They are the pixels with their middle in the photo. The fraction of a pixel between
-    the two is returned as well, and the resizing keeps it, so that a found box is not
-    up to a pixel beside its object.
+    They are the pixels whose middle is in the photo. The border of the photo may be
+    inside a pixel; resizing respects that fraction, since otherwise a detected box would
+    be up to a pixel beside its object.
 
     Args:
         length: the length of the photo in pixels of the input
         pixels: the length of the input
-        is_centred: whether the photo is in the middle rather than at the beginning
+        is_centred: whether the photo is in the middle, not at the beginning
 
     Returns:
-        where the first pixel begins in the photo, its number, and the number of pixels
+        position of the first pixel in the photo, its index, and the number of pixels
     """
     start = (pixels - length) / 2 if is_centred else 0.0
 
     first = math.floor(start + 0.5)
     end = math.floor(start + length + 0.5)
     if end == first:
-        # A photo thinner than a pixel takes the one that it lies in.
+        # A photo thinner than a pixel covers the pixel in which it lies.
         first = math.floor(start)
         end = first + 1
     return first - start, first, end - first
 
 
 def is_photo(array: Array) -> bool:
-    """Return whether an array for an image input is a photo that is not prepared yet.
+    """Return whether an array for an image input is a photo, not a prepared input.
 
-    It is uint8, [H, W] or [H, W, 1, 3 or 4]. A prepared input has a batch axis, so that
-    the two cannot be mistaken for each other.
+    A photo is uint8, [H, W] or [H, W, 1, 3 or 4]. A prepared input has a batch axis, so
+    that the two cannot be confused.
     """
     if array.dtype != np.uint8:
         return False
@@ -145,18 +146,25 @@ def prepare(photo: Array, preprocess: Preprocess, info: TensorInfo) -> Array:
             hint="give one with pixels",
         )
     pixels = photo[:, :, None] if photo.ndim == 2 else photo[:, :, :3]
-    placed = _placed(pixels, layout, preprocess)
+    image = _resized(pixels, layout, preprocess)
 
-    return levels_input(placed, preprocess, info, layout)
+    return levels_input(image, preprocess, info, layout)
 
 
 def levels_input(
     pixels: Array, preprocess: Preprocess, info: TensorInfo, layout: ImageLayout
 ) -> Array:
-    """Return an input of pixels in its size, uint8 [H, W, 3], red first."""
+    """Return an input made of pixels that have its size.
+
+    Args:
+        pixels: uint8 [H, W, 3], red first
+        preprocess: a preprocessing that suits the input
+        info: the input
+        layout: its layout
+    """
     levels = _levels(pixels, preprocess.color, layout.channels)
 
-    # There are 256 levels: a look-up spares the arithmetic of each pixel.
+    # There are only 256 levels: a table is faster than arithmetic for each pixel.
     table = value_table(preprocess.values, info, layout.channels)
     order = (2, 1, 0) if preprocess.color == "bgr" else range(layout.channels)
     planes = [table[c][levels[..., c]] for c in order]
@@ -165,14 +173,14 @@ def levels_input(
     return np.ascontiguousarray(np.broadcast_to(image, info.shape))
 
 
-def _placed(pixels: Array, layout: ImageLayout, preprocess: Preprocess) -> Array:
+def _resized(pixels: Array, layout: ImageLayout, preprocess: Preprocess) -> Array:
     """Return a photo in the input's size, uint8 [H, W, 3]."""
     height, width = pixels.shape[:2]
     size = layout.width, layout.height
-    place = Placement.of((width, height), size, preprocess.fit)
-    left, top, columns, rows = place.target
+    placement = Placement.of((width, height), size, preprocess.fit)
+    left, top, columns, rows = placement.target
 
-    inner = resize(pixels, place.box, (columns, rows), preprocess.filter)
+    inner = resize(pixels, placement.box, (columns, rows), preprocess.filter)
 
     # Only a letterbox leaves a border to fill.
     canvas = np.empty((layout.height, layout.width, 3), np.uint8)
@@ -185,7 +193,7 @@ def _levels(image: Array, color: str, channels: int) -> Array:
     """Return levels [H, W, channels], red first, or grey in each channel."""
     if color != "gray":
         return image
-    # In 1/65536 and rounded, so that all machines have the same bits.
+    # Integers in 1/65536 give the same bits on all machines.
     weighted = image.astype(np.int32) @ np.array(_LUMA, np.int32)
     grey = (weighted + _LUMA_HALF) >> _LUMA_BITS
 
@@ -194,17 +202,17 @@ def _levels(image: Array, color: str, channels: int) -> Array:
 
 
 def value_table(values: Values, info: TensorInfo, channels: int) -> Array:
-    """Return the element that each level becomes, [channels, 256], red first.
+    """Return the input's element for each level of a pixel, [channels, 256], red first.
 
     Args:
         values: the values of pixels
         info: the input
-        channels: its channels
+        channels: the number of its channels
     """
     dtype = info.numpy_dtype
     level = np.arange(256, dtype=np.float64)
     if values.range == "raw":
-        # int8 elements are the bytes less 128.
+        # An int8 element is the byte minus 128.
         elements: Array = (level + np.iinfo(dtype).min).astype(dtype)
         return np.tile(elements, (channels, 1))
 
@@ -231,12 +239,12 @@ def _per_channel(numbers: Tuple[float, ...], channels: int) -> Array:
 
 
 def quantized(reals: Array, scale: float, zero_point: int, dtype: Any) -> Array:
-    """Return round(real / scale) + zero_point as TFLite's AffineQuantize does it.
+    """Return round(real / scale) + zero_point, computed like TFLite's AffineQuantize.
 
-    It computes in float32, rounds ties away from zero, and clips to `dtype`. NaN
-    becomes the zero point and infinities the ends of the range, as in TFLite's
-    conversion to int32 on Arm; C leaves them undefined, and x86 makes the lowest
-    integer of all.
+    That computes in float32, rounds ties away from zero, and clips to `dtype`. NaN
+    becomes the zero point and infinities the ends of the range, like TFLite's
+    conversion to int32 on Arm; C leaves these cases undefined, and x86 gives the lowest
+    integer.
 
     Args:
         reals: the reals
@@ -258,7 +266,7 @@ def saturated(rounded: Array, zero_point: int, dtype: Any) -> Array:
     info = np.iinfo(dtype)
     numbers = np.where(np.isnan(rounded), np.float32(0), rounded)
 
-    # In float, since a sum of integers could wrap.
+    # The sum is float, since one of integers could overflow.
     steps = numbers + np.float32(zero_point)
 
     clipped: Array = np.clip(steps, info.min, info.max).astype(dtype)
@@ -272,15 +280,15 @@ def read_photo(path: Path, alpha: bool = False) -> Array:
 
     Args:
         path: the file
-        alpha: whether a fourth channel, 255 where the picture is opaque, is wanted
+        alpha: whether to return a fourth channel, which is 255 where it is opaque
 
     Raises:
-        InputError: the file is no photo that can be read, or Pillow is not there
+        InputError: the file cannot be read as a photo, or Pillow is not installed
     """
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        other = (
+        install = (
             "pip install pillow, or give the pixels: a uint8 array [height, "
             "width, "
             "3] in an .npy file"
@@ -288,7 +296,7 @@ def read_photo(path: Path, alpha: bool = False) -> Array:
         raise InputError(
             "Pillow is needed to read photos, and is not there",
             at=str(path),
-            hint=other,
+            hint=install,
         ) from None
     hint = "remove the file or save it again"
     if not path.exists():
@@ -302,27 +310,27 @@ def read_photo(path: Path, alpha: bool = False) -> Array:
         )
     try:
         with warnings.catch_warnings():
-            # Far larger photos are an error.
+            # This warning is for large photos; far larger ones are an error.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             file = Image.open(path)
         with file:
             upright = ImageOps.exif_transpose(file) or file
             if alpha:
                 return np.asarray(upright.convert("RGBA"), np.uint8)
-            # 16 bits of grey, which Pillow would cut off at 255.
+            # The photo has 16 bits of grey, which Pillow would cut off at 255.
             if upright.mode.startswith("I"):
                 high_bytes = np.asarray(upright, np.int64) // 256
                 grey = np.clip(high_bytes, 0, 255).astype(np.uint8)
                 return np.repeat(grey[:, :, None], 3, axis=2)
             return np.asarray(upright.convert("RGB"), np.uint8)
     except MemoryError:
-        # Pillow's own for some damaged files.
+        # Pillow raises it for some damaged files.
         what = (
             f"{path.name} cannot be read as a photo: it asks for more memory than "
             "there is"
         )
         raise InputError(what, at=str(path), hint=hint) from None
     except Exception as e:
-        # Pillow's decoders raise a dozen kinds for a damaged file.
+        # Pillow's decoders raise a dozen kinds of exceptions for a damaged file.
         what = f"{path.name} cannot be read as a photo: {e or type(e).__name__}"
         raise InputError(what, at=str(path), hint=hint) from e

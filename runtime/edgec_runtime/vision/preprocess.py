@@ -1,4 +1,4 @@
-"""How a photo becomes a model's input: the manifest's record and its text form.
+"""Defines how a photo becomes a model's input, as a manifest's record and as a text.
 
     imagenet            0_255,mean=103.5,std=57.4,bgr,letterbox=114,bilinear
 
@@ -22,13 +22,13 @@ POSITIONS = ("center", "topleft")
 FILTERS = ("bilinear", "bicubic", "area", "nearest")
 LAYOUTS = ("nhwc", "nchw")
 LETTERBOX_FILL = 114
-"""The grey that detectors are usually trained with."""
+"""The grey with which detectors are usually trained."""
 
 _SEE = "see docs/preprocessing.md"
 MAX_FLOAT32 = 3.4028234e38
 """The largest finite float32."""
 MAX_WRITTEN_INTEGER = 1e9
-"""Larger numbers are written with an exponent."""
+"""Numbers above it are written with an exponent."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Values:
     """The values of pixels: (level - mean) / std, with levels of 0…255 in a range.
 
     Attributes:
-        range: "0_1", "0_255", or "raw", the bytes as they are (int8: less 128), without
-            mean and std
+        range: "0_1", "0_255", or "raw", the bytes themselves (for int8 minus 128),
+            without mean and std
         mean: one number, or three, red first
         std: one number, or three, red first
     """
@@ -69,7 +69,7 @@ class Values:
         if self.range == "raw" and self != PRESETS["raw"]:
             return "raw pixels have no mean and std"
 
-        # A mean of 103.5 in 0…1 is a mistake that no network survives.
+        # A mean of 103.5 in 0…1 is a mistake, with which no network works.
         largest_mean = max(map(abs, self.mean))
         if self.range == "0_1" and largest_mean > 1:
             return (
@@ -93,8 +93,8 @@ PRESETS: Mapping[str, Values] = {
     "m1_1": Values("0_1", (0.5,), (0.5,)),
     "imagenet": Values("0_1", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 }
-"""Pixels as they are, in 0…1, in 0…255, in -1…1, and normalised as torchvision's
-networks want them.
+"""Values with a name: unchanged pixels, those in 0…1, 0…255 and -1…1, and the
+normalization of torchvision's networks.
 """
 
 
@@ -103,12 +103,12 @@ class Fit:
     """How a photo of any shape fills the input.
 
     Attributes:
-        resize: "stretch": all of the photo, whatever its shape; "crop": the largest
-            middle part in the shape of the input; "letterbox": all of it in its own
-            shape, with a border
-        crop: the share of the middle part that is used, in each direction
+        resize: "stretch": the whole photo, distorted to the input's shape; "crop": the
+            largest middle part with the shape of the input; "letterbox": the whole photo
+            in its own shape, with a border
+        crop: the fraction of that middle part that is used, in each direction
         fill: levels of the border, one number, or three, red first
-        position: of the photo in a letterbox, "center" or "topleft"
+        position: place of the photo in a letterbox, "center" or "topleft"
     """
 
     resize: str = "stretch"
@@ -125,7 +125,7 @@ class Fit:
         return self.resize
 
     def fault(self) -> Optional[str]:
-        """Return what is wrong with it; None if nothing is."""
+        """Return what is wrong with the fields; None if nothing is."""
         if self.resize not in RESIZES or self.position not in POSITIONS:
             return f"resizing is {', '.join(RESIZES)}, at {' or '.join(POSITIONS)}"
         if not 0 < self.crop <= 1:
@@ -136,7 +136,7 @@ class Fit:
                 "or three separated by /"
             )
 
-        # A manifest could have them, and nothing would read them.
+        # A manifest could have them although they have no effect.
         has_crop = self.crop != 1
         has_position = self.position != "center"
         if has_crop and self.resize != "crop":
@@ -154,7 +154,7 @@ class Wish:
         values: values of pixels
         color: order of colours
         fit: how a photo fills the input
-        filter: of resizing
+        filter: filter of resizing
         layout: order of the input's axes
     """
 
@@ -192,7 +192,7 @@ class Preprocess:
         values: values of pixels
         color: order of colours, one of `COLORS`
         fit: how a photo fills the input
-        filter: of resizing, one of `FILTERS`
+        filter: filter of resizing, one of `FILTERS`
         layout: order of the input's axes, one of `LAYOUTS`
         given: the parts that a person stated
         stated: the parts that the model's file stated
@@ -322,7 +322,7 @@ class ImageLayout:
 
         Args:
             info: the tensor
-            layout: "nhwc" or "nchw"; None: by the shape, the last axis before the second
+            layout: "nhwc" or "nchw"; None to choose by the shape, "nhwc" first
         """
         if len(info.shape) != 4:
             return None
@@ -447,7 +447,7 @@ def _read_words(text: str) -> Dict[str, Any]:
         else:
             raise _unknown(item.strip())
 
-        # Whatever the order is, the second word would win silently.
+        # The order of words has no meaning, so neither of the two could win.
         if subject in words:
             raise InputError(
                 f'the preprocessing "{text}" says its {subject} twice',
@@ -466,8 +466,8 @@ def _values(words: Mapping[str, Any], text: str) -> Optional[Values]:
     base: Values = words.get("range", PRESETS["0_1"])
 
     # Presets other than plain ranges have a mean and a deviation already.
-    has_own = base not in (PRESETS["0_1"], PRESETS["0_255"])
-    if has_own and {"mean", "std"} & set(words):
+    is_normalized = base not in (PRESETS["0_1"], PRESETS["0_255"])
+    if is_normalized and {"mean", "std"} & set(words):
         what = f'the preprocessing "{text}" says mean and std twice: {base} has its own'
         raise InputError(
             what,
@@ -507,7 +507,7 @@ def _fit(words: Mapping[str, Any], text: str) -> Optional[Fit]:
 
 
 def _read_numbers(item: str, text: str) -> Tuple[float, ...]:
-    """Return the numbers behind an =.
+    """Return the numbers after an "=".
 
     Args:
         item: the whole item, for messages
@@ -543,7 +543,7 @@ def _unknown(word: str) -> InputError:
     """Return the error for an unknown word, with a suggestion."""
 
     what = f'there is no preprocessing "{word}"'
-    # The spellings of version 0.1.0.
+    # These are the spellings of version 0.1.0.
     if word.startswith("bgr_") and word[4:] in PRESETS:
         return InputError(what, "--preprocess", f"write {word[4:]},bgr")
     if "+" in word:

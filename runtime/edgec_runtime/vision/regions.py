@@ -1,4 +1,4 @@
-"""Connected regions of a mask, and the smallest rectangle around each.
+"""Finds connected regions of a mask, and the smallest rectangle around each.
 
 Positions are in pixels of the mask, whose first pixel is the square from 0 to 1.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from .tasks.base import Array
 
 CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-"""Corners of a rectangle about 0, from the top left on, clockwise; half a side is 1."""
+"""Corners of a rectangle around 0 in units of half a side, clockwise from the top left."""
 
 HALF_PIXEL = 0.5
 """From the middle of a pixel to its side, in pixels."""
@@ -22,13 +22,13 @@ HALF_PIXEL = 0.5
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of pixels: neighbours in a row of a mask, all of them set.
+    """Runs of pixels: neighbours in a row of a mask, all of them True.
 
     Attributes:
-        row: the row of each [N]; in ascending order
-        start: its first column [N]
-        end: the column after its last one [N]
-        region: the number of its region [N]
+        row: row of each run, in ascending order [N]
+        start: first column of each run [N]
+        end: column after the last one of each run [N]
+        region: number of each run's region [N]
     """
 
     row: Array
@@ -37,22 +37,21 @@ class Runs:
     region: Array
 
     def regions(self) -> List[Array]:
-        """Return the numbers of the runs of each region, region by region."""
+        """Return, for each region, the numbers of its runs."""
         if not len(self.row):
             return []
 
-        # Stable, so that the runs of a region stay in the order of rows.
+        # A stable sort keeps the runs of a region in the order of rows.
         order = np.argsort(self.region, kind="stable")
         sorted_regions = self.region[order]
         steps = np.diff(sorted_regions)
-        last_ones = np.flatnonzero(steps)
-        ends = last_ones + 1
+        ends = np.flatnonzero(steps) + 1
         return np.split(order, ends)
 
     def outline(self, numbers: Array) -> Array:
-        """Return the middles of the first and the last pixel of a region's rows, [M, 2].
+        """Return the middles of the first and last pixel of each row of a region [M, 2].
 
-        Other pixels of a row lie between them: the convex hull is that of the region.
+        The other pixels lie between them, so that these have the same convex hull.
 
         Args:
             numbers: the runs of the region
@@ -72,30 +71,32 @@ class Runs:
 def runs_of(mask: Array) -> Runs:
     """Return the runs of a mask with their regions.
 
-    Pixels that touch at a side or a corner are of one region.
+    Pixels that share a side or a corner belong to the same region.
 
     Args:
         mask: bool [H, W]
     """
-    # A run begins where a pixel is set and the one before is not. With a column of False
-    # on each side every run has a beginning and an end.
+    # A run begins at a True after a False. With a column of False on each side every run
+    # has a beginning and an end.
     padded = np.pad(mask, ((0, 0), (1, 1))).astype(np.int8)
     change = np.diff(padded, axis=1)
     row, start = np.nonzero(change == 1)
     _, end = np.nonzero(change == -1)
 
-    above, below = _touching(row, start, end, mask.shape[1])
-    return Runs(row, start, end, _united(len(row), above, below))
+    above, below = _neighbours(row, start, end, mask.shape[1])
+    return Runs(row, start, end, _region_numbers(len(row), above, below))
 
 
-def _touching(row: Array, start: Array, end: Array, width: int) -> Tuple[Array, Array]:
-    """Return the pairs of runs that touch: numbers of the upper ones, of the lower ones.
+def _neighbours(
+    row: Array, start: Array, end: Array, width: int
+) -> Tuple[Array, Array]:
+    """Return the pairs of touching runs: numbers of the upper and of the lower ones.
 
-    Runs of a row are in order, so those of the next row that a run touches are
-    neighbours: from the first that does not end before it to the last that begins at
-    its end or before.
+    The runs of the next row that a run touches are consecutive: they begin with the
+    first that does not end before it, and end with the last that does not begin after
+    its end.
     """
-    # One number for row and column, in which runs of later rows are larger.
+    # Row and column become one number, which grows from row to row.
     span = width + 2
     here = row * span
     below = here + span
@@ -106,7 +107,7 @@ def _touching(row: Array, start: Array, end: Array, width: int) -> Tuple[Array, 
     numbers = np.arange(len(row))
     upper = np.repeat(numbers, count)
 
-    # 0, 1, … for each run, from its first partner on.
+    # These are 0, 1, … for the partners of each upper run.
     pairs_before = np.cumsum(count) - count
     pairs = np.arange(len(upper))
     step = pairs - np.repeat(pairs_before, count)
@@ -116,35 +117,35 @@ def _touching(row: Array, start: Array, end: Array, width: int) -> Tuple[Array, 
     return upper, lower
 
 
-def _united(count: int, one: Array, other: Array) -> Array:
-    """Return the number of the region of each run.
+def _region_numbers(count: int, upper: Array, lower: Array) -> Array:
+    """Return the number of the region of each run (union-find, all pairs at once).
 
-    Each run has a parent, at first itself. In turn, all pairs hang the larger of their
-    roots below the smaller one, and all runs are hung below their root, until no pair
-    has two roots (union-find, many pairs at once).
+    Each run has a parent, at first itself. In turn, each pair makes the smaller of its
+    two roots the parent of the larger one, and each run gets its root as its parent,
+    until no pair has two roots.
 
     Args:
-        count: how many runs there are
-        one: runs that touch …
-        other: … these
+        count: number of runs
+        upper: first run of each pair of touching runs
+        lower: second run of each pair
     """
     parent = np.arange(count)
     while True:
-        root = parent[one]
-        other_root = parent[other]
+        root = parent[upper]
+        other_root = parent[lower]
         if (root == other_root).all():
             return parent
 
-        # Several pairs may hang the same root: the smallest number wins, and the others
-        # are still apart at the next turn.
+        # Several pairs may give the same root a parent: the smallest one wins, and the
+        # others are joined in the next turn.
         larger = np.maximum(root, other_root)
         smaller = np.minimum(root, other_root)
         np.minimum.at(parent, larger, smaller)
-        parent = _flattened(parent)
+        parent = _roots(parent)
 
 
-def _flattened(parent: Array) -> Array:
-    """Return the root of each entry in place of its parent."""
+def _roots(parent: Array) -> Array:
+    """Return the root of each run."""
     while True:
         # Each turn halves the way to the root.
         further = parent[parent]
@@ -155,13 +156,13 @@ def _flattened(parent: Array) -> Array:
 
 @dataclass(frozen=True)
 class TurnedRectangle:
-    """A rectangle in any direction.
+    """A rectangle that is turned about its centre.
 
     Attributes:
         centre: x and y of its middle
-        size: lengths along its own x and y
-        angle: direction of its own x in radians, clockwise from that of the mask,
-            -π/4 to π/4
+        size: lengths of its sides
+        angle: direction of its first side in radians, clockwise from the x axis of the
+            mask, -π/4 to π/4
     """
 
     centre: Tuple[float, float]
@@ -177,12 +178,12 @@ class TurnedRectangle:
     def polygon(self) -> Array:
         """Return its corners [4, 2]: top left, top right, bottom right, bottom left."""
         half = np.array(self.size) / 2
-        own = half * np.array(CORNERS)
-        turned = own @ _turn(self.angle)
+        upright = half * np.array(CORNERS)
+        turned = upright @ _turn(self.angle)
         return np.asarray(turned + np.array(self.centre))
 
     def mean(self, values: Array) -> float:
-        """Return the mean of the elements of a map in it, 0 where it has none.
+        """Return the mean of a map inside the rectangle; 0 if no pixel is inside.
 
         Args:
             values: a number for each pixel [H, W]
@@ -196,10 +197,10 @@ class TurnedRectangle:
         part = values[top : high[1], left : high[0]]
 
         inside = self._contains(part.shape, (left, top))
-        chosen = part[inside]
-        if not chosen.size:
+        pixels = part[inside]
+        if not pixels.size:
             return 0.0
-        return float(chosen.mean())
+        return float(pixels.mean())
 
     def _contains(self, shape: Tuple[int, ...], start: Tuple[int, int]) -> Array:
         """Return which pixels of a part of a map have their middle inside.
@@ -212,11 +213,11 @@ class TurnedRectangle:
         pixels = np.stack([columns, rows], -1)
         middles = pixels + np.array(start) + HALF_PIXEL
 
-        # In the rectangle's own directions, from its middle.
+        # Coordinates along the sides of the rectangle, from its middle.
         from_centre = middles - np.array(self.centre)
-        own = from_centre @ _turn(self.angle).T
+        along_sides = from_centre @ _turn(self.angle).T
         half = np.array(self.size) / 2
-        is_near = np.abs(own) <= half
+        is_near = np.abs(along_sides) <= half
         return np.asarray(is_near.all(axis=-1))
 
 
@@ -224,7 +225,7 @@ def smallest_rectangle(points: Array) -> TurnedRectangle:
     """Return the smallest rectangle around points.
 
     One of its sides lies on a side of the convex hull (Freeman and Shapira, 1975), so
-    that the directions of these sides are all that have to be tried.
+    only the directions of these sides have to be tried.
 
     Args:
         points: x and y [N, 2]
@@ -233,12 +234,13 @@ def smallest_rectangle(points: Array) -> TurnedRectangle:
     sides = np.roll(hull, -1, axis=0) - hull
     directions = np.arctan2(sides[:, 1], sides[:, 0])
 
-    # A quarter turn gives the same rectangle: the angle next to 0 stands for all four.
+    # A quarter turn gives the same rectangle, so the angle nearest to 0 is taken.
     quarter = math.pi / 2
     turns = np.round(directions / quarter)
     angles = directions - quarter * turns
 
-    # The hull along x and y of each direction [sides, points].
+    # These are the coordinates of the hull along each direction and across it
+    # [sides, points].
     x = hull[:, 0]
     y = hull[:, 1]
     cosine = np.cos(angles)[:, None]
@@ -259,7 +261,7 @@ def smallest_rectangle(points: Array) -> TurnedRectangle:
 
 
 def _middle(values: Array) -> float:
-    """Return the middle between the least and the largest value."""
+    """Return the mean of the least and the largest value."""
     return float(values.min() + values.max()) / 2
 
 
@@ -283,7 +285,7 @@ def _half_hull(points: List[List[float]]) -> List[List[float]]:
     """Return the hull on one side of points, which are sorted by x and y."""
     hull: List[List[float]] = []
     for point in points:
-        # A corner that the way to this point leaves inside, or on it, is none.
+        # A corner is none if the way to this point leaves it inside, or is straight.
         while len(hull) >= 2 and _is_right_turn(hull[-2], hull[-1], point):
             hull.pop()
         hull.append(point)
@@ -291,17 +293,20 @@ def _half_hull(points: List[List[float]]) -> List[List[float]]:
 
 
 def _is_right_turn(a: List[float], b: List[float], c: List[float]) -> bool:
-    """Return whether the way over three points turns right, or goes straight on."""
-    first_x = b[0] - a[0]
-    first_y = b[1] - a[1]
-    whole_x = c[0] - a[0]
-    whole_y = c[1] - a[1]
-    cross = first_x * whole_y - first_y * whole_x
+    """Return whether the way from a over b to c turns right, or is straight."""
+    ab_x = b[0] - a[0]
+    ab_y = b[1] - a[1]
+    ac_x = c[0] - a[0]
+    ac_y = c[1] - a[1]
+    cross = ab_x * ac_y - ab_y * ac_x
     return cross <= 0
 
 
 def _turn(angle: float) -> Array:
-    """Return the matrix that turns rows of x and y, clockwise in a picture."""
+    """Return the matrix [2, 2] that turns rows of x and y clockwise in a picture.
+
+    The rows are multiplied by it from the left: xy @ matrix.
+    """
     cosine = math.cos(angle)
     sine = math.sin(angle)
     x_row = [cosine, sine]

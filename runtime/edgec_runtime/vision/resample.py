@@ -1,11 +1,11 @@
 """Resizes photos in numpy, with antialiasing, to the same bits on every machine.
 
-The filter is separable: each row of the result is a weighted sum of rows, rounded to
-1/64 of a level, then each column is one of columns. Weights are integers in units of
-1 / `ONE`, so all sums are integers that float32 (first pass, below 2^24) and float64
-(second pass, below 2^53) hold exactly: neither the order of additions nor a fused
-multiply-add changes them. csrc/ek_frame.h computes the same with integers of 16 and 32
-bits.
+The filter is separable: in a first pass each row of the result is a weighted sum of
+rows, rounded to 1/64 of a level, in a second pass each column is a weighted sum of
+columns. Weights are integers in units of 1 / `ONE`. So all sums are integers that
+float32 (first pass, below 2^24) and float64 (second pass, below 2^53) represent exactly,
+and neither the order of additions nor a fused multiply-add changes them.
+csrc/ek_frame.h computes the same with integers of 16 and 32 bits.
 """
 
 from __future__ import annotations
@@ -27,13 +27,19 @@ _PARTS = 64
 """Parts of a level between the passes: 255 * 64 * 1.3 fits into 16 bits."""
 
 Taps = List[Tuple[int, Array]]
-"""For each result the index of its first element and the weights (float64 integers) of
-that and the following ones.
+"""For each result the index of its first element, and the weights (integers in float64)
+of that element and the following ones.
 """
 
 
 def whole(pixels: Array, size: Tuple[int, int], how: str) -> Array:
-    """Return a whole picture at another width and height."""
+    """Return a whole picture at another width and height, uint8 [size[1], size[0], C].
+
+    Args:
+        pixels: the picture, uint8 [H, W, C]
+        size: width and height of the result
+        how: the filter, as for `resize`
+    """
     height, width = pixels.shape[:2]
     return resize(pixels, (0.0, 0.0, float(width), float(height)), size, how)
 
@@ -50,9 +56,9 @@ def resize(
         pixels: the photo, uint8 [H, W, C]
         box: left, top, width and height of the part, in pixels
         size: width and height of the result
-        how: "bilinear" or "bicubic" (Catmull and Rom), both widened by the reduction;
-            "area", the mean over a result's area; or "nearest". The first three read
-            pixels beyond the box, as far as the photo goes.
+        how: the filter: "bilinear" or "bicubic" (Catmull and Rom), which a reduction
+            widens; "area", the mean over the area of a resulting pixel; or "nearest".
+            The first three also read pixels of the photo beyond the box.
     """
     height, width, channels = pixels.shape
     is_same = (*box, *size) == (0.0, 0.0, float(width), float(height), width, height)
@@ -139,7 +145,7 @@ def _sums(rows: Array, taps: Taps, dtype: Any) -> Array:
     for i, (first, weights) in enumerate(taps):
         part = rows[first : first + len(weights)]
 
-        # A product of a row and a matrix is faster than a sum of scaled rows.
+        # A product of a row with a matrix is faster than a sum of scaled rows.
         sums[i] = np.dot(weights.astype(dtype), part.astype(dtype))
     return sums
 
@@ -156,7 +162,7 @@ def _taps(how: str, length: int, start: float, extent: float, count: int) -> Tap
         count: number of results
     """
     step = extent / count
-    # A reduction widens the filter: each result takes all elements that it covers.
+    # A reduction widens the filter, so that each result includes all elements it covers.
     reach = max(1.0, step)
     radius = {"bilinear": reach, "bicubic": 2 * reach, "area": step / 2 + 1}[how]
     taps: Taps = []
@@ -169,7 +175,7 @@ def _taps(how: str, length: int, start: float, extent: float, count: int) -> Tap
         end = min(length, int(centre + radius + 0.5))
         elements = np.arange(first, end, dtype=np.float64)
         if how == "area":
-            # An element counts by the part of it that lies in the result.
+            # The weight of an element is the part of it inside the result.
             covered_end = np.minimum(elements + 1, low + step)
             covered = covered_end - np.maximum(elements, low)
             weights = np.maximum(covered, 0.0)
@@ -190,7 +196,7 @@ def _kernel(how: str, x: Array) -> Array:
     if how == "bilinear":
         return np.maximum(1.0 - x, 0.0)
 
-    # By Horner's rule, in one order on every machine.
+    # Horner's rule has the same order of operations on every machine.
     near = (1.5 * x - 2.5) * x * x + 1.0
     far = ((2.5 - 0.5 * x) * x - 4.0) * x + 2.0
     return np.where(x < 1, near, np.where(x < 2, far, 0.0))
@@ -199,7 +205,7 @@ def _kernel(how: str, x: Array) -> Array:
 def _integers(weights: Array) -> Array:
     """Return integers in proportion to weights, with the sum ONE.
 
-    Running sums are rounded, so that many small weights lose nothing together.
+    Running sums are rounded, so that errors of many small weights do not add up.
     """
     # A cumulative sum adds in one order on every machine, unlike a plain sum.
     running = np.cumsum(weights)
@@ -229,9 +235,9 @@ def sample(
 def _between(
     length: int, start: float, extent: float, count: int
 ) -> Tuple[Array, Array, Array]:
-    """Return the elements before and behind each of `count` results.
+    """Return the elements before and after the middle of each of `count` results.
 
-    The third array is the distance from the one before, 0…1.
+    The third array is the distance from the element before it, 0…1.
 
     Args:
         length: number of elements
@@ -239,7 +245,7 @@ def _between(
         extent: the length of all results, in elements
         count: number of results
     """
-    # From the middle of a result to the middle of an element.
+    # The last half is from the border of an element to its middle.
     middles = start + (np.arange(count) + 0.5) * (extent / count) - 0.5
     inside = np.clip(middles, 0, length - 1)
     low = np.minimum(inside.astype(np.int64), length - 1)

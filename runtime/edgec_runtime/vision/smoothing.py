@@ -1,9 +1,10 @@
 """Smooths masks, boxes and points of successive frames, so that they do not tremble.
 
 Points and boxes are smoothed by the 1€ filter (Casiez, Roussel and Vogel, "1€ Filter: A
-Simple Speed-based Low-pass Filter for Noisy Input in Interactive Systems", 2012): a
-low-pass whose cutoff rises with speed, so that resting points are calm and moving ones
-are not late. Masks are smoothed by an exponential mean. The price is a `lag`.
+Simple Speed-based Low-pass Filter for Noisy Input in Interactive Systems", 2012). It is
+a low-pass whose cutoff rises with speed, so that resting points are steady and moving
+ones are hardly delayed. Masks are smoothed by an exponential mean. Both delay the
+results by a `lag`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SPEED_CUTOFF_HZ = 1.0
 """Cutoff of the low-pass for speeds."""
 
 MIN_OVERLAP = 0.3
-"""A box continues a track if it overlaps it by this much at least."""
+"""Least overlap (intersection over union) of a box with the track that it continues."""
 
 
 def _share(cutoff: Any, seconds: float) -> Any:
@@ -45,11 +46,11 @@ def _share(cutoff: Any, seconds: float) -> Any:
 
 @dataclass(frozen=True)
 class Strength:
-    """How strongly results are smoothed.
+    """The strength of smoothing.
 
     Attributes:
         rest: cutoff for points at rest, Hz
-        agility: rise of the cutoff for a speed of an object's own size a second, Hz
+        agility: rise of the cutoff for a speed of one object size per second, Hz
         mask: time constant of masks, seconds
     """
 
@@ -58,10 +59,10 @@ class Strength:
     mask: float = 0.06
 
     def lag(self, speed: float = 0.0) -> float:
-        """Return by how many seconds points and boxes are late.
+        """Return the delay of points and boxes in seconds.
 
         Args:
-            speed: their speed, in sizes of the object a second
+            speed: their speed in object sizes per second
         """
         return 1 / (2 * math.pi * (self.rest + self.agility * speed))
 
@@ -74,7 +75,7 @@ class OneEuro:
 
         Args:
             strength: the cutoffs
-            side: the size of the object, in the unit of the coordinates
+            side: the size of the object in the unit of the coordinates
         """
         self._strength = strength
         self._side = side
@@ -86,11 +87,12 @@ class OneEuro:
     def __call__(self, value: Array, at: float) -> Array:
         """Return the smoothed value.
 
-        A value of another shape begins anew, and one that is not later changes nothing.
+        After a value of another shape the filter begins anew. A value that is not later
+        than the last one is ignored.
 
         Args:
             value: the coordinates
-            at: the time, seconds
+            at: their time, seconds
         """
         value = np.asarray(value, np.float64)
         if self._value is None or self._value.shape != value.shape:
@@ -118,14 +120,13 @@ class OneEuro:
 
 
 class Smoother:
-    """Smooths the results of one stream; other results than these stay as they are.
+    """Smooths masks, boxes, points and cascades of one stream, and no other results.
 
     Attributes:
-        strength: how strongly
+        strength: the strength of smoothing
     """
 
     def __init__(self, strength: Strength = Strength()) -> None:
-        """Begin without a result."""
         self.strength = strength
         self._points: Optional[OneEuro] = None
         self._tracks: List[_Track] = []
@@ -133,41 +134,42 @@ class Smoother:
         self._mask_at = 0.0
 
         self._rules: Dict[Type[Any], Callable[[Any, float], Result]] = {
-            Points: self._of_points,
-            Boxes: self._of_boxes,
-            Segments: self._of_mask,
-            CascadeResult: self._of_objects,
+            Points: self._smooth_points,
+            Boxes: self._smooth_boxes,
+            Segments: self._smooth_mask,
+            CascadeResult: self._smooth_objects,
         }
-        self._inner: Dict[Tuple[int, str], Smoother] = {}
+        # smoothers of a cascade, by the object's identity and the network's name
+        self._smoothers: Dict[Tuple[int, str], Smoother] = {}
 
     def __call__(self, result: Result, at: float) -> Result:
         """Return a result smoothed with the results before.
 
         Args:
             result: the result
-            at: when its frame was captured, seconds
+            at: time of its frame's capture, seconds
         """
         rule = self._rules.get(type(result))
         return result if rule is None else rule(result, at)
 
     def lag(self, result: Result) -> float:
-        """Return by how many seconds such a result is late, at worst in slow motion."""
+        """Return the largest delay of such a result in seconds, that of slow motion."""
         if isinstance(result, Segments):
             return self.strength.mask
         if isinstance(result, (Points, Boxes)):
             return self.strength.lag()
         return 0.0
 
-    def _of_points(self, result: Points, at: float) -> Result:
+    def _smooth_points(self, result: Points, at: float) -> Result:
         """Return points smoothed with the points before."""
-        # Without any visible point the next ones may be of another object.
+        # After a frame without a visible point the next may be another object's.
         if self._points is None or not result.shown.any():
             self._points = OneEuro(self.strength, _side(result.points))
 
         smoothed = self._points(result.points, at)
         return replace(result, points=np.asarray(smoothed, np.float32))
 
-    def _of_boxes(self, result: Boxes, at: float) -> Result:
+    def _smooth_boxes(self, result: Boxes, at: float) -> Result:
         """Return boxes smoothed with the boxes before.
 
         Each continues the track of its class that it overlaps most.
@@ -189,34 +191,34 @@ class Smoother:
         self._tracks = tracks
         return replace(result, boxes=tuple(boxes))
 
-    def _of_objects(self, result: CascadeResult, at: float) -> Result:
-        """Return objects smoothed with those before, each network's results alone."""
-        kept: Dict[Tuple[int, str], Smoother] = {}
+    def _smooth_objects(self, result: CascadeResult, at: float) -> Result:
+        """Return objects whose results are smoothed with those before, for each network."""
+        smoothers: Dict[Tuple[int, str], Smoother] = {}
         objects: List[CascadeObject] = []
-        for one in result.objects:
-            smooth: Dict[str, Result] = {}
-            for name, found in one.results.items():
-                key = one.identity, name
-                smoother = self._inner.get(key)
-                # Its first frame, or the network had nothing to say in the last.
+        for item in result.objects:
+            results: Dict[str, Result] = {}
+            for name, inner in item.results.items():
+                key = item.identity, name
+                smoother = self._smoothers.get(key)
+                # The object is new, or the network had no result in the last frame.
                 if smoother is None:
                     smoother = Smoother(self.strength)
-                kept[key] = smoother
-                smooth[name] = smoother(found, at)
-            objects.append(replace(one, results=smooth))
+                smoothers[key] = smoother
+                results[name] = smoother(inner, at)
+            objects.append(replace(item, results=results))
 
-        # An object that comes back begins anew, wherever it is now.
-        self._inner = kept
+        # An object that returns later begins anew, since it has moved.
+        self._smoothers = smoothers
         return CascadeResult(tuple(objects))
 
-    def _of_mask(self, result: Segments, at: float) -> Result:
+    def _smooth_mask(self, result: Segments, at: float) -> Result:
         """Return a mask smoothed with the masks before."""
         last = self._mask
         seconds = at - self._mask_at
 
         new = result.probability
 
-        # Another model, or the first mask.
+        # This is the first mask, or one of another model.
         if last is None or last.shape != new.shape:
             self._mask = new
             self._mask_at = at
@@ -238,13 +240,13 @@ def _side(points: Array) -> float:
 
 
 class _Track:
-    """A box from frame to frame."""
+    """A box that is followed from frame to frame."""
 
     def __init__(self, strength: Strength, box: Box) -> None:
         """Begin a track with a box."""
         self._box = box
 
-        # The unit of speeds is the box's larger side when the track begins.
+        # The unit of speeds is the larger side of the track's first box.
         x1, y1, x2, y2 = box.corners
         self._filter = OneEuro(strength, max(1.0, x2 - x1, y2 - y1))
 
@@ -265,8 +267,8 @@ class _Track:
         return intersection / union if union > 0 else 0.0
 
     def moved(self, box: Box, at: float) -> Box:
-        """Return a box at its smoothed place, with its points, as the track's last."""
-        # One filter for all, so that points do not lag behind their box.
+        """Return a box with smoothed corners and points, and continue the track with it."""
+        # One filter smooths all coordinates, so that points move with their box.
         flat: List[float] = list(box.corners)
         for point in box.points:
             flat += point

@@ -1,7 +1,7 @@
-"""Tasks: what a network is for, and how its outputs become a result (docs/tasks.md).
+"""Tasks: the meaning of a network's outputs, and how they become a result (docs/tasks.md).
 
-A task is one file with its parameters as a row, its decoder, and its result, which can
-be printed and drawn.
+A task is one module with the class of its parameters, its decoder, and its result, which
+can be printed and drawn.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def parse_task(value: Any, at: str = "the task") -> Task:
         at: its name in messages
 
     Raises:
-        InputError: it is no task
+        InputError: the object is not a task
     """
     if not isinstance(value, Mapping):
         raise InputError(
@@ -61,12 +61,12 @@ def parse_task(value: Any, at: str = "the task") -> Task:
     if not isinstance(kind, str) or kind not in TASKS:
         what = f"{at} is not a task: {kind!r:.40}{did_you_mean(str(kind), TASKS)}"
         raise InputError(what, hint="use " + ", ".join(TASKS))
-    found: Task = read(TASKS[kind], rest, at)
-    return found
+    task: Task = read(TASKS[kind], rest, at)
+    return task
 
 
 def task_json(task: Task) -> Dict[str, Any]:
-    """Return a task as the manifest has it."""
+    """Return a task as the manifest stores it."""
     return {"schema": SCHEMA, "task": task.kind, **plain(task)}
 
 
@@ -77,11 +77,11 @@ def task_schema() -> Dict[str, Any]:
 
 def _schema_of(kind: str, row: Type[Any]) -> Dict[str, Any]:
     """Return the JSON schema of one task."""
-    own = schema(row)
-    own["properties"] = {
+    fields = schema(row)
+    fields["properties"] = {
         "schema": {"const": SCHEMA},
         "task": {"const": kind},
-        **own["properties"],
+        **fields["properties"],
     }
-    own["required"] = ["task", *own.get("required", ())]
-    return own
+    fields["required"] = ["task", *fields.get("required", ())]
+    return fields

@@ -1,4 +1,4 @@
-"""Anchors: the places and sizes that a detector's boxes are relative to."""
+"""Anchors: the positions and sizes to which a detector's boxes are relative."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...rows import parameter
 from .base import Array, Size
 
 MAX_BOXES = 1 << 20
-"""The most rows of an output, and the most anchors."""
+"""Largest number of rows of an output, and of anchors."""
 
 
 @dataclass(frozen=True)
 class Anchors:
     """The parameters of anchors: a file, or a grid of cells for each stride.
 
-    An anchor is x and y of a centre, width and height, each 0…1 of the input. The
+    An anchor has x and y of its centre, width and height, each 0…1 of the input. The
     texts of the fields describe them.
     """
 
@@ -79,7 +79,7 @@ class Anchors:
 
             extents = np.array(sizes, np.float64) / np.array(image)
 
-            # All anchors of a cell follow each other, as in the network's output.
+            # The anchors of a cell are adjacent, as in the network's output.
             shape = (len(centres), len(extents), 2)
             pairs = [
                 np.broadcast_to(centres[:, None], shape),
@@ -90,7 +90,7 @@ class Anchors:
 
     def _centres(self, stride: int, image: Size) -> Array:
         """Return the centres of a grid's cells, row by row, [cells, 2]."""
-        # A cell at the border may lie beyond the image in part.
+        # A cell at the border may be partly outside the image.
         columns = -(-image[0] // stride)
         rows = -(-image[1] // stride)
 
@@ -127,7 +127,7 @@ def _read(data: bytes, name: str) -> Array:
             hint="give x and y of each centre, width and height, as parts of the input",
         )
 
-    # One such anchor would make every overlap of its box NaN.
+    # An infinite anchor would make every overlap of its box NaN.
     if not np.isfinite(array).all():
         raise InputError(
             "the anchors have numbers that are not finite",

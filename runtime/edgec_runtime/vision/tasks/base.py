@@ -1,4 +1,6 @@
-"""Shared by all tasks: parameters become a function from outputs to a result."""
+"""Defines what all tasks have: parameters, which become a function from outputs to a
+result, and the view, which maps points of the input to the frame.
+"""
 
 from __future__ import annotations
 
@@ -28,22 +30,22 @@ Size = Tuple[int, int]
 """Width and height."""
 
 ACTIVATIONS = ("none", "sigmoid", "softmax")
-"""Functions that make probabilities of a network's scores."""
+"""Functions that turn a network's scores into probabilities."""
 
 MAX_MISSING_PIXELS = 0.51
-"""Pixels of an input by which a placed frame may miss its border and still be whole:
-rounding leaves half a one.
+"""Pixels of an input that a frame may lack at a border and still count as whole, since
+rounding takes up to half a pixel.
 """
 
 
 @dataclass(frozen=True)
 class View:
-    """Where a frame lies in an input.
+    """The place of a frame in an input.
 
     Attributes:
         frame: width and height of the frame
         image: width and height of the input
-        place: which part of the frame is where in the input
+        place: the part of the frame that is used, and its place in the input
     """
 
     frame: Size
@@ -71,33 +73,33 @@ class View:
 
     def depth_to_frame(self, depth: Array) -> Array:
         """Return depths in pixels of the input as pixels of the frame."""
-        # A pixel is as deep as it is wide: networks measure depth in the unit of x.
+        # Networks measure depth in the unit of x.
         frame_width = self.place.box[2]
         input_width = self.place.target[2]
         return np.asarray(depth * (frame_width / input_width), np.float32)
 
     def seen(self) -> Tuple[float, float, float, float]:
-        """Return the part of the frame in the input: left, top, width, height.
+        """Return the part of the frame that the input shows: left, top, width, height.
 
-        It is the whole frame where only half a pixel of the input is missing.
+        If only half a pixel of the input is missing, it is the whole frame.
         """
         left, top, width, height = self.place.box
         _, _, w, h = self.place.target
 
-        # Axis by axis: a letterbox leaves a border along one of them only.
+        # Each axis is treated alone, since a letterbox has a border along one of them.
         x, visible_width = _whole_if_nearly(left, width, w, self.frame[0])
         y, visible_height = _whole_if_nearly(top, height, h, self.frame[1])
         return x, y, visible_width, visible_height
 
     def within(self, width: int, height: int) -> Tuple[float, float, float, float]:
-        """Return the whole frame in an image of the input at another size.
+        """Return the place of the whole frame in the input, scaled to another size.
 
         Args:
-            width: of that image
-            height: of that image
+            width: width to which the input is scaled
+            height: height to which it is scaled
 
         Returns:
-            left, top, width, height, which may be beyond the image
+            left, top, width, height, which may be outside the scaled input
         """
         left, top, box_width, box_height = self.place.box
         x, y, w, h = self.place.target
@@ -105,7 +107,7 @@ class View:
         per_x = width / self.image[0]
         per_y = height / self.image[1]
 
-        # Pixels of the image for each pixel of the frame.
+        # These are pixels of the scaled input per pixel of the frame.
         scale_x = w / box_width * per_x
         scale_y = h / box_height * per_y
 
@@ -120,13 +122,15 @@ class View:
 def _whole_if_nearly(
     start: float, length: float, pixels: int, frame: int
 ) -> Tuple[float, float]:
-    """Return where the visible part of a frame begins along an axis, and its length.
+    """Return start and length of a frame's visible part along an axis.
+
+    It becomes the whole frame if at most MAX_MISSING_PIXELS are missing.
 
     Args:
-        start: where it begins in the frame
-        length: its length
-        pixels: the pixels of the input that it takes
-        frame: the length of the frame
+        start: start of the part in the frame
+        length: length of the part
+        pixels: pixels of the input that the part fills
+        frame: length of the frame
     """
     missing = max(abs(start), abs(start + length - frame))
     if missing <= MAX_MISSING_PIXELS * length / pixels:
@@ -138,7 +142,7 @@ class Result(Protocol):
     """The result of a task for one frame, in pixels of the frame."""
 
     def to_json(self) -> Dict[str, Any]:
-        """Return it in JSON's types, large arrays only summed up."""
+        """Return the result in JSON's types, with summaries of large arrays."""
         ...
 
     def lines(self) -> List[str]:
@@ -148,25 +152,25 @@ class Result(Protocol):
     def draw(self, frame: Array) -> Array:
         """Return a picture of the frame with the result, uint8 [H, W, 3].
 
-        The frame itself stays as it is.
+        The frame itself is not changed.
         """
         ...
 
 
 Detect = Callable[[Array, Array, Array], Array]
-"""Finds boxes from the outputs of boxes and scores and the anchors, as `find_boxes`."""
+"""Finds boxes like `find_boxes`, from the outputs of boxes and scores, and anchors."""
 
 
 @dataclass(frozen=True)
 class DecoderSetting:
-    """What a decoder needs besides a frame's outputs.
+    """The inputs of a decoder that are the same for all frames.
 
     Attributes:
         image: width and height of the input
         outputs: the model's outputs
         labels: names of classes
         files: the files of the bundle that the task names, by path
-        detect: the bundle's C for boxes; None where it has none for this machine
+        detect: the bundle's C for boxes; None if it has none for this machine
     """
 
     image: Size
@@ -194,7 +198,7 @@ class Task(Protocol):
     kind: ClassVar[str]
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Task:
-        """Return the task for a model, with everything that was left open.
+        """Return the task for a model, with defaults replaced by the model's outputs.
 
         Args:
             outputs: the model's outputs
@@ -206,22 +210,19 @@ class Task(Protocol):
         ...
 
     def files(self) -> Tuple[str, ...]:
-        """Return the paths of its files in the bundle."""
+        """Return the paths of the task's files in the bundle."""
         ...
 
     def decoder(self, setting: DecoderSetting) -> Decode:
         """Return the function that decodes the outputs, for a bound task.
 
-        It takes real numbers (`reals`).
+        That takes outputs as real numbers (`reals`).
         """
         ...
 
 
 def reals(array: Array, info: TensorInfo) -> Array:
-    """Return an output in float32, dequantized.
-
-    Integers without a scale stay as they are.
-    """
+    """Return an output dequantized, in float32; integers without a scale stay unchanged."""
     q = info.quant
     is_integer = array.dtype.kind in "iu"
     if q is None or not is_integer:
@@ -245,9 +246,9 @@ def reals(array: Array, info: TensorInfo) -> Array:
 def output_name(
     name: Optional[str], outputs: Mapping[str, TensorInfo]
 ) -> Optional[str]:
-    """Return the name of an output that is given as "#" and its position.
+    """Return the name of the output that "#" and a position stand for.
 
-    Any other name is returned as it is: a name may begin with #, too.
+    Any other name is returned unchanged, also one that begins with #.
     """
     if name is None or name in outputs or name[:1] != "#":
         return name
@@ -271,8 +272,8 @@ def output_for(
     Args:
         name: its name, or "#" and its position; None: the only one whose shape suits
         what: the purpose, for messages
-        outputs: the outputs that it can be
-        suits: whether a shape suits the purpose
+        outputs: the outputs among which it is
+        suits: returns whether a shape suits the purpose
 
     Raises:
         InputError: there is no such output, or there are several
@@ -280,14 +281,14 @@ def output_for(
     name = output_name(name, outputs)
 
     texts = [f'"{n}" {list(o.shape)}' for n, o in outputs.items()]
-    there = "its outputs are " + ", ".join(texts)
+    hint = "its outputs are " + ", ".join(texts)
     if name is None:
-        name = _only_output(what, outputs, suits, there)
+        name = _only_output(what, outputs, suits, hint)
     elif name not in outputs:
         raise InputError(
             f'the model has no output "{name}"{did_you_mean(name, outputs)}',
             at=what,
-            hint=there,
+            hint=hint,
         )
 
     if not suits(outputs[name].shape):
@@ -295,7 +296,7 @@ def output_for(
         raise InputError(
             f'the output "{name}" {shape} has not the shape of the {what}',
             at=what,
-            hint=there,
+            hint=hint,
         )
     return name
 
@@ -304,25 +305,25 @@ def _only_output(
     what: str,
     outputs: Mapping[str, TensorInfo],
     suits: Callable[[Tuple[int, ...]], bool],
-    there: str,
+    hint: str,
 ) -> str:
     """Return the only output whose shape suits.
 
     Args:
         what: the purpose, for messages
-        outputs: the outputs that it can be
-        suits: whether a shape suits the purpose
-        there: the outputs in words
+        outputs: the outputs among which it is
+        suits: returns whether a shape suits the purpose
+        hint: a list of the outputs, for messages
     """
-    fitting = [n for n, o in outputs.items() if suits(o.shape)]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        problem = f"{len(fitting)} outputs could be"
+    candidates = [n for n, o in outputs.items() if suits(o.shape)]
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        problem = f"{len(candidates)} outputs could be"
     else:
         problem = "no output has the shape of"
     raise InputError(
-        f"{problem} the {what}", at=what, hint=f"name one in the task's file; {there}"
+        f"{problem} the {what}", at=what, hint=f"name one in the task's file; {hint}"
     )
 
 
@@ -336,7 +337,7 @@ def softmax(x: Array) -> Array:
     """Return exp(x) / sum(exp(x)) along the last axis."""
     wide = np.asarray(x, np.float64)
 
-    # Less the largest, since exp overflows; the quotient is the same.
+    # The largest is subtracted, so that exp cannot overflow; the quotient is the same.
     e = np.exp(wide - np.max(x, axis=-1, keepdims=True))
 
     total = e.sum(axis=-1, keepdims=True)
@@ -344,7 +345,7 @@ def softmax(x: Array) -> Array:
 
 
 def activated(x: Array, activation: str) -> Array:
-    """Return x after one of `ACTIVATIONS`."""
+    """Return x after an activation, one of `ACTIVATIONS`."""
     if activation == "sigmoid":
         return sigmoid(x)
     if activation == "softmax":

@@ -1,4 +1,4 @@
-"""Classification: the most probable classes, with their labels."""
+"""The task of classification: the most probable classes, with their labels."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Classification:
     )
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Classification:
-        """Return the task for a model, with everything that was left open."""
+        """Return the task for a model, with defaults replaced by the model's outputs."""
         name = output_for(self.output, "class scores", outputs, _is_vector)
         return replace(self, output=name)
 
@@ -57,7 +57,7 @@ class Classification:
 
         def decode(outputs: Outputs, view: View) -> Classes:
             scores = self._probabilities(outputs[str(self.output)].reshape(-1))
-            # Stable, so that equal scores keep the order of classes.
+            # A stable sort keeps equal scores in the order of classes.
             best = np.argsort(-scores, kind="stable")[: self.top]
 
             classes: List[Class] = []
@@ -74,7 +74,7 @@ class Classification:
 
         if self.activation != "auto":
             return activated(scores, self.activation)
-        # Logits of a trained network hardly ever lie within 0…1 altogether.
+        # The logits of a trained network are hardly ever all within 0…1.
         is_probability = scores.min() >= 0 and scores.max() <= 1
         return scores if is_probability else softmax(scores)
 

@@ -1,4 +1,4 @@
-"""Detection: boxes with labels, and perhaps points, angles and masks."""
+"""The task of detection: boxes with labels, and perhaps points, angles and masks."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _NO_ANCHORS: Array = np.zeros((0, 4), np.float32)
 
 @dataclass(frozen=True)
 class Detection(DetectionParameters):
-    """The task: its parameters, bound to a model, decode the model's outputs."""
+    """The task of detection, whose parameters decode a model's outputs once bound to it."""
 
     kind: ClassVar[str] = "detection"
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Detection:
-        """Return the task for a model, with everything that was left open."""
+        """Return the task for a model, with defaults replaced by the model's outputs."""
         task = replace(
             self,
             boxes=output_name(self.boxes, outputs),
@@ -61,7 +61,7 @@ class Detection(DetectionParameters):
         rows = self.table(outputs[boxes].shape)[0]
         scores = self._scores_output(outputs, boxes)
 
-        # The other two have one number for each box, or one in all.
+        # These two have one number for each box, and a single number.
         for name, size in ((self.classes, rows), (self.count, 1)):
             if name is not None:
                 output_for(name, "classes or count of boxes", outputs, _has_size(size))
@@ -69,17 +69,17 @@ class Detection(DetectionParameters):
 
     def _boxes_output(self, outputs: Mapping[str, TensorInfo]) -> str:
         """Return the name of the output with boxes."""
-        taken = {self.scores, self.classes, self.count, self.masks}
-        free: Dict[str, TensorInfo] = {}
+        others = {self.scores, self.classes, self.count, self.masks}
+        candidates: Dict[str, TensorInfo] = {}
         for name, output in outputs.items():
-            # One output may have the boxes beside something else.
-            if name not in taken or name == self.boxes:
-                free[name] = output
+            # An output may have boxes and something else in different columns.
+            if name not in others or name == self.boxes:
+                candidates[name] = output
 
         def has_boxes(shape: Tuple[int, ...]) -> bool:
             return self.table(shape)[1] >= self.box_columns
 
-        return output_for(self.boxes, "boxes", free, has_boxes)
+        return output_for(self.boxes, "boxes", candidates, has_boxes)
 
     def _scores_output(self, outputs: Mapping[str, TensorInfo], boxes: str) -> str:
         """Return the name of the output with scores.
@@ -97,18 +97,18 @@ class Detection(DetectionParameters):
             table = self.table(shape)
             return table[0] == rows and table[1] >= least
 
-        # Scores behind other columns are in one output with these.
+        # If there are columns before the scores, these are in the same output.
         scores = self.scores
         if scores is None and self.score_column > 0 and columns >= least:
             scores = boxes
 
-        taken = (boxes, self.classes, self.count)
-        free: Dict[str, TensorInfo] = {}
+        others = (boxes, self.classes, self.count)
+        candidates: Dict[str, TensorInfo] = {}
         for name, output in outputs.items():
-            if name not in taken or name == scores:
-                free[name] = output
+            if name not in others or name == scores:
+                candidates[name] = output
 
-        return output_for(scores, "scores", free, has_scores)
+        return output_for(scores, "scores", candidates, has_scores)
 
     def _check_anchor_parameters(
         self, outputs: Mapping[str, TensorInfo], image: Size
@@ -126,16 +126,16 @@ class Detection(DetectionParameters):
             raise InputError(
                 f"boxes with anchors are not {self.order}", "order", "give xywh or yxhw"
             )
-        # Those of a file are checked when the bundle is read.
+        # Anchors of a file are checked when the bundle is read.
         if self.anchors.file is None:
             rows = self.table(outputs[str(self.boxes)].shape)[0]
             _check_anchors(self.anchors.made(image, {}), rows)
 
     def _bind_columns(self, outputs: Mapping[str, TensorInfo]) -> Detection:
         """Return the task with columns counted from the first, and the masks' output."""
-        of_boxes = self.table(outputs[str(self.boxes)].shape)[1]
-        of_scores = self.table(outputs[str(self.scores)].shape)[1]
-        task = self._counted(of_boxes, of_scores)
+        box_columns = self.table(outputs[str(self.boxes)].shape)[1]
+        score_columns = self.table(outputs[str(self.scores)].shape)[1]
+        task = self._with_positive_columns(box_columns, score_columns)
 
         if task.several and task.class_column is not None:
             raise InputError(
@@ -143,7 +143,7 @@ class Detection(DetectionParameters):
                 at="several",
                 hint="leave it out",
             )
-        if task.score_columns(of_scores) < task.least_classes:
+        if task.score_columns(score_columns) < task.least_classes:
             raise InputError(
                 "no column is left for scores", "score_column", "see docs/tasks.md"
             )
@@ -158,8 +158,8 @@ class Detection(DetectionParameters):
         if task.mask_column is None:
             return replace(task, masks=None)
 
-        # Factors go on to the last column, one for each plane.
-        planes = of_boxes - task.mask_column
+        # The factors end with the last column; there is one for each plane.
+        planes = box_columns - task.mask_column
 
         def has_planes(shape: Tuple[int, ...]) -> bool:
             return _grid(shape, planes) is not None
@@ -167,37 +167,37 @@ class Detection(DetectionParameters):
         masks = output_for(task.masks, "masks", outputs, has_planes)
         return replace(task, masks=masks)
 
-    def _counted(self, of_boxes: int, of_scores: int) -> Detection:
+    def _with_positive_columns(self, box_columns: int, score_columns: int) -> Detection:
         """Return the task with columns counted from the first one.
 
         Args:
-            of_boxes: columns of the output with boxes
-            of_scores: columns of the output with scores
+            box_columns: columns of the output with boxes
+            score_columns: columns of the output with scores
         """
-        counted: Dict[str, Any] = {}
+        positive: Dict[str, Any] = {}
         for name, columns, numbers in (
-            ("box_column", of_boxes, 4),
-            ("point_column", of_boxes, self.point_columns),
-            ("angle_column", of_boxes, 1),
-            ("mask_column", of_boxes, 1),
-            ("score_column", of_scores, 1),
-            ("class_column", of_scores, 1),
-            ("objectness", of_scores, 1),
+            ("box_column", box_columns, 4),
+            ("point_column", box_columns, self.point_columns),
+            ("angle_column", box_columns, 1),
+            ("mask_column", box_columns, 1),
+            ("score_column", score_columns, 1),
+            ("class_column", score_columns, 1),
+            ("objectness", score_columns, 1),
         ):
-            given = getattr(self, name)
-            # The column of points has a default, which may not exist without any.
-            if given is None or numbers == 0:
+            value = getattr(self, name)
+            # The default of the points' column may not exist in a model without points.
+            if value is None or numbers == 0:
                 continue
-            column = given + columns if given < 0 else given
+            column = value + columns if value < 0 else value
 
             if not 0 <= column <= columns - numbers:
                 raise InputError(
-                    f"{name} is {given}, and there are {columns} columns",
+                    f"{name} is {value}, and there are {columns} columns",
                     at=name,
                     hint=f"give 0 to {columns - numbers}",
                 )
-            counted[name] = column
-        return replace(self, **counted)
+            positive[name] = column
+        return replace(self, **positive)
 
     def files(self) -> Tuple[str, ...]:
         """Return the path of the anchors' file, if there is one."""
@@ -219,7 +219,7 @@ class Detection(DetectionParameters):
             scores = outputs[str(self.scores)]
 
             if not self.one_pass:
-                rows = self._finished(boxes, scores, outputs, setting.image)
+                rows = self._network_rows(boxes, scores, outputs, setting.image)
             elif setting.detect is not None:
                 rows = setting.detect(boxes, scores, anchors)
             else:
@@ -228,12 +228,12 @@ class Detection(DetectionParameters):
 
         return decode
 
-    def _finished(
+    def _network_rows(
         self, boxes: Array, scores: Array, outputs: Outputs, image: Size
     ) -> Array:
-        """Return the rows of a network that has suppressed boxes itself.
+        """Return the rows of a network that includes the suppression.
 
-        It has a class for each box, and the best come first.
+        Its outputs have a class for each box, and the best box first.
         """
         corners = box_corners(self, boxes.reshape(-1, 4), _NO_ANCHORS, image)
 
@@ -244,7 +244,7 @@ class Detection(DetectionParameters):
         rows = np.stack([*corners.T, score, classes, numbers], -1)
 
         if self.count is not None:
-            # What is behind the count is not initialized.
+            # Rows after the count are not initialized.
             count = int(outputs[self.count].reshape(-1)[0])
             rows = rows[: max(0, count)]
 
@@ -254,31 +254,31 @@ class Detection(DetectionParameters):
     def _result(
         self, rows: Array, outputs: Outputs, view: View, setting: DecoderSetting
     ) -> Boxes:
-        """Return found boxes in the frame, cut off at its borders.
+        """Return boxes in pixels of the frame, clipped at its borders.
 
         Args:
-            rows: the boxes in pixels of the input
+            rows: the boxes in pixels of the input, see `find_boxes`
             outputs: the model's outputs
-            view: where the frame is in the input
+            view: the place of the frame in the input
             setting: the model's labels
         """
         numbers = rows[:, 6].astype(np.int64)
-        read = table_rows(self, outputs[str(self.boxes)])[numbers]
+        output_rows = table_rows(self, outputs[str(self.boxes)])[numbers]
         xy = rows[:, ROW_COLUMNS:].reshape(len(rows), self.points, 2)
 
         points = view.to_frame(xy)
-        seen = self._point_scores(read)
+        point_scores = self._point_scores(output_rows)
 
         angles: Optional[Array] = None
         quads = rows[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
         if self.angle_column is not None:
-            angles = read[:, self.angle_column]
+            angles = output_rows[:, self.angle_column]
             quads = _turned(quads, angles)
         quads = view.to_frame(quads)
 
         frame = np.array(view.frame)
 
-        # Objects at the border may reach beyond the frame, their boxes do not.
+        # An object at the border may reach beyond the frame, but not its box.
         low = np.clip(np.min(quads, axis=1), 0, frame)
         high = np.clip(np.max(quads, axis=1), 0, frame)
         boxes: List[Box] = []
@@ -290,37 +290,37 @@ class Detection(DetectionParameters):
                 index,
                 setting.label(index),
                 _pairs(points[i]),
-                tuple(map(float, seen[i])),
+                tuple(map(float, point_scores[i])),
             )
             if angles is not None:
-                # The corners of a turned box are those of its upright frame.
+                # Its corners are already those of the upright box around it.
                 box = replace(box, angle=float(angles[i]), polygon=_pairs(quads[i]))
             if self.mask_column is not None:
                 planes = outputs[str(self.masks)]
-                factors = read[i, self.mask_column :]
+                factors = output_rows[i, self.mask_column :]
                 box = replace(box, mask=_mask(factors, planes, row[:4], view))
             boxes.append(box)
         return Boxes(tuple(boxes), self.point_names, self.lines, self.point_threshold)
 
-    def _point_scores(self, read: Array) -> Array:
-        """Return how surely each point is seen, [K, points], or [K, 0] if unknown.
+    def _point_scores(self, rows: Array) -> Array:
+        """Return the score of each point [K, points], or [K, 0] if there are none.
 
         Args:
-            read: the rows of the output of the found boxes
+            rows: the output's row of each box [K, columns]
         """
         if self.point_numbers != 3:
-            return read[:, :0]
-        third_numbers = read[:, self.point_column + 2 :: 3]
+            return rows[:, :0]
+        third_numbers = rows[:, self.point_column + 2 :: 3]
         return third_numbers[:, : self.points]
 
 
 def _has_size(size: int) -> Callable[[Tuple[int, ...]], bool]:
-    """Return a predicate: whether the shape of an output has `size` elements."""
+    """Return a predicate: an output of that shape has `size` elements."""
     return lambda shape: math.prod(shape) == size
 
 
 def _check_anchors(anchors: Array, rows: int) -> None:
-    """Raise InputError if there is not an anchor for each box."""
+    """Raise InputError unless there is one anchor for each box."""
     if len(anchors) != rows:
         raise InputError(
             f"{len(anchors)} anchors are not for {rows} boxes",
@@ -330,13 +330,12 @@ def _check_anchors(anchors: Array, rows: int) -> None:
 
 
 def _turned(corners: Array, angles: Array) -> Array:
-    """Return corners [N, 4, 2] after each box is turned about its centre."""
-
+    """Return corners [N, 4, 2] of boxes that are turned about their centres."""
     middle = corners.mean(axis=1, keepdims=True)
     cosine = np.cos(angles)
     sine = np.sin(angles)
 
-    # Rows of coordinates are multiplied from the left: the transposed matrix.
+    # The matrix is transposed, since rows of coordinates are multiplied by it.
     first_row = np.stack([cosine, sine], -1)
 
     second_row = np.stack([-sine, cosine], -1)
@@ -345,9 +344,9 @@ def _turned(corners: Array, angles: Array) -> Array:
 
 
 def _grid(shape: Tuple[int, ...], planes: int) -> Optional[Size]:
-    """Return width and height of an output with so many planes.
+    """Return width and height of an output [1, planes, H, W] or [1, H, W, planes].
 
-    It is [1, planes, H, W] or [1, H, W, planes]; None for another shape.
+    None for another shape.
     """
     if len(shape) != 4 or shape[0] != 1:
         return None
@@ -359,13 +358,13 @@ def _grid(shape: Tuple[int, ...], planes: int) -> Optional[Size]:
 
 
 def _mask(factors: Array, planes: Array, corners: Array, view: View) -> Mask:
-    """Return the mask of a box: the sum of planes by its factors, where the box is.
+    """Return the mask of a box: the sum of planes, weighted by its factors.
 
     Args:
-        factors: one for each plane
+        factors: a factor for each plane
         planes: the output with planes
-        corners: x1, y1, x2, y2 in pixels of the input
-        view: where the frame is in the input
+        corners: x1, y1, x2, y2 of the box in pixels of the input
+        view: the place of the frame in the input
     """
     grid = _grid(planes.shape, len(factors))
     assert grid is not None
@@ -374,8 +373,8 @@ def _mask(factors: Array, planes: Array, corners: Array, view: View) -> Mask:
     per_pixel = np.array(grid * 2) / np.array(view.image * 2)
     elements = corners * per_pixel
 
-    # An element more on each side, so that a value between two of them is the same as
-    # in the whole.
+    # One more element on each side makes interpolated values the same as those of the
+    # whole planes.
     low = np.clip(np.floor(elements[:2]) - 1, 0, size - 1).astype(np.int64)
     high = np.clip(np.ceil(elements[2:]) + 1, low + 1, grid).astype(np.int64)
 

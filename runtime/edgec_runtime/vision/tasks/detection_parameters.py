@@ -1,4 +1,4 @@
-"""The parameters of a detection: how a network says where boxes are."""
+"""The parameters of a detection: the layout of boxes in a network's outputs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ORDERS = ("xywh", "xyxy", "yxyx", "yxhw")
 SUPPRESSIONS = ("class", "all", "weighted", "none")
 """Kinds of non-maximum suppression."""
 ROW_COLUMNS = 7
-"""Columns of a row of a box before its points: x1, y1, x2, y2, score, class, and the
-row of the output that it was found in.
+"""Columns of a box before its points: x1, y1, x2, y2, score, class, and its row in the
+output.
 """
 
 _FIRST = -4096
-"""The least number of a column; those below 0 count from the last one, -1."""
+"""The least number of a column; negative numbers count from the last column, -1."""
 _LAST = 4095
 """The largest number of a column."""
 
@@ -142,9 +142,9 @@ class DetectionParameters:
     limit: int = parameter("how many boxes are told at most", 100, low=1, high=4096)
 
     def table(self, shape: Tuple[int, ...]) -> Tuple[int, int]:
-        """Return the rows and columns of an output, whose other axes have one element.
+        """Return the numbers of rows and columns of an output; 0, 0 if it is not a table.
 
-        Return 0, 0 for a shape that is no table.
+        Other axes of a table have one element.
         """
         inner = shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
 
@@ -160,14 +160,14 @@ class DetectionParameters:
         return inner[0], inner[1]
 
     def score_columns(self, columns: int) -> int:
-        """Return how many columns have scores of classes, for a bound task.
+        """Return the number of columns with scores of classes, for a bound task.
 
         Args:
-            columns: columns of the output with the scores
+            columns: number of columns of the output with the scores
         """
         if self.class_column is not None:
             return 1
-        # In an output of its own, only the scores follow.
+        # An output without boxes has only scores from there on.
         if self.scores != self.boxes:
             return columns - self.score_column
 
@@ -175,7 +175,7 @@ class DetectionParameters:
         if self.points:
             others.append(self.point_column)
 
-        # The scores end where a column for something else begins.
+        # The scores end where columns with another meaning begin.
         ends = [columns]
         for column in others:
             if column is not None and column > self.score_column:
@@ -183,23 +183,21 @@ class DetectionParameters:
         return min(ends) - self.score_column
 
     def most(self, outputs: Mapping[str, TensorInfo]) -> int:
-        """Return how many boxes a bound task can find, before suppression."""
+        """Return the largest number of boxes before suppression, for a bound task.
 
-        # Memory for candidates is allocated once, for the worst case.
+        C allocates memory for them once.
+        """
         rows, columns = self.table(outputs[str(self.scores)].shape)
         return rows * (self.score_columns(columns) if self.several else 1)
 
     @property
     def width(self) -> int:
-        """The numbers of a found box."""
+        """The number of columns of a box, with its points."""
         return ROW_COLUMNS + 2 * self.points
 
     @property
     def one_pass(self) -> bool:
-        """Whether boxes are to be sought among rows.
-
-        They are not where the network has done that itself.
-        """
+        """Whether boxes have to be selected from rows, since the network does not do it."""
         return self.classes is None
 
     @property

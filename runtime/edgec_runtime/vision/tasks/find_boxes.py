@@ -1,7 +1,7 @@
-"""Finds boxes in what a network says of anchors or of grid cells.
+"""Finds boxes in outputs that have a row for each anchor or grid cell.
 
-`find_boxes` is the reference; where a bundle has C for this machine (csrc/ek_boxes.h),
-that computes the same bits.
+`find_boxes` is the reference; a bundle's C for this machine (csrc/ek_boxes.h) computes
+the same bits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .detection_parameters import ROW_COLUMNS, DetectionParameters
 from .overlap import overlaps, turned_overlaps
 
 _MAX_CLASS = 65535
-"""The largest class that an output can name."""
+"""The largest class that an output can have."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class _Candidates:
     """Rows of the outputs whose score reaches the threshold.
 
     Attributes:
-        score: their scores
-        label: their classes
-        row: their numbers
+        score: score of each [N]
+        label: class of each [N]
+        row: number of each row in the outputs [N]
     """
 
     score: Array
@@ -40,10 +40,10 @@ def find_boxes(
     """Return the boxes of a frame, float32 [K, task.width], the best first.
 
     The columns are x1, y1, x2, y2 in pixels of the input, score, class, row of the
-    output, and points. The corners of a turned box are those that it had upright.
+    output, and points. The corners of a turned box are those before it is turned.
 
     Args:
-        task: the parameters, bound
+        task: the bound parameters
         boxes: the output with boxes
         scores: the output with scores
         anchors: float32 [N, 4]; empty for a task without
@@ -51,18 +51,18 @@ def find_boxes(
     """
     box_rows = table_rows(task, boxes)
 
-    found = _candidates(task, table_rows(task, scores))
+    candidates = _candidates(task, table_rows(task, scores))
     if task.candidates:
-        found = _best_of_each_class(found, task.candidates)
-    best = _by_score(found)
+        candidates = _best_of_each_class(candidates, task.candidates)
+    best = _by_score(candidates)
 
-    own_anchors = anchors[best.row] if len(anchors) else anchors
-    own_rows = box_rows[best.row]
-    numbers = own_rows[:, task.box_column : task.box_column + 4]
-    corners = box_corners(task, numbers, own_anchors, image)
+    best_anchors = anchors[best.row] if len(anchors) else anchors
+    best_rows = box_rows[best.row]
+    numbers = best_rows[:, task.box_column : task.box_column + 4]
+    corners = box_corners(task, numbers, best_anchors, image)
     if task.clipped:
         corners = np.clip(corners, 0, np.array(image * 2, np.float32))
-    points = _points(task, own_rows, own_anchors, image)
+    points = _points(task, best_rows, best_anchors, image)
 
     columns = np.stack([*corners.T, best.score, best.label, best.row], axis=1)
     rows = np.concatenate([columns, points], axis=1).astype(np.float32)
@@ -77,26 +77,30 @@ def table_rows(task: DetectionParameters, array: Array) -> Array:
     return array.reshape(rows, columns)
 
 
-def _by_score(found: _Candidates) -> _Candidates:
+def _by_score(candidates: _Candidates) -> _Candidates:
     """Return candidates sorted by score, the best first."""
-    # Stable, so that equal scores keep their order, as in C.
-    order = np.argsort(-found.score, kind="stable")
+    # A stable sort keeps the order of equal scores, like C.
+    order = np.argsort(-candidates.score, kind="stable")
 
-    return _Candidates(found.score[order], found.label[order], found.row[order])
+    return _Candidates(
+        candidates.score[order], candidates.label[order], candidates.row[order]
+    )
 
 
-def _best_of_each_class(found: _Candidates, most: int) -> _Candidates:
+def _best_of_each_class(candidates: _Candidates, most: int) -> _Candidates:
     """Return the `most` best candidates of each class, class by class."""
-    order = np.lexsort((-found.score, found.label))
-    label = found.label[order]
+    order = np.lexsort((-candidates.score, candidates.label))
+    label = candidates.label[order]
     rank = np.arange(len(label)) - np.searchsorted(label, label)
 
     best = order[rank < most]
-    return _Candidates(found.score[best], found.label[best], found.row[best])
+    return _Candidates(
+        candidates.score[best], candidates.label[best], candidates.row[best]
+    )
 
 
 def _candidates(task: DetectionParameters, scores: Array) -> _Candidates:
-    """Return what reaches the threshold, row by row."""
+    """Return the rows whose score reaches the threshold, in their order."""
     probabilities = _probabilities(task, scores)
     threshold = np.float32(task.threshold)
     if task.several:
@@ -107,14 +111,14 @@ def _candidates(task: DetectionParameters, scores: Array) -> _Candidates:
 
     score = probabilities[np.arange(len(label)), label]
 
-    # Suppression is quadratic, so that rows below the threshold have to go first.
+    # The time of suppression is quadratic, so that other rows have to be removed first.
     row = np.flatnonzero(score >= threshold)
     if task.class_column is not None:
-        # Not a number compares false, and so becomes class 0.
-        given = scores[:, task.class_column]
+        # NaN compares false, and so becomes class 0.
+        numbers = scores[:, task.class_column]
 
-        is_class = (given >= 0) & (given <= _MAX_CLASS)
-        label = np.where(is_class, given, 0).astype(np.int64)
+        is_class = (numbers >= 0) & (numbers <= _MAX_CLASS)
+        label = np.where(is_class, numbers, 0).astype(np.int64)
     return _Candidates(score[row], label[row], row)
 
 
@@ -145,7 +149,7 @@ def box_corners(
     Args:
         task: the parameters
         boxes: the four numbers of each box [K, 4]
-        anchors: its anchor [K, 4]
+        anchors: the anchor of each box [K, 4]
         image: width and height of the input
     """
     if task.order in ("yxyx", "yxhw"):
@@ -181,7 +185,7 @@ def _points(
     end = task.point_column + task.point_columns
     numbers = rows[:, task.point_column : end]
 
-    # A third number says whether the point is seen.
+    # A third number of a point is its score.
     by_point = numbers.reshape(len(rows), task.points, task.point_numbers)
     xy = by_point[..., :2]
     if task.anchors is not None:
@@ -193,7 +197,7 @@ def _points(
 
 
 def _pixels_per_unit(task: DetectionParameters, image: Size, pairs: int) -> Array:
-    """Return what x and y of so many pairs are multiplied by to be pixels."""
+    """Return the factors that turn `pairs` pairs of x and y into pixels [2 * pairs]."""
     is_pixels = task.anchors is None and task.units == "pixels"
 
     unit = (1, 1) if is_pixels else image
@@ -205,35 +209,35 @@ def _suppressed(task: DetectionParameters, rows: Array, boxes: Array) -> Array:
 
     Args:
         task: the parameters
-        rows: found boxes, the best first
+        rows: the boxes, the best first
         boxes: all rows of the output with boxes
     """
     if task.suppression == "none":
         return rows[: task.limit]
 
-    left: List[Array] = []
-    while len(rows) and len(left) < task.limit:
+    survivors: List[Array] = []
+    while len(rows) and len(survivors) < task.limit:
         first = rows[0]
-        same = _overlaps_of_first(task, rows, boxes) > np.float32(task.iou)
+        is_same = _overlaps_of_first(task, rows, boxes) > np.float32(task.iou)
         if task.suppression == "class":
-            same &= rows[:, 5] == first[5]
+            is_same &= rows[:, 5] == first[5]
 
         # A box without area overlaps nothing, not even itself.
-        same[0] = True
+        is_same[0] = True
         if task.suppression == "weighted":
-            first = _weighted_mean(rows[same])
+            first = _weighted_mean(rows[is_same])
 
-        left.append(first)
-        rows = rows[~same]
-    return np.array(left, np.float32).reshape(len(left), rows.shape[1])
+        survivors.append(first)
+        rows = rows[~is_same]
+    return np.array(survivors, np.float32).reshape(len(survivors), rows.shape[1])
 
 
 def _overlaps_of_first(task: DetectionParameters, rows: Array, boxes: Array) -> Array:
-    """Return how much each box overlaps the first."""
+    """Return the overlap of each box with the first."""
     if task.angle_column is None:
         return overlaps(rows[0], rows)
 
-    # Rows hold upright corners; the angles are in the output itself.
+    # The rows have the corners before the turn; the angles are in the output itself.
     numbers = rows[:, 6].astype(np.int64)
 
     angles = boxes[numbers, task.angle_column]
@@ -243,7 +247,7 @@ def _overlaps_of_first(task: DetectionParameters, rows: Array, boxes: Array) -> 
 def _weighted_mean(rows: Array) -> Array:
     """Return the mean of boxes and points, weighted by scores.
 
-    Score, class and row are those of the first (as BlazeFace does it).
+    Score, class and row are those of the first box (as in BlazeFace).
     """
     weights = rows[:, 4:5]
 

@@ -1,4 +1,4 @@
-"""Image to image (style, cartoon, super-resolution): the output is the picture."""
+"""The task of image networks (style, cartoon, super-resolution): the output is a picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..resample import whole
 from .base import Array, Decode, DecoderSetting, Outputs, Size, View, output_for
 
 _RANGES = {"0_1": (255.0, 0.0), "0_255": (1.0, 0.0), "m1_1": (127.5, 127.5)}
-"""The factor and the offset that make levels of 0…255 of each range of values."""
+"""Factor and offset that turn values of each range into levels of 0…255."""
 
 
 def levels(image: Array, range: str) -> Array:
@@ -26,7 +26,7 @@ def levels(image: Array, range: str) -> Array:
     factor, offset = _RANGES[range]
     scaled = image * np.float32(factor) + np.float32(offset)
 
-    # Networks overshoot at sharp edges.
+    # Values have to be clipped, since networks overshoot at sharp edges.
     clipped: Array = np.clip(np.rint(scaled), 0, 255)
     return clipped.astype(np.uint8)
 
@@ -50,7 +50,7 @@ class ImageOutput:
     color: str = parameter("the order of its colours", "rgb", choices=("rgb", "bgr"))
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> ImageOutput:
-        """Return the task for a model, with everything that was left open."""
+        """Return the task for a model, with defaults replaced by the model's outputs."""
         output = output_for(self.output, "image", outputs, _is_image)
         return replace(self, output=output)
 
@@ -84,11 +84,11 @@ Resized = Callable[[Array, Size, str], Array]
 
 @dataclass(frozen=True)
 class Picture:
-    """The picture that a network made of the visible part of a frame.
+    """The picture that a network has made of the visible part of a frame.
 
     Attributes:
-        pixels: uint8 [H, W, 3]
-        view: where the frame is in the input
+        pixels: the picture, uint8 [H, W, 3]
+        view: the place of the frame in the input
     """
 
     pixels: Array
@@ -107,7 +107,7 @@ class Picture:
     def of_frame(self, resized: Resized = whole) -> Array:
         """Return the picture in the shape of the visible part of the frame.
 
-        It has no letterbox, and is no smaller than the visible part.
+        It has no letterbox, and at least the size of the visible part.
 
         Args:
             resized: resizes a picture
@@ -115,7 +115,7 @@ class Picture:
         _, _, width, height = self._box()
         _, _, visible_width, visible_height = self.view.seen()
 
-        # A picture of a super-resolution network keeps its pixels.
+        # The picture of a super-resolution network is not reduced.
         factor = max(1.0, width / visible_width, height / visible_height)
         size = (
             max(1, round(visible_width * factor)),
@@ -124,7 +124,7 @@ class Picture:
         return resized(self.inside(), size, "bicubic")
 
     def inside(self) -> Array:
-        """Return the pixels without a letterbox's borders."""
+        """Return the pixels without the borders of a letterbox."""
         x, y, w, h = self._box()
 
         rows = slice(round(y), round(y + h))
@@ -137,11 +137,11 @@ class Picture:
         return frame[top : top + height, left : left + width]
 
     def _box(self) -> Tuple[float, float, float, float]:
-        """Return where the visible part is in the pixels: left, top, width, height."""
+        """Return the place of the visible part in the pixels: left, top, width, height."""
         height, width = self.pixels.shape[:2]
         x, y, w, h = self.view.place.target
 
-        # A super-resolution network makes more pixels than its input has.
+        # The output of a super-resolution network has more pixels than its input.
         per_x = width / self.view.image[0]
         per_y = height / self.view.image[1]
         return x * per_x, y * per_y, w * per_x, h * per_y

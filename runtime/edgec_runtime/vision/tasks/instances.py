@@ -18,13 +18,13 @@ Point = Tuple[float, float]
 
 @dataclass(frozen=True)
 class Mask:
-    """The pixels of a box that belong to its object: those with a positive logit.
+    """The mask of a box's object: the pixels with a positive logit.
 
     Attributes:
-        logits: a part of a grid, float32 [h, w]
-        start: column and row of its first element in the grid
+        logits: part of a grid of logits, float32 [h, w]
+        start: column and row of the part's first element in the grid
         grid: width and height of the grid, which covers the whole input
-        view: where the frame is in the input
+        view: the place of the frame in the input
     """
 
     logits: Array
@@ -48,7 +48,7 @@ class Mask:
         if x2 <= x1 or y2 <= y1:
             return x1, y1, np.zeros((0, 0), bool)
 
-        # The logits are interpolated at the pixels of the box alone.
+        # The logits are interpolated only at the pixels of the box.
         left, top, grid_width, grid_height = self.view.within(*self.grid)
         per_x = grid_width / width
         per_y = grid_height / height
@@ -67,15 +67,15 @@ class Box:
     """A box in the frame.
 
     Attributes:
-        corners: x1, y1, x2, y2; for a turned box those of the upright one around it
+        corners: x1, y1, x2, y2; for a turned box those of the upright box around it
         score: its probability
-        index: its class
-        label: the name of the class
+        index: the number of its class
+        label: the name of its class
         points: its points
-        point_scores: the probability that each point can be seen, if known
+        point_scores: the probability that each point is visible, if known
         angle: angle of a turned box in radians, clockwise from upright
         polygon: the four corners of a turned box
-        mask: its object's pixels
+        mask: the mask of its object
     """
 
     corners: Tuple[float, float, float, float]
@@ -89,7 +89,7 @@ class Box:
     mask: Optional[Mask] = None
 
     def line(self) -> str:
-        """Return a line of a table."""
+        """Return the line of a table for a terminal."""
         x1, y1, x2, y2 = self.corners
         text = (
             f"{self.score:7.1%}  {self.label:20} x {x1:.0f}…{x2:.0f}, "
@@ -131,7 +131,7 @@ class Boxes:
         """Return the frame with labelled boxes, the best on top, and tinted masks."""
         picture = frame.copy()
         for n, b in reversed(list(enumerate(self.boxes))):
-            # Masks of one class have several colours, so that objects can be told apart.
+            # Masks have a colour for each object, so that objects can be told apart.
             number = n if b.mask is not None else b.index
             color = PALETTE[number % len(PALETTE)]
             if b.mask is not None:
@@ -142,16 +142,16 @@ class Boxes:
 
     def _draw_points(self, picture: Array, b: Box, color: Color) -> None:
         """Draw a box's points, and lines between joined ones."""
-        shown = [True] * len(b.points)
+        visible = [True] * len(b.points)
         if b.point_scores:
-            shown = [score >= self.point_threshold for score in b.point_scores]
+            visible = [score >= self.point_threshold for score in b.point_scores]
 
-        for one, other in self.joined:
+        for start, end in self.joined:
             # A manifest may join points that the boxes do not have.
-            if max(one, other) < len(shown) and shown[one] and shown[other]:
-                line_into(picture, b.points[one], b.points[other], color)
+            if max(start, end) < len(visible) and visible[start] and visible[end]:
+                line_into(picture, b.points[start], b.points[end], color)
 
-        points = [point for point, is_shown in zip(b.points, shown) if is_shown]
+        points = [point for point, is_visible in zip(b.points, visible) if is_visible]
         if points:
             points_into(picture, np.array(points), color)
 
@@ -161,7 +161,7 @@ def _tint(picture: Array, inside: Tuple[int, int, Array], color: Color) -> None:
     left, top, mask = inside
     height, width = mask.shape
 
-    # A view of the picture, which the assignment changes.
+    # The part is a view, so that the assignment changes the picture.
     part = picture[top : top + height, left : left + width]
     part[...] = tinted(part, mask.astype(np.float32), color)
 
@@ -176,40 +176,39 @@ def _draw_outline(picture: Array, b: Box, color: Color) -> None:
     ends = b.polygon[1:] + b.polygon[:1]
     for start, end in zip(b.polygon, ends):
         line_into(picture, start, end, color)
-    # A box without extent puts the label at the top left.
+    # A box without extent draws only the label, at the top left.
     x, y = b.corners[:2]
     box_into(picture, (x, y, x, y), color, label)
 
 
 def _json(b: Box) -> Dict[str, Any]:
     """Return a box in JSON's types."""
-
-    # Rounded: more digits would be noise, and results are sent over networks.
-    found: Dict[str, Any] = {
+    # Numbers are rounded: more digits would be noise, and results go over networks.
+    fields: Dict[str, Any] = {
         "label": b.label,
         "class": b.index,
         "score": round(b.score, 4),
         "box": [round(v, 2) for v in b.corners],
     }
     if b.points:
-        found["points"] = [[round(x, 2), round(y, 2)] for x, y in b.points]
+        fields["points"] = [[round(x, 2), round(y, 2)] for x, y in b.points]
     if b.point_scores:
-        found["point_scores"] = [round(score, 4) for score in b.point_scores]
+        fields["point_scores"] = [round(score, 4) for score in b.point_scores]
 
     if b.angle is not None:
-        found["angle"] = round(b.angle, 4)
-        found["polygon"] = [[round(x, 2), round(y, 2)] for x, y in b.polygon]
+        fields["angle"] = round(b.angle, 4)
+        fields["polygon"] = [[round(x, 2), round(y, 2)] for x, y in b.polygon]
     if b.mask is not None:
-        found["mask"] = _run_lengths(b.mask.inside(b.corners), b.mask.view.frame)
-    return found
+        fields["mask"] = _run_lengths(b.mask.inside(b.corners), b.mask.view.frame)
+    return fields
 
 
 def _run_lengths(
     inside: Tuple[int, int, Array], frame: Tuple[int, int]
 ) -> Dict[str, Any]:
-    """Return a mask of the whole frame as COCO's uncompressed run-length encoding.
+    """Return a mask of the whole frame in COCO's uncompressed run-length encoding.
 
-    These are lengths of runs down the columns, alternately outside and inside.
+    Its counts are the lengths of runs down the columns, alternately outside and inside.
 
     Args:
         inside: left, top and pixels of the mask
@@ -219,17 +218,17 @@ def _run_lengths(
 
     height, width = part.shape
 
-    whole = np.zeros((frame[1], frame[0]), bool)
-    whole[top : top + height, left : left + width] = part
+    mask = np.zeros((frame[1], frame[0]), bool)
+    mask[top : top + height, left : left + width] = part
 
-    flat = whole.T.reshape(-1)
+    flat = mask.T.reshape(-1)
 
     changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     ends = np.concatenate([[0], changes, [flat.size]])
 
     counts = np.diff(ends).tolist()
 
-    # The first run is outside by definition, perhaps of length 0.
+    # The first run is outside by definition, so that its length may be 0.
     if flat[:1].any():
         counts = [0, *counts]
     return {"size": [frame[1], frame[0]], "counts": counts}

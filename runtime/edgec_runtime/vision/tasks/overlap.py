@@ -1,4 +1,4 @@
-"""How much boxes overlap; csrc/ek_boxes.h computes the same."""
+"""Computes the overlap of boxes; csrc/ek_boxes.h computes the same."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ import numpy as np
 from .base import Array
 
 _TINY = np.float32(1e-7)
-"""Avoids divisions by zero and logarithms of zero, as in the published code."""
+"""A number that avoids divisions and logarithms of zero, as in the published code."""
 
 MAX_DISTANCE = 100
 """The largest Bhattacharyya distance: exp(-100) is 0 in float32."""
 
 
-def overlaps(one: Array, rows: Array) -> Array:
+def overlaps(box: Array, rows: Array) -> Array:
     """Return the intersection over union of a box with each of several.
 
     Args:
-        one: x1, y1, x2, y2
-        rows: the same of each, [N, 4 or more]
+        box: x1, y1, x2, y2 of the box
+        rows: x1, y1, x2, y2 of the others, [N, 4 or more]
     """
-    low = np.maximum(one[:2], rows[:, :2])
-    high = np.minimum(one[2:4], rows[:, 2:4])
+    low = np.maximum(box[:2], rows[:, :2])
+    high = np.minimum(box[2:4], rows[:, 2:4])
 
-    # Sides of boxes that do not meet are negative.
+    # The sides are negative for boxes that do not meet.
     intersection = np.maximum(high - low, 0).prod(axis=1)
     areas = (rows[:, 2] - rows[:, 0]) * (rows[:, 3] - rows[:, 1])
 
-    own_area = (one[2] - one[0]) * (one[3] - one[1])
-    union = areas + own_area - intersection
+    box_area = (box[2] - box[0]) * (box[3] - box[1])
+    union = areas + box_area - intersection
 
     divisor = np.where(union > 0, union, 1)
     ratio = np.where(union > 0, intersection / divisor, 0)
     return np.asarray(ratio, np.float32)
 
 
-def turned_overlaps(one: Array, angle: float, rows: Array, angles: Array) -> Array:
-    """Return the overlap of boxes that are turned about their centres.
+def turned_overlaps(box: Array, angle: float, rows: Array, angles: Array) -> Array:
+    """Return the overlap of a box with each of several, all turned about their centres.
 
-    A box is a normal distribution with its centre as mean and, turned with it,
-    variances of a twelfth of the squared sides. The overlap is 1 less the Hellinger
+    A box stands for a normal distribution with its centre as mean and, along its sides,
+    variances of a twelfth of the squared lengths. The overlap is 1 minus the Hellinger
     distance sqrt(1 - exp(-B)), where the Bhattacharyya distance with S = S1 + S2 is
 
         B = d' S^-1 d / 4 + ln(det S / (4 sqrt(det S1 det S2))) / 2
@@ -50,25 +50,25 @@ def turned_overlaps(one: Array, angle: float, rows: Array, angles: Array) -> Arr
     Intersection-over-Union for Object Detection", 2021).
 
     Args:
-        one: x1, y1, x2, y2 of a box, upright
+        box: x1, y1, x2, y2 of the box before it is turned
         angle: its angle in radians
-        rows: the same of other boxes, [N, 4 or more]
+        rows: x1, y1, x2, y2 of the others before they are turned, [N, 4 or more]
         angles: their angles [N]
     """
-    first = _Normal.of(one[None], np.array([angle], np.float32))
+    first = _Normal.of(box[None], np.array([angle], np.float32))
     second = _Normal.of(rows, angles)
     xx = first.xx + second.xx
     yy = first.yy + second.yy
     xy = first.xy + second.xy
     determinant = xx * yy - xy * xy
 
-    # The inverse of a matrix of two rows, written out.
+    # This is the formula of the inverse of a 2 x 2 matrix.
     squares = xx * (first.y - second.y) ** 2 + yy * (first.x - second.x) ** 2
     means = squares / (determinant + _TINY) / 4
     product = xy * (second.x - first.x) * (first.y - second.y)
     means += product / (determinant + _TINY) / 2
 
-    # Rounding can make a determinant negative, whose root is not a number.
+    # Rounding can make a determinant negative, whose square root would be NaN.
     determinants = np.maximum(first.determinant, 0) * np.maximum(second.determinant, 0)
     ratio = determinant / (4 * np.sqrt(determinants) + _TINY)
     shapes = np.log(ratio + _TINY) / 2

@@ -1,4 +1,4 @@
-"""Landmarks and poses: points in the frame's pixels."""
+"""The tasks of landmarks and poses: points in pixels of the frame."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ COCO_LINES = (
 
 
 MIDDLE = 0.5
-"""The probability from which on the first of two labels is the more probable one."""
+"""The probability of the first of two labels from which it is the more probable one."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Landmarks:
     names: Tuple[str, ...] = parameter("of the points", ())
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Landmarks:
-        """Return the task for a model, with everything that was left open."""
+        """Return the task for a model, with defaults replaced by the model's outputs."""
         if self.units != "heatmaps" and not {"x", "y"} <= set(self.columns):
             raise InputError(
                 f"points have no x and y: {', '.join(self.columns)}",
@@ -143,12 +143,12 @@ class Landmarks:
             name = output_for(self.output, "heatmaps", outputs, _is_heatmaps)
             return replace(self, output=name)
 
-        each = len(self.columns)
+        width = len(self.columns)
 
         def is_table(shape: Sequence[int]) -> bool:
-            # A single point would also be the shape of a box or of a score.
+            # One point is not enough, since a box or a score may have that size, too.
             numbers = math.prod(shape)
-            return numbers % each == 0 and numbers >= 2 * each
+            return numbers % width == 0 and numbers >= 2 * width
 
         score = _number_output(self.score, "score", outputs)
         either = _number_output(self.either, "either", outputs)
@@ -171,7 +171,7 @@ class Landmarks:
         """Return the number of points of a result, for a bound task.
 
         Args:
-            shape: that of the task's own output
+            shape: the shape of the task's own output
         """
         count = self._own_points(shape)
         for refinement in self.refinements:
@@ -207,7 +207,7 @@ class Landmarks:
 
                 score = float(activated(number, self.activation)[0])
 
-            # Points of a result that is not there are not shown, however sure they are.
+            # A doubtful result shows no points, whatever their own scores are.
             shown = (scores >= self.threshold) & (score >= self.threshold)
             depth = None if read.depth is None else view.depth_to_frame(read.depth)
             return Points(
@@ -235,8 +235,7 @@ class Landmarks:
         table = table_points(array, self.columns, unit)
         read = table.first(self.count)
         for refinement in self.refinements:
-            more = outputs[refinement.output]
-            read = refinement.applied(read, more, unit)
+            read = refinement.applied(read, outputs[refinement.output], unit)
         return read
 
     def _label(
@@ -291,7 +290,7 @@ def _is_number(shape: Tuple[int, ...]) -> bool:
 def _number_output(
     name: Optional[str], what: str, outputs: Mapping[str, TensorInfo]
 ) -> Optional[str]:
-    """Return the name of an output with one number; None where none is named.
+    """Return the name of an output with one number; None if no name is given.
 
     Args:
         name: its name, or "#" and its position
@@ -305,10 +304,10 @@ def _number_output(
 
 @dataclass(frozen=True)
 class PointsLabel:
-    """What the points belong to, where a network tells it.
+    """The label of all points together, for example of a left hand.
 
     Attributes:
-        name: for example "left"
+        name: the label, for example "left"
         score: its probability
     """
 
@@ -322,14 +321,14 @@ class Points:
 
     Attributes:
         points: x and y in the frame, float32 [N, 2]
-        scores: the score of each
-        shown: whether the score of each and that of the result reach the threshold
-        score: the probability that there is a result at all
-        depth: z in pixels of the frame, from an origin of the network's own; smaller
-            is nearer to the camera
+        scores: score of each point [N]
+        shown: whether the point's score and the result's reach the threshold, bool [N]
+        score: the probability that there is an object at all
+        depth: z of each point in pixels of the frame [N]; smaller is nearer to the
+            camera, and the origin depends on the network; None if there is none
         joined: pairs of points that are joined in pictures
         names: names of points
-        label: what the points belong to, where the network says it
+        label: the label of all points together, if the network has one
     """
 
     points: Array
@@ -371,13 +370,13 @@ class Points:
         if self.label is not None:
             rows.append(f"{self.label.score:7.1%}  {self.label.name}")
 
-        # Points without names are many: a line for each would say little.
+        # Points without names are usually many, so that one line sums them up.
         if not self.names:
             low = self.points[self.shown].min(axis=0)
             high = self.points[self.shown].max(axis=0)
-            where = f"x {low[0]:.0f}…{high[0]:.0f}, y {low[1]:.0f}…{high[1]:.0f}"
+            area = f"x {low[0]:.0f}…{high[0]:.0f}, y {low[1]:.0f}…{high[1]:.0f}"
             count = int(self.shown.sum())
-            return [*rows, f"{self.score:7.1%}  {count} points, {where}"]
+            return [*rows, f"{self.score:7.1%}  {count} points, {area}"]
 
         for i in np.flatnonzero(self.shown):
             x, y = self.points[i]

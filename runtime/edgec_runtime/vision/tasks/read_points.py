@@ -1,4 +1,4 @@
-"""Reads points of a network's outputs: tables, heatmaps, and refinements of them."""
+"""Reads points from a network's outputs: tables, heatmaps, and refinements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...tensors import TensorInfo
 from .base import Array, Size, output_for
 
 COLUMNS = ("x", "y", "z", "score", "unused")
-"""Numbers that a network can give of a point."""
+"""Numbers that an output can have for each point."""
 
 PEAK_SHIFT = 0.25
 """Pixels by which the peak of a heatmap moves to its larger neighbour."""
@@ -22,12 +22,12 @@ PEAK_SHIFT = 0.25
 
 @dataclass(frozen=True)
 class ReadPoints:
-    """Points as an output has them.
+    """Points in pixels of the input.
 
     Attributes:
-        xy: x and y in pixels of the input [N, 2]
-        scores: the score of each before the activation; None if there are none
-        depth: z of each in the same pixels; None if there is none
+        xy: x and y of each [N, 2]
+        scores: score of each before the activation [N]; None if there are none
+        depth: z of each in the same pixels [N]; None if there is none
     """
 
     xy: Array
@@ -35,7 +35,7 @@ class ReadPoints:
     depth: Optional[Array]
 
     def first(self, count: Optional[int]) -> ReadPoints:
-        """Return the first points; None: all of them."""
+        """Return the first `count` points; all of them for None."""
         scores = self.scores
         depth = self.depth
         if scores is not None:
@@ -45,24 +45,23 @@ class ReadPoints:
         return ReadPoints(self.xy[:count], scores, depth)
 
     def grown(self, count: int) -> ReadPoints:
-        """Return at least so many points; new ones are at 0, with the score 1."""
-        more = max(0, count - len(self.xy))
-        if not more:
+        """Return at least `count` points; new ones are at 0 and have the score 1."""
+        n_new = max(0, count - len(self.xy))
+        if not n_new:
             return self
-        # What an output does not say of a further point is certain, and at depth 0.
-        places = np.zeros((more, 2))
-        ones = np.ones(more, np.float32)
-        zeros = np.zeros(more)
+        origins = np.zeros((n_new, 2))
+        ones = np.ones(n_new, np.float32)
+        zeros = np.zeros(n_new)
         return ReadPoints(
-            xy=np.concatenate([self.xy, places]),
+            xy=np.concatenate([self.xy, origins]),
             scores=_appended(self.scores, ones),
             depth=_appended(self.depth, zeros),
         )
 
 
-def _appended(array: Optional[Array], more: Array) -> Optional[Array]:
-    """Return an array with more elements; None stays None."""
-    return None if array is None else np.concatenate([array, more])
+def _appended(array: Optional[Array], elements: Array) -> Optional[Array]:
+    """Return an array with further elements; None stays None."""
+    return None if array is None else np.concatenate([array, elements])
 
 
 def table_points(
@@ -71,12 +70,12 @@ def table_points(
     """Return the points of an output that is a table.
 
     Args:
-        array: numbers of all points, point by point
-        columns: what each number of a point is
-        unit: pixels of the input for a step of 1 along x and y
+        array: the numbers of all points, point by point
+        columns: the meaning of each number of a point, of COLUMNS
+        unit: pixels of the input per unit of x and y
     """
     table = array.reshape(-1, len(columns))
-    # Of several columns that are "unused" the last one stays, and nobody reads it.
+    # Several columns may be "unused": only the last one is in the dictionary.
     by_name = {name: table[:, i] for i, name in enumerate(columns)}
     xy = np.stack([by_name["x"], by_name["y"]], axis=-1).astype(np.float64)
 
@@ -112,28 +111,27 @@ class Refinement:
     def applied(
         self, read: ReadPoints, array: Array, unit: Tuple[float, float]
     ) -> ReadPoints:
-        """Return points with those of this output in their places.
+        """Return points of which some are replaced by those of this output.
 
         Args:
             read: the points of the other outputs
             array: this output
-            unit: pixels of the input for a step of 1 along x and y
+            unit: pixels of the input per unit of x and y
         """
-        # A network may say x and y more exactly, and leave the depth as it is.
-        own = table_points(array, self.columns, unit)
+        refined = table_points(array, self.columns, unit)
         numbers = np.array(self.points)
         grown = read.grown(int(numbers.max()) + 1)
 
         xy = grown.xy.copy()
-        xy[numbers] = own.xy
+        xy[numbers] = refined.xy
         if grown.depth is None:
             return replace(grown, xy=xy)
 
         depth = grown.depth.copy()
         if self.depth_of:
             depth[numbers] = depth[np.array(self.depth_of)].mean()
-        elif own.depth is not None:
-            depth[numbers] = own.depth
+        elif refined.depth is not None:
+            depth[numbers] = refined.depth
         return replace(grown, xy=xy, depth=depth)
 
 
@@ -143,8 +141,8 @@ def bound_refinements(
     """Return refinements with the names of their outputs.
 
     Args:
-        refinements: those of the task
-        count: points of the task's own output
+        refinements: the refinements of the task
+        count: number of points of the task's own output
         outputs: the model's outputs
 
     Raises:
@@ -154,7 +152,7 @@ def bound_refinements(
     for refinement in refinements:
         numbers = len(refinement.points) * len(refinement.columns)
 
-        # Any arrangement will do, as long as it has a number for each column of a point.
+        # Any shape is allowed that has a number for each column of each point.
         def suits(shape: Tuple[int, ...], numbers: int = numbers) -> bool:
             return math.prod(shape) == numbers
 
@@ -170,7 +168,7 @@ def _check_points(refinement: Refinement, count: int) -> None:
 
     Args:
         refinement: the refinement
-        count: points of the outputs before it
+        count: number of points of the outputs before it
     """
     if not refinement.points or not {"x", "y"} <= set(refinement.columns):
         raise InputError(
@@ -178,7 +176,7 @@ def _check_points(refinement: Refinement, count: int) -> None:
             "refinements",
             "for example points: [0, 1], columns: [x, y]",
         )
-    # Further points follow the last one without a gap.
+    # The numbers of further points follow the last one without a gap.
     further = sorted({n for n in refinement.points if n >= count})
     if further != list(range(count, count + len(further))):
         raise InputError(
@@ -195,10 +193,10 @@ def _check_points(refinement: Refinement, count: int) -> None:
 
 
 def peaks(maps: Array, image: Size) -> ReadPoints:
-    """Return the peaks of heatmaps.
+    """Return the peaks of heatmaps as points.
 
     A peak moves a quarter of a pixel towards its larger neighbour in each direction,
-    since the true one lies between them.
+    since the true peak is between the two.
 
     Args:
         maps: the heatmaps [H, W, points]
@@ -212,7 +210,7 @@ def peaks(maps: Array, image: Size) -> ReadPoints:
 
     numbers = np.arange(count)
 
-    # Beside a border the peak itself stands for the neighbour that is missing.
+    # At a border the peak itself stands for the missing neighbour.
     left = maps[y, np.maximum(x - 1, 0), numbers]
     right = maps[y, np.minimum(x + 1, width - 1), numbers]
     above = maps[np.maximum(y - 1, 0), x, numbers]

@@ -1,4 +1,4 @@
-"""Segmentation: a mask of one class, for example persons, or the class of each pixel."""
+"""The task of segmentation: the mask of a class, e.g. persons, or the class of each pixel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .base import (
 )
 
 EDGE_STEEPNESS = 8
-"""Rise of a drawn tint for each unit of probability, at the edge of a mask."""
+"""Increase of a drawn tint per unit of probability, at the edge of a mask."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Segmentation:
     )
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Segmentation:
-        """Return the task for a model, with everything that was left open."""
+        """Return the task for a model, with defaults replaced by the model's outputs."""
 
         def is_mask(shape: Tuple[int, ...]) -> bool:
             return planes_of(shape, image) is not None
@@ -66,7 +66,7 @@ class Segmentation:
         assert planes is not None
         classes = planes[0]
         index = self.index
-        # Integers are classes, of which the model does not say how many there are.
+        # Integers are classes, whose number the model does not tell.
         has_scores = outputs[name].dtype[1] != "i"
         if index is None and classes <= 2 and has_scores:
             index = classes - 1
@@ -93,7 +93,7 @@ class Segmentation:
         def decode(outputs: Outputs, view: View) -> Segments:
             array = outputs[name]
             if planes[0] == 1:
-                # Integers are classes already, floats the scores of one.
+                # Integers are classes already, floats are scores of a single class.
                 flat = array.reshape(planes[1:])
                 if flat.dtype.kind in "iu":
                     return self._class_segments(flat, view, setting)
@@ -110,13 +110,13 @@ class Segmentation:
         return decode
 
     def _probability(self, scores: Array) -> Array:
-        """Return the probability of the wanted class, [h, w].
+        """Return the probability of the class whose mask is the result, [h, w].
 
         Args:
-            scores: of all classes, [h, w, classes]
+            scores: the scores of all classes, [h, w, classes]
         """
         assert self.index is not None
-        # Softmax needs all classes; for the others one plane is less work.
+        # Softmax needs all classes; for other activations one plane is less work.
         if self.activation == "softmax":
             return activated(scores, "softmax")[..., self.index]
         return activated(scores[..., self.index], self.activation)
@@ -136,7 +136,7 @@ class Segmentation:
     def _class_segments(
         self, classes: Array, view: View, setting: DecoderSetting
     ) -> Segments:
-        """Return the result for the classes of pixels, or the mask of the wanted one."""
+        """Return the result for classes of pixels: all of them, or the mask of one."""
         if self.index is not None:
             mask = (classes == self.index).astype(np.float32)
             return self._mask_segments(mask, view, setting)
@@ -152,13 +152,13 @@ class Segmentation:
 
 
 def planes_of(shape: Tuple[int, ...], image: Size) -> Optional[Tuple[int, int, int]]:
-    """Return classes, height and width of an output; None if it is no mask.
+    """Return number of classes, height and width of an output; None if it is not a mask.
 
-    A mask can also be a flat one of the input's size.
+    A mask of the input's size may also be flat.
     """
     inner = shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
     if len(inner) == 3:
-        # There are fewer classes than rows or columns of pixels.
+        # A mask has fewer classes than rows or columns of pixels.
         classes_last = inner[2] <= inner[0]
         if classes_last:
             return inner[2], inner[0], inner[1]
@@ -175,11 +175,11 @@ class Segments:
     """The mask of a frame, or the classes of its pixels.
 
     Attributes:
-        probability: float32 [h, w] of the input, in the network's size
-        classes: uint16 [h, w], where there are several
-        view: where the frame is in the input
+        probability: probability of the mask, float32 [h, w], in the output's size
+        classes: class of each pixel, uint16 [h, w]; None for the mask of one class
+        view: the place of the frame in the input
         threshold: the probability from which a pixel belongs to the mask
-        labels: the classes that are present, or the one of the mask
+        labels: number and name of the classes that occur, or of the mask's class
     """
 
     probability: Array
@@ -201,7 +201,7 @@ class Segments:
         return self.mask() >= self.threshold
 
     def classes_of_frame(self) -> Array:
-        """Return the class of each pixel of the frame, the nearest, uint16 [H, W]."""
+        """Return the nearest class for each pixel of the frame, uint16 [H, W]."""
         assert self.classes is not None
         height, width = self.classes.shape
         left, top, w, h = self.view.within(width, height)
@@ -214,7 +214,7 @@ class Segments:
     def class_map(self) -> Array:
         """Return the class of each pixel of the frame, uint16 [H, W].
 
-        A mask of one class has its number, 1 of the only one, and 0 around it.
+        For the mask of one class it is the class, at least 1, inside and 0 outside.
         """
         if self.classes is not None:
             return self.classes_of_frame()
@@ -231,7 +231,7 @@ class Segments:
         shares: List[Tuple[str, float]] = []
         for i, label in self.labels:
             share = float((by_pixel == i).mean())
-            # A class may lie in the letterbox alone.
+            # A class may occur only in the letterbox.
             if share:
                 shares.append((label, share))
         return sorted(shares, key=lambda pair: -pair[1])
@@ -254,7 +254,7 @@ class Segments:
     def draw(self, frame: Array) -> Array:
         """Return the frame with the mask as a tint, or classes in their colours."""
         if self.classes is None:
-            # Steep around the threshold, but without steps.
+            # The tint rises steeply at the threshold, but without jagged edges.
             mask = np.clip((self.mask() - self.threshold) * EDGE_STEEPNESS + 0.5, 0, 1)
             return tinted(frame, mask, PALETTE[2])
 

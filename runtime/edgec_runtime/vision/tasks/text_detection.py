@@ -1,7 +1,8 @@
-"""Text detection: boxes of lines of text from a map of probabilities.
+"""The task of text detection: boxes of lines of text from a map of probabilities.
 
 The map is that of "Real-time Scene Text Detection with Differentiable Binarization"
-(Liao et al., 2020). It has the inner part of each line, so that lines stay apart.
+(Liao et al., 2020). It marks only the inner part of each line, so that lines do not
+touch.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from .base import (
 from .instances import Box, Boxes, Point
 
 MAX_REGIONS = 1000
-"""The most regions of a map that are looked at: the largest ones."""
+"""Number of regions of a map that are examined, the largest ones."""
 
 LABEL = "text"
-"""The label of a box, where the model has none."""
+"""The label of a box if the model has no labels."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class TextDetection:
     limit: int = parameter("the most boxes, the best ones", 100, low=1, high=4096)
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> TextDetection:
-        """Return the task for a model, with everything that was left open."""
+        """Return the task for a model, with defaults replaced by the model's outputs."""
         output = output_for(self.output, "map of text", outputs, _is_map)
         return replace(self, output=output)
 
@@ -83,14 +84,14 @@ class TextDetection:
             array = outputs[str(self.output)]
             height, width = _map_size(array.shape)
             scores = array.reshape(height, width)
-            # Not a number is no text; it would make the mean of its box none either.
+            # NaN becomes 0, since one would make the mean of its box NaN.
             values = np.nan_to_num(activated(scores, self.activation))
 
             # The map may be coarser than the input.
             input_size = np.array(view.image)
             scale = input_size / np.array([width, height])
             boxes: List[Box] = []
-            for rectangle, score in self._found(values):
+            for rectangle, score in self._rectangles(values):
                 in_input = rectangle.polygon() * scale
                 quad = view.to_frame(in_input)
                 box = _box(quad, score, label, view.frame)
@@ -99,17 +100,17 @@ class TextDetection:
 
         return decode
 
-    def _found(self, values: Array) -> List[Tuple[TurnedRectangle, float]]:
-        """Return rectangles and scores of a map [H, W], the best first."""
+    def _rectangles(self, values: Array) -> List[Tuple[TurnedRectangle, float]]:
+        """Return the rectangles of text in a map [H, W] with scores, the best first."""
         mask = values >= self.binary
         runs = runs_of(mask)
         regions = runs.regions()
 
-        # Noise makes thousands of regions of a few pixels.
+        # The largest come first, since noise makes thousands of regions of a few pixels.
         regions.sort(key=len, reverse=True)
-        found: List[Tuple[TurnedRectangle, float]] = []
+        rectangles: List[Tuple[TurnedRectangle, float]] = []
         for numbers in regions[:MAX_REGIONS]:
-            # The outline is of middles: the pixels reach half a one farther.
+            # The outline is that of middles of pixels, which extend half a pixel farther.
             outline = runs.outline(numbers)
             rectangle = smallest_rectangle(outline).grown(HALF_PIXEL)
             if min(rectangle.size) < self.least:
@@ -118,15 +119,14 @@ class TextDetection:
             score = rectangle.mean(values)
             if score < self.threshold:
                 continue
-            offset = self._offset(rectangle)
-            whole_line = rectangle.grown(offset)
-            found.append((whole_line, score))
+            line = rectangle.grown(self._offset(rectangle))
+            rectangles.append((line, score))
 
-        found.sort(key=_score, reverse=True)
-        return found[: self.limit]
+        rectangles.sort(key=lambda pair: pair[1], reverse=True)
+        return rectangles[: self.limit]
 
     def _offset(self, rectangle: TurnedRectangle) -> float:
-        """Return by how much a box grows on each side.
+        """Return the distance by which a box grows on each side.
 
         D' = A' · r / L' with area A' and perimeter L' of the region, equation 10 of the
         paper.
@@ -135,11 +135,6 @@ class TextDetection:
         area = width * height
         perimeter = 2 * (width + height)
         return area * self.unclip / perimeter
-
-
-def _score(found: Tuple[TurnedRectangle, float]) -> float:
-    """Return the score of a rectangle with its score."""
-    return found[1]
 
 
 def _is_map(shape: Tuple[int, ...]) -> bool:
@@ -163,7 +158,7 @@ def _box(quad: Array, score: float, label: str, frame: Size) -> Box:
         label: its label
         frame: width and height of the frame
     """
-    # A frame that was stretched turns the box, so that its top edge says the angle.
+    # Stretching the frame changes the angle, so that of the top edge is taken.
     along_x, along_y = quad[1] - quad[0]
     angle = math.atan2(along_y, along_x)
 

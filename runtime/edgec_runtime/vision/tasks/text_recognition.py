@@ -1,9 +1,9 @@
-"""Text recognition: the characters of a picture of one line of text.
+"""The task of text recognition: the characters in a picture of one line of text.
 
-The network gives, for each of many steps from left to right, the probability of each
+The network outputs, for each of many steps from left to right, the probability of each
 character and of a blank. The most probable class of each step is taken; equal
-neighbours are one character, and blanks are left out (Connectionist Temporal
-Classification: Graves et al., 2006, section 3.2, best path decoding).
+neighbours are one character, and blanks are left out (best path decoding of
+Connectionist Temporal Classification: Graves et al., 2006, section 3.2).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .base import (
 )
 
 SPACE = " "
-"""The character of a class after the last label: files of characters have no line for
-it.
+"""The character of the class after the last label, for which files of characters have no
+line.
 """
 
 
@@ -55,7 +55,7 @@ class TextRecognition:
     )
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> TextRecognition:
-        """Return the task for a model, with everything that was left open."""
+        """Return the task for a model, with defaults replaced by the model's outputs."""
         output = output_for(self.output, "characters", outputs, _is_sequence)
         classes = outputs[output].shape[2]
         if self.blank >= classes:
@@ -84,25 +84,24 @@ class TextRecognition:
 
         def decode(outputs: Outputs, view: View) -> TextLine:
             array = outputs[str(self.output)]
-            # Not a number would be the most probable class.
+            # NaN would be taken for the most probable class.
             scores = np.nan_to_num(activated(array[0], self.activation))
             best = scores.argmax(axis=1)
             steps = self._beginnings(best)
 
             classes = best[steps]
-            found = [characters[k] for k in classes]
-            each = scores[steps, classes]
+            character_scores = scores[steps, classes]
             score = 0.0
-            if len(each):
-                score = float(each.mean())
+            if len(character_scores):
+                score = float(character_scores.mean())
 
-            text = "".join(found)
+            text = "".join(characters[k] for k in classes)
             if score < self.threshold:
                 text = ""
             return TextLine(
                 text=text,
                 score=score,
-                scores=tuple(map(float, each)),
+                scores=tuple(map(float, character_scores)),
                 columns=_columns(steps, len(best), view),
                 corner=_corner(view),
             )
@@ -115,7 +114,7 @@ class TextRecognition:
         Args:
             best: the most probable class of each step
         """
-        # A character begins where another class is the best than before.
+        # A character begins where the best class changes.
         before = np.roll(best, 1)
         before[:1] = self.blank
         is_other = best != before
@@ -124,9 +123,9 @@ class TextRecognition:
 
 
 def _corner(view: View) -> Tuple[float, float]:
-    """Return where the top left of the input is in the frame."""
-    place = view.to_frame(np.zeros(2))
-    return float(place[0]), float(place[1])
+    """Return the point of the frame at the top left of the input."""
+    point = view.to_frame(np.zeros(2))
+    return float(point[0]), float(point[1])
 
 
 def _columns(steps: Array, count: int, view: View) -> Tuple[float, ...]:
@@ -134,8 +133,8 @@ def _columns(steps: Array, count: int, view: View) -> Tuple[float, ...]:
 
     Args:
         steps: numbers of the steps
-        count: steps of the whole input
-        view: where the frame is in the input
+        count: number of steps of the whole input
+        view: the place of the frame in the input
     """
     pixels_per_step = view.image[0] / count
     x = (steps + 0.5) * pixels_per_step
@@ -155,25 +154,25 @@ def _characters(labels: Tuple[str, ...], blank: int, classes: int) -> Tuple[str,
     """Return the character of each class; that of the blank is empty.
 
     Args:
-        labels: characters of the classes, without the blank's
+        labels: characters of the classes except the blank
         blank: class of the blank
-        classes: classes of the output
+        classes: number of classes of the output
 
     Raises:
         InputError: there are more or fewer labels than classes
     """
-    listed = list(labels)
-    # One class more than characters and blank: the space.
-    if len(listed) + 2 == classes:
-        listed.append(SPACE)
-    if len(listed) + 1 != classes:
+    characters = list(labels)
+    # If there is one class more than characters and the blank, it is the space.
+    if len(characters) + 2 == classes:
+        characters.append(SPACE)
+    if len(characters) + 1 != classes:
         raise InputError(
             f"{len(labels)} characters are not for {classes} classes",
             "labels",
             "give a character for each class but the blank, and perhaps the space",
         )
-    listed.insert(blank, "")
-    return tuple(listed)
+    characters.insert(blank, "")
+    return tuple(characters)
 
 
 @dataclass(frozen=True)
@@ -181,11 +180,11 @@ class TextLine:
     """A line of text in a frame.
 
     Attributes:
-        text: its characters; empty where there are none, or too doubtful ones
-        score: mean probability of the characters; 0 where there are none
-        scores: probability of each character that was read
-        columns: x of each in the frame
-        corner: the top left of the picture of the line, in the frame
+        text: its characters; empty if there are none, or too doubtful ones
+        score: mean probability of the characters; 0 if there are none
+        scores: probability of each recognized character
+        columns: x of each recognized character in the frame
+        corner: x and y of the line's picture (top left) in the frame
     """
 
     text: str
@@ -212,11 +211,11 @@ class TextLine:
     def draw(self, frame: Array) -> Array:
         """Return the frame with the text above the line's picture.
 
-        The letters of pictures are Latin capitals; others are shown as "?".
+        Pictures have only Latin capitals; other letters are shown as "?".
         """
         picture = frame.copy()
         if self.text:
-            # A box without extent is its label alone.
+            # A box without extent draws only the label.
             x, y = self.corner
             box_into(picture, (x, y, x, y), PALETTE[0], self.text)
         return picture
