@@ -1,7 +1,8 @@
-"""The pose of a head: the similarity that carries one set of points onto another.
+"""Estimates the pose of a head: the similarity that maps one set of points to another.
 
-Least squares over rotations, scale and shift have a closed form (Umeyama, "Least-squares
-estimation of transformation parameters between two point patterns", 1991).
+The least squares over rotation, scale and shift have a closed solution (Umeyama,
+"Least-squares estimation of transformation parameters between two point patterns",
+1991).
 """
 
 from __future__ import annotations
@@ -32,28 +33,28 @@ class HeadPose:
     shift: Array
 
     def apply(self, points: Array) -> Array:
-        """Return points [N, 3] carried by the pose."""
+        """Return points after the transform [N, 3]."""
         turned = points @ self.rotation.T
         return np.asarray(self.scale * turned + self.shift)
 
     def undo(self, points: Array) -> Array:
-        """Return points [N, 3] that the pose carries to these."""
+        """Return points after the inverse transform [N, 3]."""
         turned = (points - self.shift) @ self.rotation
         return np.asarray(turned / self.scale)
 
 
 def align(points: Array, to: Array) -> HeadPose:
-    """Return the pose that carries points onto others, as well as any can.
+    """Return the pose that maps points to others with the least squared error.
 
     Args:
-        points: [N, 3]
-        to: their partners [N, 3]
+        points: the points [N, 3]
+        to: their targets, in the same order [N, 3]
     """
     middle = points.mean(axis=0)
     target = to.mean(axis=0)
-    own = points - middle
-    other = to - target
-    left, values, right = np.linalg.svd(other.T @ own)
+    centred = points - middle
+    centred_targets = to - target
+    left, values, right = np.linalg.svd(centred_targets.T @ centred)
 
     # A reflection would fit a flat set of points as well as a rotation.
     mirror = np.linalg.det(left) * np.linalg.det(right)
@@ -61,7 +62,7 @@ def align(points: Array, to: Array) -> HeadPose:
     rotation = (left * sign) @ right
 
     # The scale is the ratio of covariance and variance.
-    spread = np.sum(own * own)
+    spread = np.sum(centred * centred)
     scale = float((values * sign).sum() / max(spread, TINY**2))
     shift = target - scale * rotation @ middle
     return HeadPose(scale, rotation, shift)
@@ -87,10 +88,10 @@ def rotation_vector(rotation: Array) -> Array:
 
 
 def rotation_of(vector: Array) -> Array:
-    """Return the rotation [3, 3] about an axis by its length in radians (Rodrigues).
+    """Return the rotation matrix of a rotation vector [3, 3] (Rodrigues' formula).
 
     Args:
-        vector: axis times angle [3]
+        vector: axis times angle in radians [3]
     """
     angle = length(vector)
     x, y, z = vector / angle

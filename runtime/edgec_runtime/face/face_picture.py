@@ -1,7 +1,7 @@
-"""A picture pinned to a face: glasses, whiskers, paint.
+"""Draws a picture over a face to which it is pinned: glasses, whiskers, paint.
 
-Where the picture's points are pinned says where all points of the mesh are in it, and
-those of a ring around the face, which carries what is larger than a face: ears, hats.
+From the pinned points follow the positions of all points of the mesh in the picture, and
+of rings around the face, which carry parts outside it: ears, hats.
 """
 
 from __future__ import annotations
@@ -22,59 +22,58 @@ from .warping import Warp
 Array = NDArray[Any]
 
 RINGS = (1.35, 2.4)
-"""Radii of the rings about the face, in those of its outline."""
+"""Radii of the rings around the face, relative to its outline."""
 RING_MIDDLE = np.array([0.0, 0.35])
-"""Their middle, in the frame of the layout."""
+"""The middle of the rings in the frame of the layout."""
 
 
 class RingedFace:
-    """The mesh of a face with rings around it, for pictures that lie over it.
+    """The mesh of a face with rings around it, for pictures that are drawn over it.
 
     Attributes:
         layout: its corners in the frame of the layout [540, 3]
     """
 
     def __init__(self) -> None:
-        """Make the rings."""
         face = face_layout().points
         self._ring = _rings(face)
         self._triangles = _triangles(len(face))
         self.layout = np.concatenate([face, self._ring])
 
     def placed(self, face: Array) -> Array:
-        """Return the corners over a face in a frame [540, 3].
+        """Return the corners of the mesh for a face in a frame [540, 3].
 
         Args:
-            face: x, y and depth of it [468, 3]
+            face: x, y and depth of the face's points [468, 3]
         """
         around = seen_pose(face[:, :2]).apply(self._ring)
         points = solid(face, depth_scale(face))
         return np.concatenate([points, around])
 
     def triangles(self, corners: Array, closed: bool = True) -> Array:
-        """Return the triangles, those behind first, int32 [M, 3].
+        """Return the triangles from back to front, int32 [M, 3].
 
         Args:
-            corners: from placed
+            corners: the corners of `placed`
             closed: whether eyes and mouth have triangles, too
         """
-        found = self._triangles
+        triangles = self._triangles
         if not closed:
-            found = found[: -len(_opening_triangles())]
-        behind = corners[found, 2].mean(axis=1)
-        order = np.argsort(-behind, kind="stable")
-        return found[order].astype(np.int32)
+            triangles = triangles[: -len(_opening_triangles())]
+        depth = corners[triangles, 2].mean(axis=1)
+        order = np.argsort(-depth, kind="stable")
+        return triangles[order].astype(np.int32)
 
 
 class PinnedPicture:
     """A picture with alpha, and the mesh of a face in it."""
 
     def __init__(self, picture: Array, pinned: Pinned) -> None:
-        """Find the mesh.
+        """Compute the positions of the mesh in the picture.
 
         Args:
             picture: uint8 [H, W, 4]
-            pinned: where it belongs to points of the face
+            pinned: points of the picture that belong to points of a face
         """
         self.source = premultiplied(picture)
         self._mesh = RingedFace()
@@ -82,28 +81,28 @@ class PinnedPicture:
         self.begin = bent(known, pinned.places, self._mesh.layout[:, :2])
 
     def scale(self, face: Array) -> float:
-        """Return the pixels of the picture for one of the frame.
+        """Return the pixels of the picture per pixel of the frame.
 
         Args:
             face: x, y and depth of a face in the frame [468, 3]
         """
-        own = lengths(np.ptp(self.begin[list(OVAL)], axis=0))
-        other = lengths(np.ptp(face[list(OVAL), :2], axis=0))
-        return float(own / np.maximum(other, 1.0))
+        picture_size = lengths(np.ptp(self.begin[list(OVAL)], axis=0))
+        frame_size = lengths(np.ptp(face[list(OVAL), :2], axis=0))
+        return float(picture_size / np.maximum(frame_size, 1.0))
 
     def warp(self, face: Array, light: Array, source: Array) -> Warp:
-        """Return the warp that puts the picture over a face.
+        """Return the warp that draws the picture over a face.
 
         Args:
-            face: x, y and depth of it in the frame [468, 3]
-            light: how bright each point of it is, 1: as the picture [468]
+            face: x, y and depth of the face's points in the frame [468, 3]
+            light: factor of the picture's brightness at each point [468]
             source: the picture, or a smaller copy of it, uint8 [H, W, 4]
         """
         end = self._mesh.placed(face)
-        shrunk = np.array([source.shape[1], source.shape[0]])
-        whole = np.array([self.source.shape[1], self.source.shape[0]])
-        begin = self.begin * (shrunk / whole)
-        # What is around the face is in the light of its outline.
+        copy_size = np.array([source.shape[1], source.shape[0]])
+        full_size = np.array([self.source.shape[1], self.source.shape[0]])
+        begin = self.begin * (copy_size / full_size)
+        # The rings have the light of the outline.
         outline = np.tile(light[list(OVAL)], len(RINGS))
         return Warp(
             source,
@@ -118,7 +117,7 @@ class PinnedPicture:
 def premultiplied(picture: Array) -> Array:
     """Return a picture whose colours are multiplied by its alpha, uint8 [H, W, 4].
 
-    Between a pixel and a transparent one the colour of the latter must not count.
+    Otherwise interpolation would mix in the colours of transparent pixels.
 
     Args:
         picture: uint8 [H, W, 4]
@@ -131,10 +130,10 @@ def premultiplied(picture: Array) -> Array:
 
 
 def _rings(layout: Array) -> Array:
-    """Return the points of the rings about the face [72, 3].
+    """Return the points of the rings around the face [72, 3].
 
     Args:
-        layout: [468, 3]
+        layout: the points of the layout [468, 3]
     """
     oval = layout[list(OVAL)]
     rings: List[Array] = []
@@ -152,22 +151,22 @@ def _triangles(first: int) -> Array:
     Args:
         first: the number of the first point of the rings
     """
-    found: List[Triangle] = []
+    triangles: List[Triangle] = []
     inner = list(OVAL)
     for i in range(len(RINGS)):
         begin = first + i * len(OVAL)
         outer = list(range(begin, begin + len(OVAL)))
-        # A ring is closed: its first point follows its last.
-        found += strip([*outer, outer[0]], [*inner, inner[0]])
+        # A ring is closed: its first point follows its last one.
+        triangles += strip([*outer, outer[0]], [*inner, inner[0]])
         inner = outer
-    # Glasses lie over open eyes, and a beard over an open mouth.
-    found += _opening_triangles()
-    return np.concatenate([face_layout().triangles, np.array(found)])
+    # Openings have triangles, too: glasses cover the eyes, and a beard an open mouth.
+    triangles += _opening_triangles()
+    return np.concatenate([face_layout().triangles, np.array(triangles)])
 
 
 def _opening_triangles() -> List[Triangle]:
     """Return the triangles of eyes and mouth."""
-    found: List[Triangle] = []
+    triangles: List[Triangle] = []
     for upper, lower in openings():
-        found += strip(upper, lower)
-    return found
+        triangles += strip(upper, lower)
+    return triangles

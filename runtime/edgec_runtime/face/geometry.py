@@ -1,4 +1,4 @@
-"""Small helpers for points, colours and steps, which the rest of faces shares."""
+"""Small functions on points and colours for the modules of faces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TINY = 1e-6
 
 
 def length(vector: Array) -> float:
-    """Return the length of a vector, at least TINY: it divides.
+    """Return the length of a vector, at least TINY, so that it can be a divisor.
 
     Args:
         vector: numbers of any dimension
@@ -39,10 +39,10 @@ def lengths(vectors: Array) -> Array:
 
 
 def downward(across: Array) -> Array:
-    """Return the unit vector that points down from one that points to the right.
+    """Return a vector that points to the right, turned to point down, with length 1.
 
     Args:
-        across: x and y, with y downwards as in pictures [2]
+        across: the vector, x and y, with y downwards as in pictures [2]
     """
     turned = np.array([-across[1], across[0]])
     return np.asarray(turned / length(across))
@@ -75,9 +75,9 @@ def mixed(a: Array, b: Array, share: Array) -> Array:
 
 
 def limited(value: Any, most: float) -> Array:
-    """Return values that come near to a limit and never reach it.
+    """Return most * tanh(value / most), which never exceeds the limit.
 
-    The function is most * tanh(value / most): small values stay as they are.
+    Values that are small compared to it hardly change.
 
     Args:
         value: any numbers
@@ -92,16 +92,15 @@ def middle_of(points: Array, numbers: Sequence[int]) -> Array:
 
     Args:
         points: [N, D]
-        numbers: of those points
+        numbers: the numbers of those points
     """
-    chosen = points[list(numbers)]
-    return np.asarray(chosen.mean(axis=0))
+    return np.asarray(points[list(numbers)].mean(axis=0))
 
 
 def bilinear(picture: Array, places: Array) -> Array:
-    """Return the colours between the pixels of a picture, float64 [..., C].
+    """Return colours of a picture at any positions, interpolated, float64 [..., C].
 
-    Beyond the border the picture goes on with the border's pixels.
+    Outside the picture they are those of its border.
 
     Args:
         picture: uint8 [H, W, C]
@@ -110,7 +109,7 @@ def bilinear(picture: Array, places: Array) -> Array:
     height, width = picture.shape[:2]
     x = np.clip(places[..., 0] - 0.5, 0, width - 1)
     y = np.clip(places[..., 1] - 0.5, 0, height - 1)
-    # The last pixel has no neighbour, and gets no share of one.
+    # The last pixel has no neighbour: it is itself the neighbour, with all the weight.
     column = np.minimum(x.astype(np.int64), max(width - 2, 0))
     row = np.minimum(y.astype(np.int64), max(height - 2, 0))
     next_column = np.minimum(column + 1, width - 1)

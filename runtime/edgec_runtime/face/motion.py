@@ -1,8 +1,8 @@
-"""The motion of a person before the camera: how the head turned and what the face does,
-compared with its neutral pose.
+"""Measures the motion of a person's head and face since their neutral pose.
 
-Points are taken out of the head's pose into the frame of the layout, where a face that
-rests has always the same shape; what is left over is the expression.
+The pose of the head is removed from the points of the face, which gives them in the
+frame of the layout. A resting face always has the same shape there; the difference from
+that shape is the expression.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Array = NDArray[Any]
 NEUTRAL_FRAMES = 12
 """Frames whose median is the neutral pose."""
 TREMORS = 8.0
-"""The motion that is halved, in tremors."""
+"""The motion that is halved, as a multiple of the tremor."""
 LEAST_GAP = 0.01
-"""The least opening of an eye, in distances of the eyes: it divides."""
+"""Least opening of an eye as a divisor, in distances of the eyes."""
 MOST_TREMOR = 0.01
 """The largest tremor, in distances of the eyes and radians."""
 
 OPEN = 0.04
 CLOSED = 0.38
 CLOSED_EXACT = 0.7
-"""By how much, in parts of its opening, an eye seems narrower when it begins to close,
-and when it is closed: to a mesh network, which sees a closed eye as one that is half
-open, and to one that looks at each eye. Less is tremor.
+"""The fraction by which an eye is narrower than usual when it begins to close (less is
+tremor) and when it is closed. A plain mesh network sees a closed eye as half open; one
+with a part for each eye sees it more exactly.
 """
 WIDER = 0.25
-"""By how much an eye can be wider open than usually, in the same."""
+"""The largest fraction by which an eye can be wider than usual."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,15 @@ class FaceMotion:
     """The motion of a face since its neutral pose.
 
     Attributes:
-        turn: the rotation of the head, as axis times angle, as the camera sees it [3]
-        growth: the logarithm of how much larger it is
+        turn: the rotation of the head, axis times angle in radians, as the camera sees
+            it [3]
+        growth: the logarithm of the ratio of the head's sizes in the picture
         shift: its movement to the right, down and away, in distances of the eyes [3]
-        expression: the movement of each point in the head, in the layout's unit
-            [468, 3]
+        expression: the movement of each point relative to the head, in the layout's
+            unit [468, 3]
         shape: the neutral face in the layout's frame [468, 3]
-        lids: how far the left and the right eye are closed, from 0, as in the neutral
-            pose, to 1; below 0: wide open [2]; None: the expression says it
+        lids: closure of the left and the right eye, 0 in the neutral pose, 1 for closed,
+            below 0 for wide open [2]; None to compute it from the expression
     """
 
     turn: Array
@@ -63,7 +64,7 @@ class FaceMotion:
     lids: Optional[Array] = None
 
     def eased(self, share: float) -> FaceMotion:
-        """Return a share of the motion: 1 is all of it, 0 the neutral pose."""
+        """Return a fraction of the motion: 1 is all of it, 0 the neutral pose."""
         return FaceMotion(
             self.turn * share,
             self.growth * share,
@@ -74,12 +75,12 @@ class FaceMotion:
         )
 
     def closed(self) -> Array:
-        """Return how far the left and the right eye are closed, -WIDER…1 [2]."""
+        """Return the closure of the left and the right eye, -WIDER…1 [2]."""
         lids = self.narrowed() if self.lids is None else self.lids
         return np.asarray(np.clip(lids, -WIDER, 1))
 
     def narrowed(self) -> Array:
-        """Return how much narrower both eyes are by the expression, 1: all of it [2]."""
+        """Return the fraction by which the expression narrows each eye [2]."""
         face = self.shape + self.expression
         parts: List[float] = []
         for upper, lower in openings()[:2]:
@@ -89,33 +90,32 @@ class FaceMotion:
 
 
 def _gap(face: Array, upper: Sequence[int], lower: Sequence[int]) -> float:
-    """Return how far an eye is open, as the mean over its width.
+    """Return the mean opening of an eye over its width.
 
     Args:
-        face: in the layout's frame [468, 3]
-        upper: points of the upper lid
-        lower: of the lower lid
+        face: the face in the layout's frame [468, 3]
+        upper: numbers of the points of the upper lid
+        lower: numbers of the points of the lower lid
     """
     apart = face[list(lower), 1] - face[list(upper), 1]
     return float(apart.mean())
 
 
 def at_rest() -> FaceMotion:
-    """Return the motion of a face at rest: zeros."""
+    """Return the motion of a face at rest (all zeros)."""
     still = np.zeros((COUNT, 3))
     return FaceMotion(np.zeros(3), 0.0, np.zeros(3), still, face_layout().points)
 
 
 @dataclass(frozen=True)
 class _Neutral:
-    """A person at rest.
+    """The neutral pose of a person.
 
     Attributes:
-        scale: of the depth of points
-        pose: of the head
+        scale: factor for the depth of points (depth_scale)
+        pose: the pose of the head
         shape: the face in the layout's frame [468, 3]
-        tremor: what seems to move, though it rests: for turn, growth and shift a
-            number, and a number for each point, [3 + 468]
+        tremor: apparent motion at rest, of turn, growth, shift and each point [3 + 468]
     """
 
     scale: float
@@ -124,19 +124,20 @@ class _Neutral:
     tremor: Array
 
     def motion(self, points: Array) -> FaceMotion:
-        """Return the motion of a face since then, with its tremor."""
+        """Return the motion of a face since the neutral pose, with its tremor."""
         face = solid(points, self.scale)
         return _motion(_pose_of(face, self.shape), self.pose, face, self.shape)
 
     def steady_motion(self, points: Array, closed_at: float) -> FaceMotion:
-        """Return the motion of a face since then, without its tremor.
+        """Return the motion of a face since the neutral pose, without its tremor.
 
-        Each v becomes v * v² / (v² + t²) with t some times its tremor: what is larger
-        stays, and what is smaller nearly vanishes (as Wiener's filter does).
+        Each value v becomes v * v² / (v² + t²), where t is TREMORS times its tremor:
+        larger values hardly change, and smaller ones nearly vanish (like Wiener's
+        filter).
 
         Args:
-            points: of the face [468, 3]
-            closed_at: by how much an eye seems narrower when it is closed
+            points: the points of the face [468, 3]
+            closed_at: the fraction by which a closed eye is narrower
         """
         motion = self.motion(points)
         sizes = _sizes(motion) ** 2
@@ -148,15 +149,15 @@ class _Neutral:
             motion.shift * shares[2],
             motion.expression * shares[3:, None],
             self.shape,
-            # Of the motion before the filter, which would lose small motions of a lid: the
-            # mean over its points hardly trembles.
+            # The lids need no filter, which would remove their small motions: the mean
+            # over the points of a lid hardly trembles.
             _closed(motion.narrowed(), closed_at),
         )
 
 
 def _closed(narrower: Array, closed_at: float) -> Array:
-    """Return how far eyes are closed that seem narrower [2]."""
-    # With a slow beginning: networks see eyes narrow a little when a mouth opens.
+    """Return the closure of eyes that are narrower by a fraction [2]."""
+    # It begins slowly, since networks see eyes a little narrower when a mouth opens.
     share = smooth_step(narrower, OPEN, closed_at)
     return np.where(narrower < 0, narrower, share)
 
@@ -168,25 +169,24 @@ def _sizes(motion: FaceMotion) -> Array:
 
 
 class Driver:
-    """A person before the camera, from frame to frame."""
+    """Follows a person from frame to frame, and measures the neutral pose at first."""
 
     def __init__(self) -> None:
-        """Begin without a neutral pose."""
         self._first: List[Array] = []
         self._is_stale = False
         self._neutral: Optional[_Neutral] = None
 
     def renew(self) -> None:
-        """Take the neutral pose anew from the next frames."""
-        # The thread of a page calls this, while another one may be in a frame.
+        """Measure the neutral pose anew, in the next frames."""
+        # A page's thread calls this while another thread may work on a frame.
         self._is_stale = True
 
     def __call__(self, points: Array, exact_lids: bool = False) -> Optional[FaceMotion]:
-        """Return the motion of a face; None as long as the neutral pose is not known.
+        """Return the motion of a face; None until the neutral pose is known.
 
         Args:
             points: x, y and depth of face_points [468, 3]
-            exact_lids: whether the network looks at each eye: has_irises says it
+            exact_lids: whether the network has a part for each eye (has_irises)
         """
         if self._is_stale:
             self._is_stale = False
@@ -203,14 +203,12 @@ class Driver:
 
 
 def _neutral(frames: List[Array]) -> _Neutral:
-    """Return the neutral pose, by medians.
-
-    A blink or a word in some of the frames has no part in a median.
+    """Return the neutral pose, by medians, which a blink or a word does not change.
 
     Args:
         frames: points of the first frames [468, 3] each
     """
-    # One scale for all frames: from frame to frame it would tremble.
+    # All frames have one scale, which would tremble from frame to frame.
     scales = [depth_scale(points) for points in frames]
     scale = float(np.median(scales))
     solids = [solid(points, scale) for points in frames]
@@ -220,11 +218,11 @@ def _neutral(frames: List[Array]) -> _Neutral:
         pose = _pose_of(face, layout)
         shapes.append(pose.undo(face))
     shape = np.median(shapes, axis=0)
-    # The pose is the median, too: a head that moves at first has a middle one.
+    # The pose is that of the median, so that a moving head has a middle pose.
     middle = np.median(solids, axis=0)
     still = _Neutral(scale, _pose_of(middle, shape), shape, np.zeros(3 + COUNT))
 
-    # Median sizes, for the same reason; and who moves all the time has no tremor.
+    # The sizes are medians, too, with a limit for a person who moves all the time.
     sizes = [_sizes(still.motion(points)) for points in frames]
     tremor = np.minimum(np.median(sizes, axis=0), MOST_TREMOR)
     return replace(still, tremor=tremor)
@@ -234,14 +232,14 @@ def _motion(pose: HeadPose, neutral: HeadPose, face: Array, shape: Array) -> Fac
     """Return the motion of a face.
 
     Args:
-        pose: of the head
+        pose: the pose of the head
         neutral: its neutral pose
         face: its points [468, 3]
         shape: the neutral face in the layout's frame [468, 3]
     """
     turn = pose.rotation @ neutral.rotation.T
     growth = float(np.log(pose.scale / neutral.scale))
-    # Points say nothing of how far away a head is: their depth is relative.
+    # The depth of points is relative, so that they do not tell the head's distance.
     shift = (pose.shift - neutral.shift) / neutral.scale
     shift[2] = 0.0
     expression = pose.undo(face) - shape
@@ -249,17 +247,17 @@ def _motion(pose: HeadPose, neutral: HeadPose, face: Array, shape: Array) -> Fac
 
 
 def _pose_of(points: Array, shape: Array) -> HeadPose:
-    """Return the pose that carries the stable points of a shape onto points."""
+    """Return the pose that maps the stable points of a shape to points."""
     stable = list(STABLE)
     return align(shape[stable], points[stable])
 
 
 def turned_by(motion: FaceMotion, most: float) -> Array:
-    """Return the rotation of a motion [3, 3].
+    """Return the rotation of a motion, with a limited angle [3, 3].
 
     Args:
-        motion: of a face
-        most: an angle in radians that it comes near to at most
+        motion: the motion of a face
+        most: the limit of the angle in radians, see `limited`
     """
     angle = length(motion.turn)
     axis = motion.turn / angle

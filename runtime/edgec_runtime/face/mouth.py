@@ -1,8 +1,7 @@
-"""The inside of a mouth: a small picture that the lips uncover when they open.
+"""Makes a picture of the inside of a mouth, which opening lips uncover.
 
-Its first row is at the upper lip, so that what is there, teeth, stays with the head
-while the jaw goes down. A portrait with open lips shows its own teeth; otherwise they
-are drawn.
+Its first row is at the upper lip, so that the teeth do not move with the jaw. The teeth
+of a portrait with open lips are its own, otherwise they are drawn.
 """
 
 from __future__ import annotations
@@ -19,14 +18,15 @@ from .landmarks import LOWER_MOUTH, STABLE, UPPER_MOUTH
 Array = NDArray[Any]
 
 FINE = 2
-"""Pixels of the picture for one of the portrait, so that it stays sharp."""
+"""Pixels of the picture per pixel of the portrait, so that it is sharp."""
 DEPTH = 1.25
 """Height of the picture in widths of the mouth."""
 LEAST_WIDTH = 4
+"""Least width of the picture in pixels."""
 TOUCHING = 0.5
-"""Pixels between lips below which they touch."""
+"""Distance of touching lips in pixels."""
 LEAST_OPEN = 0.06
-"""The opening, in widths of the mouth, from which on a portrait shows its own teeth."""
+"""Opening in widths of the mouth from which the portrait's own teeth are used."""
 
 TEETH = np.array([232.0, 220.0, 202.0])
 CAVITY = np.array([72.0, 26.0, 26.0])
@@ -36,16 +36,16 @@ TONGUE = np.array([116.0, 56.0, 55.0])
 TEETH_HEIGHT = 0.15
 THROAT_AT = 0.2
 TONGUE_AT = 0.5
-"""The height of the teeth in the middle, and how far below them the inside is darkest
-and the tongue brightest, in widths of the mouth.
+"""Height of the teeth in the middle, and distances below them at which the inside is
+darkest and the tongue brightest, in widths of the mouth.
 """
 MEDIUM = 150.0
-"""Luma of such a face."""
+"""Luma of a face of medium brightness."""
 SKIN_SHARE = 0.25
-"""The share of the skin's tint in the teeth: lips and lamps colour them."""
+"""Share of the skin's tint in the teeth, which reflect the lips and the light."""
 LUMA = np.array([0.299, 0.587, 0.114])
 SOFT = 0.015
-"""Half the border between what the portrait shows and what is added, in widths."""
+"""Width of the transition from the portrait to the drawn part, in widths of the mouth."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class MouthPicture:
     """The inside of a portrait's mouth.
 
     Attributes:
-        pixels: uint8 [H, W, 3]
-        columns: where the points of the upper edge are in it, from left to right
+        pixels: the picture, uint8 [H, W, 3]
+        columns: x of the upper lip's points in it, from left to right [11]
     """
 
     pixels: Array
@@ -79,18 +79,18 @@ def mouth_picture(portrait: Array, points: Array) -> MouthPicture:
     along = np.concatenate([[0.0], np.cumsum(steps)]) * FINE
     width = max(LEAST_WIDTH, round(float(along[-1])))
 
-    # What the portrait shows of it is straightened: from the upper to the lower lip.
+    # The portrait's own pixels are straightened, along lines from upper to lower lip.
     columns = np.arange(width) + 0.5
     begin = _along(columns, along, upper)
     down = downward(upper[-1] - upper[0])
-    # Where lips touch there is no way from one to the other but straight down.
+    # Touching lips have no line between them, so that straight down is added.
     ways = _along(columns, along, lower - upper + TOUCHING * down)
     ways = ways / lengths(ways)[:, None]
     rows = np.arange(round(width * DEPTH)) + 0.5
     places = begin[None] + rows[:, None, None] / FINE * ways
     straight = bilinear(portrait, places)
 
-    # How far down the portrait's own inside goes differs from column to column.
+    # The height of the portrait's own inside differs from column to column.
     opened = lengths(lower - upper) * FINE
     depth = np.interp(columns, along, opened)
     skin = bilinear(portrait, points[list(STABLE), :2])
@@ -98,12 +98,12 @@ def mouth_picture(portrait: Array, points: Array) -> MouthPicture:
 
 
 def _along(columns: Array, along: Array, points: Array) -> Array:
-    """Return points for each column, between those of the lips [W, 2].
+    """Return a point for each column, interpolated between those of a lip [W, 2].
 
     Args:
-        columns: [W]
-        along: where the points are [N]
-        points: x and y [N, 2]
+        columns: x of the columns [W]
+        along: x of the points in the picture of the mouth [N]
+        points: x and y of the points [N, 2]
     """
     x = np.interp(columns, along, points[:, 0])
     y = np.interp(columns, along, points[:, 1])
@@ -113,12 +113,11 @@ def _along(columns: Array, along: Array, points: Array) -> Array:
 def _inside(straight: Array, opened: Array, skin: Array) -> Array:
     """Return the inside of a mouth, uint8 [H, W, 3].
 
-    At the top it is what the portrait shows of it, and below what a wider opening
-    would show.
+    The upper part is the portrait's own, the part below is drawn for a wider opening.
 
     Args:
-        straight: the portrait from the upper lip downwards [H, W, 3]
-        opened: how far it is open in each column, pixels [W]
+        straight: the portrait's pixels from the upper lip downwards [H, W, 3]
+        opened: the portrait's opening in each column, pixels [W]
         skin: mean colour of the face, 0…255 [3]
     """
     height, width = straight.shape[:2]
@@ -128,24 +127,25 @@ def _inside(straight: Array, opened: Array, skin: Array) -> Array:
     v = v[:, None]
     below = v - opened / width
     if opened.max() >= LEAST_OPEN * width:
-        # The portrait shows its own teeth.
+        # The portrait's own teeth are visible.
         added = _cavity(u, below)
     else:
         edge = _teeth_edge(u)
         added = _with_teeth(_cavity(u, v - edge), u, v, skin)
-    # The face says how much light there is.
+    # The brightness of the face tells the light.
     light = np.clip(skin @ LUMA / MEDIUM, 0.3, 1.2)
     picture = mixed(straight, added * light, smooth_step(below, 0.0, SOFT))
     return np.asarray(np.clip(picture + 0.5, 0, 255), np.uint8)
 
 
 def _cavity(u: Array, below: Array) -> Array:
-    """Return what is behind the teeth, float64 [H, W, 3]: it gets darker towards the
-    throat, in front of which the tongue comes up from below.
+    """Return the cavity behind the teeth, float64 [H, W, 3].
+
+    It gets darker towards the throat, in front of which the tongue is drawn.
 
     Args:
-        u: across, 0…1 [W]
-        below: how far below the teeth, in widths [H, W]
+        u: position across, 0…1 [W]
+        below: distance below the teeth, in widths [H, W]
     """
     side = np.abs(2 * u - 1)
     inner = smooth_step(below, 0.0, THROAT_AT) * (1 - 0.5 * side**2)
@@ -161,11 +161,12 @@ def _cavity(u: Array, below: Array) -> Array:
 
 
 def _teeth_edge(u: Array) -> Array:
-    """Return where the upper teeth end, in widths of the mouth [W]: the row is an arch,
-    lower in the middle and gone at the corners.
+    """Return the lower end of the upper teeth, in widths of the mouth [W].
+
+    It is an arch, lowest in the middle and 0 at the corners.
 
     Args:
-        u: across, 0…1 [W]
+        u: position across, 0…1 [W]
     """
     return np.asarray(TEETH_HEIGHT * np.sqrt(1 - (2 * u - 1) ** 2))
 
@@ -174,17 +175,17 @@ def _with_teeth(picture: Array, u: Array, v: Array, skin: Array) -> Array:
     """Return the inside with the upper row of teeth.
 
     Args:
-        picture: float64 [H, W, 3]
-        u: across, 0…1 [W]
-        v: down, in widths [H, 1]
-        skin: mean colour of the face [3]
+        picture: the inside without them, float64 [H, W, 3]
+        u: position across, 0…1 [W]
+        v: position down, in widths [H, 1]
+        skin: mean colour of the face, 0…255 [3]
     """
     side = np.abs(2 * u - 1)
     edge = _teeth_edge(u)
     shape = 1 - smooth_step(v, edge - 0.02, edge + 0.02)
     shape = shape * (1 - smooth_step(side, 0.75, 0.95))
 
-    # The lip's shadow lies on its upper part, the cheeks' on its sides.
+    # The lip shades the upper part, the cheeks shade the sides.
     gap = np.abs(np.sin(u * np.pi * 7))
     bright = 0.65 + 0.35 * smooth_step(v, 0.0, 0.08)
     bright = bright * (1 - 0.45 * side**2)
@@ -192,6 +193,6 @@ def _with_teeth(picture: Array, u: Array, v: Array, skin: Array) -> Array:
 
     luma = max(float(skin @ LUMA), 1.0)
     tint = skin / luma * float(TEETH @ LUMA)
-    # White in the light that falls on the face.
+    # The teeth have partly the tint of the skin.
     color = TEETH * (1 - SKIN_SHARE) + tint * SKIN_SHARE
     return mixed(picture, color * bright[..., None], shape)

@@ -1,8 +1,8 @@
-"""The openings of a face: two eyes and a mouth, between an upper and a lower edge.
+"""The openings of a face, two eyes and a mouth, each between an upper and a lower edge.
 
-An opening has triangles of its own, whose corners are copies of its edges: in the
-result they are where the edges are, in the source elsewhere. So eyes keep their place
-in the head while lids go over them, and the mouth shows another picture.
+An opening has its own triangles, whose corners are copies of the edges' points. A copy
+has the position of its point in the result, but another one in the source. So an eye
+does not move with its lids, and the mouth shows another picture.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Array = NDArray[Any]
 Triangle = Tuple[int, int, int]
 
 LIDS = ((LEFT_UPPER_LID, LEFT_LID_SKIN), (RIGHT_UPPER_LID, RIGHT_LID_SKIN))
-"""The edges of the upper lids, and the skin above them."""
+"""Points of the upper lids' edges, and of the skin above them."""
 LASH_SHARE = 0.5
-"""The part of a lid that lashes shade: it keeps its height when the eye closes."""
+"""Fraction of the lid that lashes shade."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Opening:
     """The edges of an opening, and their copies among the corners of a mesh.
 
     Attributes:
-        upper: numbers of the points of the upper edge, from left to right
-        lower: of the lower edge
-        upper_copy: numbers of the copies
-        lower_copy: of the lower edge's
+        upper: numbers of the upper edge's points, from left to right
+        lower: numbers of the lower edge's points, from left to right
+        upper_copy: numbers of the copies of the upper edge's points
+        lower_copy: numbers of the copies of the lower edge's points
     """
 
     upper: Sequence[int]
@@ -55,46 +55,46 @@ class Opening:
 
 
 def copied_openings(first: int) -> List[Opening]:
-    """Return the eyes and the mouth.
+    """Return the openings: the left eye, the right eye and the mouth.
 
     Args:
         first: the number of the first copy; the others follow
     """
-    found: List[Opening] = []
+    result: List[Opening] = []
     for upper, lower in openings():
         middle = first + len(upper)
         last = middle + len(lower)
         upper_copy = range(first, middle)
         lower_copy = range(middle, last)
-        found.append(Opening(upper, lower, upper_copy, lower_copy))
+        result.append(Opening(upper, lower, upper_copy, lower_copy))
         first = last
-    return found
+    return result
 
 
-def copied(values: Array, found: Sequence[Opening]) -> Array:
-    """Return the values of the points that have copies, in the copies' order.
+def copied(values: Array, face_openings: Sequence[Opening]) -> Array:
+    """Return the values of the copies, in their order.
 
     Args:
-        values: of all points [468, …]
-        found: the openings
+        values: the values of all points [468, …]
+        face_openings: the openings
     """
     numbers: List[int] = []
-    for opening in found:
+    for opening in face_openings:
         numbers += opening.upper
         numbers += opening.lower
     return np.asarray(values[numbers])
 
 
 def keep_apart(points: Array) -> None:
-    """Move lids and lips that lie over each other to their middle.
+    """Move lids and lips that overlap to their common middle.
 
     Args:
-        points: [468, 3], which are changed
+        points: the points of a face, which are changed [468, 3]
     """
     for upper, lower in openings():
         down = downward(points[upper[-1], :2] - points[upper[0], :2])
         for a, b in zip(upper[1:-1], lower[1:-1]):
-            # Only what crossed moves, and both edges by half of it.
+            # Points that overlap move by half of the overlap each, others by 0.
             apart = points[b, :2] - points[a, :2]
             overlap = max(0.0, -float(apart @ down))
             points[a, :2] -= down * (overlap / 2)
@@ -102,12 +102,12 @@ def keep_apart(points: Array) -> None:
 
 
 def within_lids(begin: Array, eye: Opening) -> None:
-    """Keep the copies' places in the source between the portrait's own lids.
+    """Move copies in the source to between the portrait's own lids.
 
-    Eyes that open wider than they are in the portrait have no pixels for it.
+    The portrait has no pixels for an eye that is wider open.
 
     Args:
-        begin: the corners in the source [N, 2], which are changed
+        begin: the corners in the source, which are changed [N, 2]
         eye: one of the eyes
     """
     for i in range(1, len(eye.upper) - 1):
@@ -130,31 +130,31 @@ def lashes(face: Array) -> Array:
     for upper, above in LIDS:
         edge = face[list(upper[1:-1])]
         skin = face[list(above[1:-1])]
-        # Half way up: lashes below, the skin of the lid above.
+        # The lashes are below this row, the skin of the lid is above.
         rows.append(edge + (skin - edge) * LASH_SHARE)
     return np.concatenate(rows)
 
 
 def lash_count() -> int:
-    """Return the number of those points."""
+    """Return the number of points of `lashes`."""
     return sum(len(upper) - 2 for upper, _ in LIDS)
 
 
 def with_lashes(triangles: Array, first: int) -> Array:
-    """Return the triangles of the skin with a row of points more in the upper lids.
+    """Return the triangles of the skin with the points of `lashes` in the upper lids.
 
-    Without it the lashes would be drawn out over all of a closed lid.
+    Without them the lashes would be stretched over the whole closed lid.
 
     Args:
-        triangles: of the skin [M, 3]
-        first: the number of the first of those points
+        triangles: the triangles of the skin [M, 3]
+        first: the number of the first point of `lashes`
     """
     renumbered = np.arange(int(triangles.max()) + 1)
     strips: List[Triangle] = []
     for upper, _ in LIDS:
         inner = upper[1:-1]
         row = range(first, first + len(inner))
-        # The skin ends at the new row, and a strip goes on to the edge.
+        # The skin ends at the new row, and a strip connects that to the edge.
         renumbered[list(inner)] = row
         strips += strip((upper[0], *row, upper[-1]), upper)
         first += len(inner)

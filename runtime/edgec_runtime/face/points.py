@@ -1,4 +1,4 @@
-"""The points of a face in a frame, as solid points: x, y and z in one unit."""
+"""Gets the points of a face from a result, with x, y and z in the same unit."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ Array = NDArray[Any]
 def face_points(result: Result) -> Optional[Array]:
     """Return x, y and depth of the first face of a result, float64 [468, 3].
 
-    x and y are pixels of the frame, depth is as the network has it; None where there is
-    no face.
+    x and y are pixels of the frame, depth has the unit of the network, and is NaN if it
+    has none. None without a face.
 
     Args:
         result: the points of a face, or objects with such results by name
     """
-    found = _face_of(result)
-    if found is None:
+    face = _face_of(result)
+    if face is None:
         return None
-    depth = found.depth
+    depth = face.depth
     if depth is None:
-        depth = np.full(len(found.points), np.nan)
-    flat = np.column_stack([found.points, depth])
+        depth = np.full(len(face.points), np.nan)
+    flat = np.column_stack([face.points, depth])
     return np.asarray(flat[:COUNT], np.float64)
 
 
 def has_irises(result: Result) -> bool:
-    """Return whether the first face of a result has irises: then its network looks at
-    each eye for itself, and sees lids that are closed.
+    """Return whether the first face of a result has irises.
+
+    A network with irises has a part for each eye, and sees closed lids exactly.
     """
-    found = _face_of(result)
-    return found is not None and len(found.points) > COUNT
+    face = _face_of(result)
+    return face is not None and len(face.points) > COUNT
 
 
 def _face_of(result: Result) -> Any:
-    """Return the points of the first face of a result; None where there is none."""
+    """Return the points of the first face of a result; None without a face."""
     for candidate in results_of(result):
         points = getattr(candidate, "points", None)
         if points is None or len(points) < COUNT:
@@ -56,24 +57,25 @@ def results_of(result: Any) -> List[Any]:
     """Return a result, or the results of the objects of a cascade, in a list."""
     if not hasattr(result, "objects"):
         return [result]
-    found: List[Any] = []
-    for one in result.objects:
-        found += one.results.values()
-    return found
+    results: List[Any] = []
+    for item in result.objects:
+        results += item.results.values()
+    return results
 
 
 def seen_pose(points: Array) -> HeadPose:
-    """Return the pose that carries the layout to points of a picture [468, 2].
+    """Return the pose that maps the layout to points of a picture [468, 2].
 
-    The best affine map of the stable points has two rows; those of the nearest rotation,
-    and their length, are the pose of a distant camera (weak perspective).
+    The best affine map of the stable points is a matrix of two rows. The nearest matrix
+    with orthogonal rows of one length gives rotation and scale for a distant camera
+    (weak perspective).
     """
     # Expressions move other points, and would look like turns of the head.
     stable = list(STABLE)
     layout = face_layout().points[stable]
     middle = points[stable].mean(axis=0)
-    solved = np.linalg.lstsq(layout, points[stable] - middle, rcond=None)
-    rows = solved[0].T
+    solution = np.linalg.lstsq(layout, points[stable] - middle, rcond=None)
+    rows = solution[0].T
     left, values, right = np.linalg.svd(rows, full_matrices=False)
     # The nearest matrix with orthogonal rows of one length (Procrustes).
     across = left @ right
@@ -83,18 +85,17 @@ def seen_pose(points: Array) -> HeadPose:
 
 
 def depth_scale(points: Array) -> float:
-    """Return by how much the depth of points [468, 3] is to be multiplied, so that it
-    has the unit of x and y.
+    """Return the factor that gives the depth of points [468, 3] the unit of x and y.
 
-    Networks give it in pixels of their input. The layout, posed as the points are, says
-    how deep they should be.
+    Networks give depth in a unit of their own. The layout in the pose of the points
+    tells their true depth. NaN if the points have no depth.
     """
     stable = list(STABLE)
     depth = points[stable, 2]
     if np.isnan(depth).any():
         return float("nan")
     expected = seen_pose(points[:, :2]).apply(face_layout().points[stable])[:, 2]
-    # Least squares through the means; a depth of the other sign says nothing.
+    # This is the slope of least squares; a negative one would have no meaning.
     depth = depth - depth.mean()
     scale = float(depth @ (expected - expected.mean())) / max(
         float(depth @ depth), 1e-9
@@ -106,8 +107,9 @@ def solid(points: Array, scale: float) -> Array:
     """Return points [468, 3] with their depth in the unit of x and y.
 
     Args:
-        points: with the network's depth
-        scale: from depth_scale; NaN: the network has none, and the layout's is taken
+        points: x, y, and the network's depth [468, 3]
+        scale: from depth_scale; NaN if the network has no depth: then the layout's is
+            used
     """
     result = points.copy()
     if np.isnan(scale):

@@ -1,7 +1,8 @@
-"""A portrait that moves: its picture, the mesh of its face, and the mesh around it.
+"""Animates a portrait: its picture, the mesh of its face, and the mesh around the face.
 
-Around the face rings of points go out to the border of the picture. Near the head they
-follow its pose, as hair does, further out less, at the border not at all.
+The mesh around the face has rings of points out to the border of the picture. Near the
+head they follow its pose, like hair; farther out they follow less, and at the border not
+at all.
 """
 
 from __future__ import annotations
@@ -44,46 +45,46 @@ Array = NDArray[Any]
 
 EYE_REACH = 0.3
 MOUTH_REACH = 0.5
-"""How far proportions of eyes and mouth reach, in distances of the eyes."""
+"""Distance at which the factors of eyes and mouth have faded, in distances of the eyes."""
 LEAST = 0.01
-"""The least size of an eye or a mouth: it divides."""
+"""Least size of an eye or a mouth as a divisor."""
 EYE_LIMITS = (0.5, 2.0)
 MOUTH_LIMITS = (0.6, 1.6)
-"""The factors that are possible: beyond, a face was not seen well."""
+"""Least and largest factors; others mean that a face was not recognized well."""
 
 
-def proportions(own: Array, other: Array) -> Array:
-    """Return factors for a motion of another face [468, 3].
+def proportions(portrait: Array, driver: Array) -> Array:
+    """Return the factors by which a driver's motion is scaled for a portrait [468, 3].
 
-    Eyes that are twice as open close twice as far, and wide mouths move more.
+    An eye that is twice as open moves twice as far, and so does a wider mouth.
 
     Args:
-        own: the face in the layout's frame [468, 3]
-        other: the one that moves, likewise
+        portrait: the portrait's face in the layout's frame [468, 3]
+        driver: the driver's face in the layout's frame [468, 3]
     """
-    factors = np.ones_like(own)
+    factors = np.ones_like(portrait)
     for upper, lower in openings()[:2]:
-        ratio = _opening(own, upper, lower) / _opening(other, upper, lower)
+        ratio = _opening(portrait, upper, lower) / _opening(driver, upper, lower)
         factor = float(np.clip(ratio, *EYE_LIMITS))
-        near = _nearness(own, upper, EYE_REACH)
-        # Lids move up and down alone.
+        near = _nearness(portrait, upper, EYE_REACH)
+        # Lids move only up and down.
         factors[:, 1] *= 1 + near * (factor - 1)
 
     # Lips move in all directions, and so does the skin around them.
-    ratio = _width(own, UPPER_MOUTH) / _width(other, UPPER_MOUTH)
+    ratio = _width(portrait, UPPER_MOUTH) / _width(driver, UPPER_MOUTH)
     factor = float(np.clip(ratio, *MOUTH_LIMITS))
-    near = _nearness(own, UPPER_MOUTH, MOUTH_REACH)
+    near = _nearness(portrait, UPPER_MOUTH, MOUTH_REACH)
     factors *= 1 + near[:, None] * (factor - 1)
     return factors
 
 
 def _opening(shape: Array, upper: Sequence[int], lower: Sequence[int]) -> float:
-    """Return how far an eye is open.
+    """Return the mean opening of an eye.
 
     Args:
         shape: a face in the layout's frame [468, 3]
-        upper: points of its upper lid
-        lower: of its lower lid
+        upper: numbers of the points of its upper lid
+        lower: numbers of the points of its lower lid
     """
     top = shape[list(upper), 1]
     bottom = shape[list(lower), 1]
@@ -103,7 +104,7 @@ def _width(shape: Array, edge: Sequence[int]) -> float:
 
 
 def _nearness(shape: Array, edge: Sequence[int], reach: float) -> Array:
-    """Return how near points are to an edge, 1 at its middle and 0 far away [468].
+    """Return the nearness of points to an edge, 1 at its middle and 0 far away [468].
 
     Args:
         shape: a face in the layout's frame [468, 3]
@@ -117,55 +118,59 @@ def _nearness(shape: Array, edge: Sequence[int], reach: float) -> Array:
 
 
 MOST_TURN = 0.6
-"""Radians by which a portrait's head turns at most: beyond, too much is unseen."""
+"""Limit of the head's turn in radians: beyond it the picture lacks too many pixels."""
 MOST_SHIFT = 0.4
-"""Distances of the eyes by which it moves at most."""
+"""Limit of the head's shift in distances of the eyes."""
 MOST_GROWTH = 0.25
-"""The logarithm of its largest growth."""
+"""Limit of the logarithm of the head's growth."""
 DEEPEST = 0.3
-"""Depth behind the stable points' mean that points of a face come near to, in distances
-of the eyes. Cheeks that were seen from the side have no pixels to be turned to the
-front, so they turn like the part before them.
+"""Limit of the depth of points behind the mean of the stable ones, in distances of the
+eyes. The sides of cheeks have no pixels for a turn to the front, so that they are made
+flatter.
 """
 GAP = 2
-"""Rows between the portrait and the inside of its mouth in one picture: what is between
-two pixels must not mix them.
+"""Rows between the portrait and the inside of its mouth in one picture, so that
+interpolation does not mix them.
 """
 WIDER = 0.5
-"""Pixels by which lips have to be wider apart than in the portrait, to show more."""
+"""Pixels by which the lips must be farther apart than in the portrait to show the picture
+of the mouth's inside.
+"""
 MOST_TURNED = 35.0
-"""Degrees by which the face of a portrait looks aside, up or down at most."""
+"""Largest angle in degrees by which the face of a portrait may look aside, up or down."""
 LEAST_EYES = 24.0
 LEAST_EYES_SHARE = 1 / 12
-"""The least distance of its eyes, in pixels and in shorter sides of the picture."""
+"""Least distance of its eyes in pixels, and relative to the picture's shorter side."""
 MOST_ASIDE = 0.3
-"""How far its middle is off that of the square about it in the picture, in its sides."""
+"""Largest distance of its middle from that of the square part of the picture around it,
+relative to the side of the square.
+"""
 BEHIND = 10.0
-"""How far behind the face the rest is drawn, in distances of the eyes."""
+"""Depth behind the face at which the rest is drawn, in distances of the eyes."""
 
 
 @dataclass(frozen=True)
-class _Expressed:
+class _Expression:
     """The last expression of a portrait.
 
     Attributes:
-        motion: of the driver
-        factors: of its expression in this face [468, 3]
-        expressed: the face with it, in the layout's frame [468, 3]
+        motion: the driver's motion
+        factors: the factors of its expression in this face [468, 3]
+        shape: the face with the expression, in the layout's frame [468, 3]
     """
 
     motion: FaceMotion
     factors: Array
-    expressed: Array
+    shape: Array
 
 
 def check_portrait(points: Array, size: Tuple[int, int], where: str) -> None:
     """Refuse a face that would make a poor avatar.
 
     Args:
-        points: of the face, with depth in pixels [468, 3]
+        points: the points of the face, with depth in pixels [468, 3]
         size: width and height of its picture
-        where: the picture's name
+        where: the name of the picture, for the error
 
     Raises:
         InputError: the face looks aside, is tiny, or is near the border
@@ -204,22 +209,22 @@ def check_portrait(points: Array, size: Tuple[int, int], where: str) -> None:
 
 
 def _pose_of(points: Array) -> HeadPose:
-    """Return the pose of a head that carries the layout to its points [468, 3]."""
+    """Return the pose that maps the layout to the points of a face [468, 3]."""
     stable = list(STABLE)
     return align(face_layout().points[stable], points[stable])
 
 
 class Portrait:
-    """A picture of a face, drawn as a motion says."""
+    """A picture of a face that can be drawn with any motion."""
 
     def __init__(self, picture: Array, points: Array) -> None:
-        """Make the meshes.
+        """Prepare the meshes.
 
         Args:
             picture: uint8 [H, W, 3]
             points: the mesh of its face, with depth in pixels [468, 3]
         """
-        self._last: Optional[_Expressed] = None
+        self._last: Optional[_Expression] = None
         self.picture = picture
         self.size = picture.shape[1], picture.shape[0]
         self._pose = _pose_of(points)
@@ -243,7 +248,7 @@ class Portrait:
         return pose.apply(self._expressed(motion))
 
     def shows_mouth(self, motion: FaceMotion) -> bool:
-        """Return whether the picture of the mouth's inside is seen."""
+        """Return whether a motion shows the picture of the mouth's inside."""
         rest = self._pose.apply(self._expressed(motion))
         return self._is_wider(self._opened(rest))
 
@@ -268,7 +273,8 @@ class Portrait:
         begin = self._begin.copy()
         self._open(begin, self._pose.apply(shape))
 
-        # From behind to the front: where the face folds, the nearer part is seen.
+        # Triangles are drawn from back to front, so that the nearer part of a fold is
+        # visible.
         depth = np.concatenate([corners[:, 2], self._around.depth])
         behind = depth[self._triangles].mean(axis=1)
         behind[self._skin :] += BEHIND * self._pose.scale
@@ -290,13 +296,14 @@ class Portrait:
         return HeadPose(scale, rotation, self._pose.shift + shift)
 
     def _expressed(self, motion: FaceMotion) -> Array:
-        """Return the face in the layout's frame with the motion's expression, in its
-        own proportions [468, 3].
+        """Return the face in the layout's frame with the motion's expression [468, 3].
+
+        The expression is adapted to the proportions of the portrait.
         """
-        # A frame asks for it several times: for the warp, the lids and the mouth.
+        # For each frame the warp, the lids and the mouth need it.
         if self._last is not None and self._last.motion is motion:
-            return self._last.expressed
-        # What the driver does is carried over in parts of the own eyes and mouth.
+            return self._last.shape
+        # The factors depend only on the neutral faces of the portrait and the driver.
         if self._last is not None and self._last.motion.shape is motion.shape:
             factors = self._last.factors
         else:
@@ -304,21 +311,21 @@ class Portrait:
         shape = np.asarray(self.shape + motion.expression * factors)
         close_eyes(shape, self.shape, motion.closed())
         keep_apart(shape)
-        self._last = _Expressed(motion, factors, shape)
+        self._last = _Expression(motion, factors, shape)
         return shape
 
     def _corners(self, face: Array) -> Array:
         """Return the corners of the face: its points, copies of edges, and lashes.
 
         Args:
-            face: its points [468, 3]
+            face: the points of the face [468, 3]
         """
-        # Copies are where the edges are, and differ in the source alone.
+        # Copies differ from the edges only in the source.
         copies = copied(face, self._openings)
         return np.concatenate([face, copies, lashes(face)])
 
     def _open(self, begin: Array, rest: Array) -> None:
-        """Set the corners in the source of what is in the openings.
+        """Set the corners of the openings in the source.
 
         Args:
             begin: the corners
@@ -327,18 +334,18 @@ class Portrait:
         flat = rest[:, :2]
         *eyes, mouth = self._openings
         for eye in eyes:
-            # What the lids leave free is seen where it is, neither squeezed nor moved.
+            # The eye between the lids is neither squeezed nor moved.
             begin[eye.upper_copy] = flat[list(eye.upper)] + self._around.margin
             begin[eye.lower_copy] = flat[list(eye.lower)] + self._around.margin
             within_lids(begin, eye)
 
-        # As long as the mouth is no wider than in the portrait, the portrait shows it.
+        # A mouth that is not wider open than in the portrait shows the portrait.
         opened = self._opened(flat)
         begin[mouth.upper_copy] = flat[list(mouth.upper)] + self._around.margin
         begin[mouth.lower_copy] = flat[list(mouth.lower)] + self._around.margin
         if not self._is_wider(opened):
             return
-        # In the mouth's own picture the upper lip is the first row.
+        # The first row of the mouth's picture is at the upper lip.
         below = np.minimum(opened * FINE, self._mouth.deepest)
         begin[mouth.upper_copy, 0] = self._mouth.columns
         begin[mouth.lower_copy, 0] = self._mouth.columns
@@ -346,15 +353,14 @@ class Portrait:
         begin[mouth.lower_copy, 1] = self._mouth_top + below
 
     def _is_wider(self, opened: Array) -> bool:
-        """Return whether lips are wider apart than in the portrait."""
-        own = self._opened(self.points)
-        return bool(np.any(opened >= own + WIDER))
+        """Return whether the lips are farther apart than in the portrait."""
+        return bool(np.any(opened >= self._opened(self.points) + WIDER))
 
     def _opened(self, face: Array) -> Array:
-        """Return how far the lips are apart, from corner to corner, in pixels [11].
+        """Return the distances of the lips in pixels, from corner to corner [11].
 
         Args:
-            face: its points [468, …]
+            face: the points of the face [468, …]
         """
         mouth = self._openings[-1]
         apart = face[list(mouth.lower), :2] - face[list(mouth.upper), :2]
@@ -378,7 +384,7 @@ class Portrait:
         padded = np.pad(picture, (rows, (margin, margin), (0, 0)), "edge")
         self._mouth_top = float(len(padded))
 
-        # One is as wide as the other: the border of the narrower one goes on.
+        # The narrower of the two is extended by its border.
         inside = self._mouth.pixels
         wide = max(inside.shape[1] + 1, padded.shape[1])
         height = len(padded) + len(inside)
@@ -389,16 +395,16 @@ class Portrait:
 
 
 def _widened(picture: Array, width: int) -> Array:
-    """Return a picture whose last column is repeated up to a width."""
+    """Return a picture extended to a width by copies of its last column."""
     more = width - picture.shape[1]
     return np.pad(picture, ((0, 0), (0, more), (0, 0)), "edge")
 
 
 def _flattened(shape: Array) -> Array:
-    """Return a face in the layout's frame that is nowhere deeper than DEEPEST.
+    """Return a face in the layout's frame whose depth is limited to DEEPEST.
 
     Args:
-        shape: [468, 3]
+        shape: the face [468, 3]
     """
     flattened = shape.copy()
     depth = shape[:, 2]

@@ -1,8 +1,8 @@
-"""Warps a picture by a mesh of triangles with numpy: the same integers as
-csrc/ek_warp.h, where each step is explained, computes.
+"""Warps a picture by a mesh of triangles with numpy.
 
-All triangles are worked on at once: first their rows, then the spans of pixels of all
-rows, then all pixels.
+It computes the same integers as csrc/ek_warp.h, which explains each step. Here all
+triangles are processed at once: first their rows, then the spans of pixels of all rows,
+then all pixels.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 PARTS = 256
-"""Parts of a pixel, for corners in the result: EK_WARP_PARTS."""
+"""Parts of a pixel in which corners of the result are given: EK_WARP_PARTS."""
 MIDDLE = PARTS // 2
 FINE = 24
-"""Bits after the point of a triangle's affine map."""
+"""Fractional bits of a triangle's affine map."""
 COARSE = 16
-"""Bits after the point of a place in the source."""
+"""Fractional bits of a position in the source."""
 MOST = 1 << 14
 """The largest side of a picture: EK_WARP_MOST."""
 MOST_GAIN = 255 * 256
@@ -30,17 +30,17 @@ MOST_GAIN = 255 * 256
 
 @dataclass(frozen=True)
 class Warp:
-    """A picture and the mesh that it is warped by.
+    """A picture and the mesh by which it is warped.
 
     Attributes:
         source: the picture, uint8 [H, W, 4], at least 2 x 2; the fourth channel is
-            alpha, and the others are multiplied by it
+            alpha, by which the others are multiplied already
         begin: the corners in the source, x and y in pixels, float32 [N, 2]; the middle
             of the first pixel is at 0.5
         end: the corners in the result, float32 [N, 2]
-        triangles: corners of each, clockwise on the screen, int32 [M, 3]
-        gain: how bright each corner becomes, float32 [N]; None: as it is
-        blended: whether the picture is put over the result by its alpha
+        triangles: corners of each triangle, clockwise on the screen, int32 [M, 3]
+        gain: factor of the brightness at each corner, float32 [N]; None for 1
+        blended: whether the result shows through where alpha is below 255
     """
 
     source: Array
@@ -51,11 +51,11 @@ class Warp:
     blended: bool = False
 
     def moved(self, by: Array, scale: float = 1.0) -> Warp:
-        """Return the same warp in another result.
+        """Return the warp with its corners in the result moved and then scaled.
 
         Args:
-            by: how far its corners move in the result, pixels [2]
-            scale: the factor by which they are enlarged after that
+            by: distance to the right and down, pixels [2]
+            scale: the factor after that
         """
         end = (self.end + np.asarray(by, np.float32)) * np.float32(scale)
         return replace(self, end=end)
@@ -81,10 +81,10 @@ class _Spans:
     """The spans of pixels of all triangles.
 
     Attributes:
-        which: the triangle of each
-        row: its row
-        left: its first column
-        count: its pixels
+        which: number of each span's triangle [K]
+        row: row of each span [K]
+        left: first column of each span [K]
+        count: number of pixels of each span [K]
     """
 
     which: Array
@@ -98,19 +98,19 @@ def warp_into(warp: Warp, out: Array) -> None:
 
     Triangles that are turned over or have no area are left out.
     """
-    # The same integers for all triangles at a corner leave no gap between them.
+    # A corner has the same integers in all its triangles, so that there are no gaps.
     scaled = warp.end.astype(np.float64) * PARTS
     corners = np.rint(scaled).astype(np.int64)
     is_finite = np.all(np.abs(warp.end) < MOST, axis=1)
     is_whole = np.all(is_finite[warp.triangles], axis=1)
     triangles = warp.triangles[is_whole]
     to = corners[triangles]
-    is_seen = _area(to) > 0
-    if not is_seen.any():
+    is_front = _area(to) > 0
+    if not is_front.any():
         return
 
-    to = to[is_seen]
-    maps = _maps(warp, triangles[is_seen], to)
+    to = to[is_front]
+    maps = _maps(warp, triangles[is_front], to)
     spans = _spans(to, out.shape[1], out.shape[0])
     _draw(warp, maps, spans, out)
 
@@ -136,8 +136,8 @@ def _maps(warp: Warp, triangles: Array, to: Array) -> _Maps:
 
     Args:
         warp: the picture and the mesh
-        triangles: those that are drawn [M, 3]
-        to: their corners in 1/256 pixels [M, 3, 2]
+        triangles: the triangles to draw [M, 3]
+        to: their corners in 1/256 pixels of the result [M, 3, 2]
     """
     gain = np.ones(len(warp.begin))
     if warp.gain is not None:
@@ -148,7 +148,7 @@ def _maps(warp: Warp, triangles: Array, to: Array) -> _Maps:
     value = np.where(is_number, values, 0.0)[triangles]
     first = value[:, 0]
 
-    # Both sides from the first corner, in the result and in the values.
+    # These are the two sides at the first corner, and the rises of the values on them.
     one = to[:, 1] - to[:, 0]
     two = to[:, 2] - to[:, 0]
     rise_one = value[:, 1] - first
@@ -158,11 +158,11 @@ def _maps(warp: Warp, triangles: Array, to: Array) -> _Maps:
     right = rise_one * two[:, 1:] - rise_two * one[:, 1:]
     down = rise_two * one[:, :1] - rise_one * two[:, :1]
 
-    # A sliver's map may grow without bound, but has no pixel to show it.
+    # The map of a sliver may be too large for integers, but it has no pixel.
     bound = unit * (MOST - 1)
     right = np.rint(np.clip(right * each, -bound, bound))
     down = np.rint(np.clip(down * each, -bound, bound))
-    # From the first corner back to the middle of pixel (0, 0).
+    # The value is extrapolated from the first corner to the middle of pixel (0, 0).
     middle = (MIDDLE - to[:, 0]) / PARTS
     start = first * unit
     start = start + right * middle[:, :1]
@@ -178,8 +178,8 @@ def _spans(to: Array, width: int, height: int) -> _Spans:
 
     Args:
         to: their corners in 1/256 pixels [M, 3, 2]
-        width: of the result
-        height: of the result
+        width: width of the result
+        height: height of the result
     """
     order = np.argsort(to[:, :, 1], axis=1, kind="stable")
     sorted_corners = np.take_along_axis(to, order[:, :, None], axis=1)
@@ -189,7 +189,7 @@ def _spans(to: Array, width: int, height: int) -> _Spans:
     which = np.repeat(np.arange(len(to)), counts)
     row = first[which] + _steps(counts)
 
-    # Each row lies between the long edge and one of the two others.
+    # Each row is between the longest edge (in y) and one of the two others.
     long = _column(top[which], bottom[which], row)
     is_upper = row < _first_row(middle, height)[which]
     begin = np.where(is_upper[:, None], top[which], middle[which])
@@ -198,8 +198,10 @@ def _spans(to: Array, width: int, height: int) -> _Spans:
     left = np.clip(np.minimum(long, short), 0, width)
     right = np.clip(np.maximum(long, short), 0, width)
     count = right - left
-    is_there = count > 0
-    return _Spans(which[is_there], row[is_there], left[is_there], count[is_there])
+    is_visible = count > 0
+    return _Spans(
+        which[is_visible], row[is_visible], left[is_visible], count[is_visible]
+    )
 
 
 def _first_row(corners: Array, height: int) -> Array:
@@ -207,14 +209,14 @@ def _first_row(corners: Array, height: int) -> Array:
 
     Args:
         corners: x and y in 1/256 pixels [M, 2]
-        height: of the result
+        height: height of the result
     """
     row = _ceil(corners[:, 1] - MIDDLE, PARTS)
     return np.asarray(np.clip(row, 0, height))
 
 
 def _steps(counts: Array) -> Array:
-    """Return 0, 1, 2… for each of some groups.
+    """Return 0, 1, 2… for each group, one after the other.
 
     Args:
         counts: the size of each group
@@ -222,7 +224,7 @@ def _steps(counts: Array) -> Array:
     ends = np.cumsum(counts)
     starts = ends - counts
     total = int(counts.sum())
-    # Counted through, less the number at which its group begins.
+    # Each number is the index in all groups minus that at which its group begins.
     return np.asarray(np.arange(total) - np.repeat(starts, counts))
 
 
@@ -239,7 +241,7 @@ def _column(top: Array, bottom: Array, row: Array) -> Array:
         bottom: the lower end [K, 2]
         row: the row of each [K]
     """
-    # An edge without height has no row of its own.
+    # An edge without height has no row, but must not divide by 0.
     high = np.maximum(bottom[:, 1] - top[:, 1], 1)
     wide = bottom[:, 0] - top[:, 0]
     middle = row * PARTS + MIDDLE
@@ -253,48 +255,49 @@ def _draw(warp: Warp, maps: _Maps, spans: _Spans, out: Array) -> None:
 
     Args:
         warp: the picture and the mesh
-        maps: of the triangles
-        spans: of them
-        out: the result
+        maps: the maps of the triangles
+        spans: the spans of the triangles
+        out: the result, which is changed
     """
     span = np.repeat(np.arange(len(spans.count)), spans.count)
     offset = _steps(spans.count)
     x = spans.left[span] + offset
     y = spans.row[span]
 
-    # The place of a span's first pixel, with fewer bits; then steps of the same.
+    # The position of a span's first pixel is rounded to fewer bits, and so are the steps
+    # from there.
     left = spans.left[:, None]
     row = spans.row[:, None]
     line = maps.start[spans.which]
     line = line + maps.right[spans.which] * left
     line = line + maps.down[spans.which] * row
-    place = _rounded(line)[span]
+    position = _rounded(line)[span]
     step = _rounded(maps.right[spans.which])[span]
-    place = place + step * offset[:, None]
+    position = position + step * offset[:, None]
 
-    # Where triangles overlap, the last one stays, as in C.
-    pixels = _sampled(warp.source, place[:, 0], place[:, 1])
-    out[y, x] = _lit(warp, pixels, place[:, 2], out[y, x])
+    # Where triangles overlap, the last one is visible, as in C.
+    pixels = _sampled(warp.source, position[:, 0], position[:, 1])
+    out[y, x] = _lit(warp, pixels, position[:, 2], out[y, x])
 
 
 def _rounded(value: Array) -> Array:
-    """Return values of FINE bits after the point with COARSE ones."""
+    """Return values with FINE fractional bits rounded to COARSE ones."""
     half = 1 << (FINE - COARSE - 1)
     return np.asarray((value + half) >> (FINE - COARSE))
 
 
 def _sampled(source: Array, x: Array, y: Array) -> Array:
-    """Return the pixels between four of a source, int32 [K, 4].
+    """Return the bilinear means of the four pixels around positions, int32 [K, 4].
 
     Args:
         source: the picture
-        x: columns with 16 bits after the point
-        y: rows likewise
+        x: columns with 16 fractional bits [K]
+        y: rows with 16 fractional bits [K]
     """
     height, width = source.shape[:2]
     x = np.clip(x, 0, (width - 1) << COARSE)
     y = np.clip(y, 0, (height - 1) << COARSE)
-    # The last pixel has no neighbour, and gets no share of one.
+    # The last pixel has no neighbour: it is itself the neighbour, with all the weight.
     column = np.minimum(x >> COARSE, width - 2)
     row = np.minimum(y >> COARSE, height - 2)
     across = (x - (column << COARSE)) >> 8
@@ -306,11 +309,11 @@ def _sampled(source: Array, x: Array, y: Array) -> Array:
 
 
 def _between(one: Array, other: Array, share: Array) -> Array:
-    """Return levels between two pixels, rounded, int32 [K, 4].
+    """Return rounded levels between two pixels, int32 [K, 4].
 
     Args:
-        one: where the share is 0 [K, 4]
-        other: where it is 256 [K, 4]
+        one: levels where the share is 0 [K, 4]
+        other: levels where it is 256 [K, 4]
         share: 0…256 [K]
     """
     part = share.astype(np.int32)[:, None]
@@ -320,13 +323,13 @@ def _between(one: Array, other: Array, share: Array) -> Array:
 
 
 def _lit(warp: Warp, pixels: Array, gain: Array, below: Array) -> Array:
-    """Return the levels of pixels, as bright as wanted and over what is below.
+    """Return pixels after the gain and the blending of a warp, uint8 [K, 3].
 
     Args:
-        warp: says both
-        pixels: int32 [K, 4]
-        gain: with 16 bits after the point [K]
-        below: uint8 [K, 3]
+        warp: the warp
+        pixels: pixels of the source, int32 [K, 4]
+        gain: their gain with 16 fractional bits [K]
+        below: the pixels of the result below them, uint8 [K, 3]
     """
     levels = pixels[:, :3]
     if warp.gain is not None:
@@ -334,7 +337,7 @@ def _lit(warp: Warp, pixels: Array, gain: Array, below: Array) -> Array:
         product = levels * factor.astype(np.int32)[:, None]
         levels = (product + 128) >> 8
     if warp.blended:
-        # Rounded division by 255: alpha is 0…255.
+        # This is a rounded division by 255, the largest alpha.
         rest = 255 - pixels[:, 3:]
         covered = (below * rest + 127) // 255
         levels = levels + covered
