@@ -203,14 +203,9 @@ def doctor(options: _devices.DoctorOptions) -> Findings:
     """What this machine, or a device, has and lacks, with a command to type for each
     finding.
     """
-    from edgec_devices.doctor import examine
+    from edgec.verbs.sharing import examine_device
 
-    from edgec.verbs.sharing import share_doctor
-
-    report = examine(options.url, options.ask, options.timeout)
-    if options.share is not None:
-        share_doctor(report, Path(options.share))
-    return report
+    return examine_device(options)
 
 
 @_takes(_devices.DevicesOptions)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from edgec_devices.doctor import device_facts, local_facts
+from edgec_devices.doctor import device_facts, examine, local_facts
 from edgec_devices.findings import DoctorReport
+from edgec_devices.options import path_of
 from edgec_runtime import Manifest
 
 from edgec.benching.result import BenchReport
 from edgec.emit.graph_file import GraphFile
 from edgec.errors import EdgecError
-from edgec.report.files import write_whole
+from edgec.options.devices import DoctorOptions
+from edgec.report.files import check_place, write_whole
 from edgec.sharing.bench_facts import latency_row, network_row
 from edgec.sharing.machine import board_row, machine_row
 from edgec.sharing.schema import REPORT, SCHEMA
@@ -58,12 +59,21 @@ def shared_bench(
     return shared_text("bench", report.when[:10], parts)
 
 
-def share_doctor(report: DoctorReport, path: Path) -> None:
-    """Write the file of a doctor; raises InputError where it cannot be written."""
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    write_whole(
-        path, shared_text("doctor", today, {"machine": machine_row(report.facts)})
-    )
+def examine_device(options: DoctorOptions) -> DoctorReport:
+    """Examine a device, and write the file of `share`.
+
+    Raises InputError where the file cannot be written, before the device is examined.
+    """
+    share = path_of(options.share)
+    if share is not None:
+        check_place(share, "--share")
+
+    report = examine(options.url, options.ask, options.timeout)
+    if share is not None:
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        parts = {"machine": machine_row(report.facts)}
+        write_whole(share, shared_text("doctor", today, parts))
+    return report
 
 
 def shared_text(of: str, day: str, parts: Mapping[str, Any]) -> str:
