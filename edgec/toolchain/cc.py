@@ -6,6 +6,7 @@ zig compiles for every target.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,10 @@ TIMEOUT_S = 1800
 """Limit of one call; zig may build the C library in it."""
 MAX_MESSAGE = 4000
 """Characters of a compiler's messages in an error."""
+_UNKNOWN_TARGET = re.compile(
+    r"^error: (unknown CPU: .*|unable to parse target query .*)$", re.MULTILINE
+)
+"""What zig says of a CPU or a triple that it does not know."""
 _LINKED_FOR = {"aarch64": "cortex_a53", "arm": "cortex_a53"}
 """The CPU that an architecture's C library is built for.
 
@@ -129,7 +134,8 @@ class Compiler:
     ) -> None:
         """Compile a C file to an object file.
 
-        Raises InternalError if it does not compile: generated C is edgec's own.
+        Raises InternalError if it does not compile: generated C is edgec's own. Raises
+        ToolError for a target that zig does not know.
         """
         # Absolute, since the compiler runs in a folder of its own (`_run`).
         includes = [f"-I{folder.absolute()}" for folder in include]
@@ -193,5 +199,11 @@ class Compiler:
                 hint="pip install ziglang",
             ) from e
         if result.returncode:
+            unknown = _UNKNOWN_TARGET.search(result.stderr)
+            if unknown is not None:
+                raise ToolError(
+                    f"zig cannot compile for the board: {unknown[1]}",
+                    hint="correct the targets of its profile (docs/recipes.md)",
+                )
             messages = result.stderr[-MAX_MESSAGE:]
             raise InternalError(f"{what} does not compile:\n{messages}")

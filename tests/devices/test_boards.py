@@ -33,7 +33,8 @@ def test_every_profile_is_complete(name: str) -> None:
         return
     assert b.targets[0].library == "aarch64-linux-gnu.2.28"
     assert b.targets[0].program == "aarch64-linux-musl"
-    assert b.targets[0].qemu_cpu.replace("-", "_") == b.targets[0].mcpu
+    # QEMU lacks some cores.
+    assert b.targets[0].qemu_cpu.replace("-", "_") in (b.targets[0].mcpu, "max")
     assert [t.name for t in b.targets] == ["linux-aarch64"]
     assert [t.name for t in b.optional] in ([], ["linux-armv7"])
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from edgec_runtime.bundle.cache import cache_dir
 
+from edgec.errors import ToolError
 from edgec.toolchain.cc import Compiler
 
 SAYS = (
@@ -56,3 +57,23 @@ def test_python_files_of_a_folder_are_not_run(
         Path("a.c"), [], Path("a.o")
     )
     assert Path("a.o").stat().st_size > 0
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize(
+    ("program", "cpu", "what"),
+    [
+        ("aarch64-linux-musl", "cortex_a99", "unknown CPU: 'cortex_a99'"),
+        ("aarch64-linux-mussel", "cortex_a53", "'aarch64-linux-mussel': "),
+    ],
+)
+def test_a_target_that_zig_does_not_know(
+    program: str, cpu: str, what: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "one.c"
+    source.write_text("int one(void);\nint one(void) { return 1; }\n")
+    compiler = Compiler.zig("aarch64-linux-gnu.2.28", program, cpu)
+    with pytest.raises(ToolError) as e:
+        compiler.compile(source, [], tmp_path / "one.o")
+    assert what in e.value.what
+    assert "profile" in str(e.value.hint)
