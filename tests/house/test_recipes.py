@@ -28,7 +28,7 @@ COPIED = (
 )
 """What the copy has."""
 STEP = re.compile(
-    r"^```(?:python|c|toml|md)\n(?P<block>.*?)^```$"
+    r"^```(?:python|text|c|toml|md)\n(?P<block>.*?)^```$"
     r"|^    (?P<command>(?:cp|pytest|edgec) [^\n]+)$",
     re.MULTILINE | re.DOTALL,
 )
