@@ -23,13 +23,13 @@ TPU_MODES = ("auto", "delegate", "interpreter", "c")
 
 @dataclass(frozen=True)
 class EdgeTpuOptions:
-    """How segments for the Edge TPU run; the meaning is that of Session's arguments.
+    """How segments for the Edge TPU run, by the arguments of Session.
 
     Attributes:
         tpu: one of `TPU_MODES`
         interpreter: the interpreters to use
         delegate: opens the Edge TPU, given the interpreter's name
-        timeout: seconds that an inference on it may take
+        timeout: time limit of an inference on it in seconds
     """
 
     tpu: str = "auto"
@@ -38,7 +38,7 @@ class EdgeTpuOptions:
     timeout: float = 1.0
 
     def check(self) -> None:
-        """Raise InputError for values that cannot be."""
+        """Raise InputError for impossible values."""
         if self.tpu not in TPU_MODES:
             what = f'tpu="{self.tpu}" is not a way to run{did_you_mean(self.tpu, TPU_MODES)}'
             raise InputError(what, hint="use " + ", ".join(TPU_MODES))
@@ -52,50 +52,52 @@ class EdgeTpuOptions:
 def open_stick(
     bundles: Sequence[Bundle], options: EdgeTpuOptions, warn: Callable[[str], None]
 ) -> Tuple[Optional[StickOfModel], ...]:
-    """Return the Edge TPU for each bundle; None where all its segments run on C.
+    """Return the Edge TPU for each bundle; None for one whose segments all run on C.
 
     Args:
         bundles: the bundles
         options: how segments for the Edge TPU run
-        warn: takes, once, the reason why an Edge TPU that is there is not used
+        warn: is called, once, with the reason why an existing Edge TPU is not used
 
-    Raises DeviceError or InputError where tpu is "delegate" and it cannot be used.
+    Raises:
+        DeviceError: tpu is "delegate", and the Edge TPU cannot be used
+        InputError: tpu is "delegate", and a segment was not compiled for it
     """
     nothing: Tuple[Optional[StickOfModel], ...] = (None,) * len(bundles)
     if options.tpu in ("interpreter", "c"):
         return nothing
     insists = options.tpu == "delegate"
     models = [_model(bundle, insists) for bundle in bundles]
-    there = tuple(model for model in models if model is not None)
-    if not there:
+    present = tuple(model for model in models if model is not None)
+    if not present:
         return nothing
     try:
         if options.delegate is load_edgetpu:
-            # Without the library no process need be started to find that out.
+            # Without the library it is not necessary to start a process.
             edgetpu_library()
     except DeviceError:
         if insists:
             raise
         return nothing
 
-    task = StickTask(there, options.interpreter, options.delegate)
+    task = StickTask(present, options.interpreter, options.delegate)
     device = _device(options)
     try:
         # A cascade's networks have one process already.
         if device is not None and len(bundles) == 1:
             shared = shared_stick(task, device)
-            return (shared.add(there[0], options.timeout, warn),)
-        opened = iter(Stick(task, options.timeout, warn).models)
+            return (shared.add(present[0], options.timeout, warn),)
+        sticks = iter(Stick(task, options.timeout, warn).models)
     except DeviceError as e:
         if insists:
             raise
         warn(f"{e.what}; it runs on the CPU")
         return nothing
-    return tuple(None if model is None else next(opened) for model in models)
+    return tuple(None if model is None else next(sticks) for model in models)
 
 
 def _device(options: EdgeTpuOptions) -> Optional[str]:
-    """Return the device of libedgetpu ("": any); None for a function of somebody's."""
+    """Return the device of libedgetpu ("" for any); None for a user's own function."""
     if callable(options.interpreter):
         return None
     if options.delegate is load_edgetpu:
@@ -105,14 +107,16 @@ def _device(options: EdgeTpuOptions) -> Optional[str]:
 
 
 def _model(bundle: Bundle, insists: bool) -> Optional[StickModel]:
-    """Return what the process of the Edge TPU needs of a bundle; None if nothing.
+    """Return the model for the Edge TPU's process; None if no segment is compiled for it.
 
-    insists: whether it is an error if one of its segments was not compiled.
+    Args:
+        bundle: the bundle
+        insists: whether a segment that was not compiled is an error
     """
     segments = _compiled_segments(bundle, insists)
     if not segments:
         return None
-    # As bytes: the process does not read the bundle itself.
+    # The process gets bytes, since it does not read the bundle itself.
     compiled: List[bytes] = []
     names: Set[str] = set()
     for s in segments:
@@ -120,7 +124,7 @@ def _model(bundle: Bundle, insists: bool) -> Optional[StickModel]:
         compiled.append(bundle.read(s.edgetpu))
         names.update(s.inputs, s.outputs)
 
-    # Only the tensors of its segments lie in the shared memory.
+    # The shared memory has only the tensors of these segments.
     tensors = {n: i for n, i in bundle.manifest.tensors.items() if n in names}
     return StickModel(segments, tensors, tuple(compiled))
 

@@ -1,4 +1,4 @@
-"""The runs of a session in flight, with a frame and an arena each, made when needed."""
+"""The lanes of a session: memory for each run that is under way, made when needed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Lane:
     """The memory of one run at a time.
 
     Attributes:
-        turn: of that run
-        busy: whether there is one; only for the choice of a lane, since a Ctrl-C may
-            leave it as it was
+        turn: the lock of that run
+        busy: whether there is a run; it only serves to choose a lane, since it may be
+            wrong after a Ctrl-C
     """
 
     def __init__(self, programs: Sequence[Program]) -> None:
@@ -39,25 +39,24 @@ class Lane:
         return self._scratch
 
     def begin(self, program: Program) -> Inference:
-        """Return the tensors of a program's run, which the lane has again after `end`.
+        """Return the tensors for a run of a program, which `end` gives back.
 
-        Those of a run that an exception ended may be half bound: the next run has
-        others.
+        The tensors of a run that failed are not used again, since they may be bound to
+        memory only in part.
         """
         frame = self._frames.pop(program, None)
         return program.frame() if frame is None else frame
 
     def end(self, program: Program, frame: Inference) -> None:
-        """Take the tensors of a program's run that has ended well."""
+        """Take the tensors of a successful run back."""
         self._frames[program] = frame
 
 
 class Lanes:
-    """The memory of inferences in flight: as many as the cores can run; others wait.
+    """The lanes of a session, as many as the cores can run; further runs wait.
 
-    The programs of a lane run one after the other, on the same threads.
-
-    The first is made at once.
+    The programs of a lane run one after the other, on the same threads.  The memory of
+    the first lane is made at once.
 
     Attributes:
         last: the tensors of the last run
@@ -79,7 +78,7 @@ class Lanes:
         self._next = itertools.count()
 
     def run(self, call: Callable[[Lane], T]) -> T:
-        """Return what a function returns for a lane that nobody else has meanwhile.
+        """Call a function with a lane that no other run uses; return its result.
 
         Raises:
             InputError: the session is closed
@@ -88,7 +87,7 @@ class Lanes:
         return alone(lane.turn, lambda: self._run(lane, call))
 
     def _run(self, lane: Lane, call: Callable[[Lane], T]) -> T:
-        # It may have been closed while a run waited.
+        # The session may have been closed while the run waited.
         if self._closed:
             raise closed()
         lane.busy = True
@@ -98,25 +97,23 @@ class Lanes:
             lane.busy = False
 
     def _lane(self) -> Lane:
-        """Return a free lane, or else one to wait for."""
+        """Return a free lane, or otherwise one to wait for."""
         lanes = self._lanes
         if self._closed:
             raise closed()
-        # The first free one: what it used last is in the cache.
+        # The first free lane was probably used last, so that its memory is in the cache.
         for lane in lanes:
             if not lane.busy:
                 return lane
         return lanes[next(self._next) % len(lanes)]
 
     def close(self) -> None:
-        """End the threads of free lanes now, and those of the others when their runs
-        end: a lane's threads end with it.
-        """
+        """End the threads of each lane, now or at the end of its run."""
         self._closed = True
         self._lanes = []
 
     def forked(self) -> None:
-        """Forget lanes in the child of a fork: their threads do not exist there."""
+        """Replace the lanes in the child of a fork, where their threads do not exist."""
         if not self._closed:
             self._begin()
 

@@ -1,8 +1,8 @@
-"""Locks, waits and ends that a Ctrl-C in the main thread leaves in order.
+"""Locks, waits and finalizers that stay consistent after a Ctrl-C in the main thread.
 
-A signal's exception can come between any two steps of Python code. So a lock is taken
-and given back by `alone`, a change that others wait for is told again by the next call,
-and an end that was not reached can be called again.
+The exception of a signal can come between any two steps of Python code. So `alone`
+acquires and releases locks, a notification that was lost is repeated by the next call,
+and a finalizer that was interrupted can be called again.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ T = TypeVar("T")
 
 
 def locked() -> Tuple[Any, threading.Condition]:
-    """Return a lock to take with `with`, and a condition of this lock.
+    """Return a lock for a `with` block, and a condition of this lock.
 
-    A condition takes its lock in Python code. A signal's exception can come between the
-    taking and the block that gives the lock back, and all threads would wait for ever.
-    The main thread may notify, all of those who wait, but not wait itself.
+    A condition acquires its lock in Python code. After an exception between that and the
+    block that releases the lock, all threads would wait for ever. So the main thread,
+    in which signals arrive, may use `with` and notify_all, but must not wait.
     """
     lock = threading.RLock()
     return lock, threading.Condition(lock)
 
 
 def alone(lock: Any, call: Callable[[], T]) -> T:
-    """Return what a function returns that is called while no other thread has a lock.
+    """Call a function while this thread has a lock; return its result.
 
-    `with` takes a lock in one step, but before Python 3.10 an exception can come between
-    its block and the step that gives the lock back. Then the lock is still this
-    thread's.
+    `with` acquires a lock in one step, but before Python 3.10 an exception can come
+    between its block and the release. Then this thread still has the lock.
 
-    lock: a threading.RLock that no thread takes twice
+    Args:
+        lock: a threading.RLock that no thread acquires twice
+        call: the function
     """
     try:
         with lock:
@@ -45,21 +46,21 @@ def alone(lock: Any, call: Callable[[], T]) -> T:
 
 
 class Signal:
-    """Wakes the threads that wait for a change, the main thread among them."""
+    """Wakes threads that wait for a change; the main thread may wait, too."""
 
     def __init__(self) -> None:
         self._turn = threading.RLock()
         self._tokens: "SimpleQueue[None]" = SimpleQueue()
 
     def send(self) -> None:
-        """Let who waits look again; after every change, and again if in doubt."""
+        """Let a waiting thread look again; call it after each change, or in doubt."""
         self._tokens.put(None)
 
     def wait(self, look: Callable[[], T]) -> T:
-        """Return what `look` returns as soon as that is true.
+        """Call `look` until its result is true; return that.
 
-        One thread looks at a time, so that a wake-up that an exception took away is
-        nobody else's: the next one looks before it waits.
+        Only one thread does so at a time. After an exception has lost its notification,
+        the next thread looks before it waits.
         """
         return alone(self._turn, lambda: self._waited(look))
 

@@ -11,17 +11,21 @@ from ..model.stats import Summary
 from ..stick.stick import StickFacts
 from .locks import Signal
 
-KEPT = 512  # samples of each kind: the last ones
-# of the newest time in the mean that decides how many frames are in flight
+KEPT = 512  # number of last samples of each kind that are stored
+# weight of the newest time in the running mean that decides the frames in flight
 _WEIGHT = 0.1
 
 
 @dataclass(frozen=True)
 class StageFigures:
-    """runs: since the start.  ms: of the last KEPT runs; None before the first.
-    waiting: frames before it, now.
+    """The figures of a stage.
 
-    backends: how often each ran, for segments of the model.
+    Attributes:
+        name: its name
+        runs: number of runs since the start
+        ms: milliseconds of the last KEPT runs; None before the first
+        waiting: number of frames that wait for it now
+        backends: number of segments of the model that each backend ran
     """
 
     name: str
@@ -33,11 +37,21 @@ class StageFigures:
 
 @dataclass(frozen=True)
 class StreamFigures:
-    """Counts are since the start; `fps`, `latency` (ms, from capture to delivery) and
-    `ms` of the last KEPT frames.
+    """The figures of a stream.
 
-    captured = dropped + delivered + those in flight.  in_flight: now; limit: the most
-    that may be.
+    captured = dropped + delivered + frames in flight.
+
+    Attributes:
+        seconds: time since the start
+        captured: number of captured frames since the start
+        dropped: number of frames of a live source that a newer one replaced
+        delivered: number of delivered frames
+        fps: delivered frames per second, of the last KEPT ones
+        latency: milliseconds from capture to delivery, of the last KEPT frames
+        in_flight: number of frames in flight now
+        limit: largest number of frames in flight
+        stages: figures of each stage
+        edgetpu: state of the Edge TPU; None without one
     """
 
     seconds: float
@@ -57,7 +71,7 @@ class StreamFigures:
 
 
 class Lap:
-    """Time since it was made, and how much of it this thread had a core."""
+    """Measures the time since it was made, and this thread's time on a core."""
 
     __slots__ = ("_cpu", "_wall")
 
@@ -78,13 +92,13 @@ class Meter:
     def __init__(self, name: str) -> None:
         self.name = name
         self.runs = 0
-        self.mean = 0.0  # ms, of the last ones
-        self.cpu = 0.0  # ms of them that its thread had a core
+        self.mean = 0.0  # running mean of the time, ms
+        self.cpu = 0.0  # running mean of the time on a core, ms
         self.backends: Dict[str, int] = {}
         self._ms: Deque[float] = deque(maxlen=KEPT)
 
     def add(self, lap: "Lap") -> float:
-        """Add a run that ends now; return its ms."""
+        """Add a run that ends now; return its time in milliseconds."""
         ms, cpu = lap.ms()
         weight = 1.0 if self.runs == 0 else _WEIGHT
         self.mean += weight * (ms - self.mean)
@@ -98,7 +112,11 @@ class Meter:
         self.backends[backend] = self.backends.get(backend, 0) + 1
 
     def figures(self, waiting: int) -> StageFigures:
-        """Return the figures of this moment; waiting: frames before the stage."""
+        """Return the present figures.
+
+        Args:
+            waiting: number of frames that wait for the stage
+        """
         ms = _copied(self._ms)
         return StageFigures(
             self.name,
@@ -110,7 +128,7 @@ class Meter:
 
 
 class Deliveries:
-    """When frames came out, and how old they were."""
+    """The times of delivered frames, and their ages."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -119,7 +137,7 @@ class Deliveries:
         self._ms: Deque[float] = deque(maxlen=KEPT)
 
     def add(self, ms: float) -> None:
-        """Count a frame that comes out; ms: its age."""
+        """Count a frame that is delivered now, with its age in milliseconds."""
         self.count += 1
         self._at.append(time.monotonic())
         self._ms.append(ms)
@@ -138,16 +156,19 @@ class Deliveries:
 
 
 class Gate:
-    """How many frames may be in flight: those that keep the slowest stage busy, and one
-    more, so that none waits long.
+    """Limits the number of frames in flight.
 
-    With stages of t1 … tn the slowest has always work when (t1 + … + tn) / max(t)
-    frames are on their way; more would only stand in queues and grow old.
+    Stages with the times t1 … tn keep the slowest stage busy with
+    (t1 + … + tn) / max(t) frames. The limit is one more than that; further frames would
+    only wait in queues and grow old.
     """
 
     def __init__(self, meters: Sequence[Meter], waits_outside: Sequence[Meter]) -> None:
-        """waits_outside: those of the meters whose time a frame does not spend in
-        flight.
+        """Open the gate.
+
+        Args:
+            meters: the meters of all stages
+            waits_outside: meters of stages in which a frame is not in flight
         """
         self._changed = Signal()
         self._meters = meters
@@ -156,7 +177,7 @@ class Gate:
 
     @property
     def limit(self) -> int:
-        """The most frames in flight."""
+        """The largest number of frames in flight."""
         means: List[float] = [m.mean for m in self._meters]
         work = sum(means) - sum(m.mean for m in self._outside)
         return int(work / max(means) + 0.75) + 1 if max(means) > 0 else 2
@@ -164,14 +185,15 @@ class Gate:
     def enter(self, inside: Callable[[], int]) -> bool:
         """Wait until one more frame may be in flight; return False at the end.
 
-        inside: returns how many are. They are counted where they are: a number that
-            each frame raises and lowers is wrong for ever once a Ctrl-C takes one away.
+        Args:
+            inside: returns the number of frames in flight. It counts them in the queues:
+                a counter would stay wrong after a Ctrl-C has lost a frame.
         """
         self._changed.wait(lambda: self._shut or inside() < self.limit)
         return not self._shut
 
     def look(self) -> None:
-        """After a frame has left."""
+        """Check the limit again, since a frame has left."""
         self._changed.send()
 
     def shut(self) -> None:
@@ -181,7 +203,7 @@ class Gate:
 
 
 def _copied(samples: Deque[float]) -> List[float]:
-    """Its own thread may be adding to it."""
+    """Return a copy of samples, to which another thread may be adding."""
     while True:
         try:
             return list(samples)

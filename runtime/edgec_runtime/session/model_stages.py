@@ -1,6 +1,4 @@
-"""The stages of a stream that run a model, its inputs and its segments, or all networks
-of a cascade.
-"""
+"""The stages of a stream that run the segments of a model, or the networks of a cascade."""
 
 from __future__ import annotations
 
@@ -22,14 +20,17 @@ from .stream import RanOn, Shot, Stage
 
 
 class ModelStages:
-    """The model of a session in one stream (see StreamWork).
+    """The stages of a model in one stream (see StreamWork).
 
-    in_place: whether the stages before write the inputs where they are.
+    Args:
+        program: the model's code
+        state: the model's state
+        in_place: whether a stage before may write the inputs in place
     """
 
-    def __init__(self, program: Program, kept: StateStore, in_place: bool) -> None:
+    def __init__(self, program: Program, state: StateStore, in_place: bool) -> None:
         self._program = program
-        self._kept = kept
+        self._state = state
         self._in_place = in_place
         self._scratches: List[ExecutionContext] = []
         self._free: Deque[Inference] = deque()
@@ -45,7 +46,7 @@ class ModelStages:
         shot.tensors.renew()
 
     def figures(self) -> Sequence[StageFigures]:
-        """Return nothing: each segment is in a stage."""
+        """Return no further times, since each segment is in a stage."""
         return ()
 
     def edgetpu(self) -> Optional[StickFacts]:
@@ -54,7 +55,7 @@ class ModelStages:
         return stick.facts if stick is not None else None
 
     def stop(self, idle: bool) -> None:
-        """Free the tensors, and the threads where no stage uses them."""
+        """Free the tensors, and the threads if no stage uses them."""
         if idle:
             for scratch in self._scratches:
                 scratch.stop()
@@ -64,28 +65,26 @@ class ModelStages:
                 self._free.pop().let_go()
 
     def _take_inputs(self, shot: Shot) -> Any:
-        """Check the result of the stages before, as Session.run does, with photos
-        prepared.
-        """
+        """Check the value of the stages before like Session.run, and prepare photos."""
         assert shot.tensors is not None
         m = self._program.manifest
         value = shot.value
         if value is None and self._in_place:
             return None
         if isinstance(value, Mapping) or len(m.inputs) > 1:
-            given = value
+            inputs = value
         else:
-            given = {m.inputs[0]: value}
-        arrays = check_inputs(m, given)
+            inputs = {m.inputs[0]: value}
+        arrays = check_inputs(m, inputs)
         for name in m.inputs:
             shot.tensors.put(name, arrays[name])
         return arrays
 
     def _model(self, ran_on: RanOn) -> List[Stage]:
-        """Return the stages: neighbouring segments in one place are one.
+        """Return the stages of the segments; consecutive ones in one place are a stage.
 
-        A model with state has a single stage, since each run needs the last one's
-        state.
+        A model with state has a single stage, since each run needs the state of the run
+        before.
         """
         groups: List[List[SegmentInfo]] = []
         for s in self._program.manifest.segments:
@@ -111,12 +110,12 @@ class ModelStages:
             assert frame is not None
 
             def run_all() -> None:
-                self._kept.begin(frame, shot.value or {})
+                self._state.begin(frame, shot.value or {})
                 for s in group:
                     ran_on(name, self._program.run(s, frame, scratch))
-                self._kept.end(frame)
+                self._state.end(frame)
 
-            self._kept.in_turn(run_all)
+            self._state.in_turn(run_all)
             if not last:
                 return shot.value
             outputs = frame.take()
@@ -131,7 +130,12 @@ class CascadeStages:
     """The networks of a cascade in one stream (see StreamWork)."""
 
     def __init__(self, runner: FrameRunner, sticks: Sequence[StickOfModel]) -> None:
-        """Hold the networks; sticks: the Edge TPU, as each network on it has it."""
+        """Prepare the stage.
+
+        Args:
+            runner: runs the networks
+            sticks: the Edge TPU for each network that uses it
+        """
         self._runner = runner
         self._sticks = sticks
 
@@ -144,7 +148,7 @@ class CascadeStages:
         return [("cascade", run)]
 
     def admit(self, shot: Shot) -> None:
-        """Give a shot nothing: the lanes of the session have memory."""
+        """Do nothing: the memory is that of the session's lanes."""
 
     def figures(self) -> Sequence[StageFigures]:
         """Return the times of the networks, which are parts of the stage."""
@@ -155,4 +159,4 @@ class CascadeStages:
         return self._sticks[0].facts if self._sticks else None
 
     def stop(self, idle: bool) -> None:
-        """Free nothing: the session goes on."""
+        """Do nothing: the memory is that of the session."""

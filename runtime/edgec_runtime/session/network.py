@@ -1,4 +1,4 @@
-"""A network of a session: its code, and the state that it keeps from run to run."""
+"""A network of a session: its code, and its state from run to run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class SegmentTime:
-    """One segment of one run.  backend: "c", "interpreter" or "delegate"."""
+    """The time of a segment in one run.
+
+    Attributes:
+        name: name of the segment
+        place: "cpu" or "edgetpu"
+        backend: "c", "interpreter" or "delegate"
+        ns: its time in nanoseconds
+    """
 
     name: str
     place: str
@@ -32,12 +39,12 @@ class LoadedNetwork:
 
     Attributes:
         program: its code
-        kept: its state
+        state: its state
     """
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.kept = StateStore(program.bundle)
+        self.state = StateStore(program.bundle)
 
     def run(
         self,
@@ -49,25 +56,25 @@ class LoadedNetwork:
         """Run all segments; return copies of the outputs, by name.
 
         Args:
-            lanes: have the memory of its runs
-            arrays: the inputs by name, checked
-            ran: is told of each segment
-            copy: whether the inputs are copied, since their owner may change them
+            lanes: the memory of runs
+            arrays: the checked inputs, by name
+            ran: is called with the time of each segment
+            copy: whether to copy the inputs, which their owner may change later
         """
 
         def run(lane: Lane) -> Dict[str, Array]:
             frame = lane.begin(self.program)
-            # `Session.tensor` reads it, also of a run that fails.
+            # `Session.tensor` reads this frame, also if the run fails.
             lanes.last = frame
             try:
                 # The Edge TPU may have been lost, or have come back, since the last run.
                 self.program.begin(frame)
 
-                # Memory of the frame's own: the caller gets copies.
+                # The outputs stay in the frame's memory, since the caller gets copies.
                 frame.renew(keep=True)
                 for name in self.program.manifest.inputs:
                     frame.put(name, arrays[name], copy)
-                self.kept.begin(frame, arrays)
+                self.state.begin(frame, arrays)
                 for s in self.program.manifest.segments:
                     start = time.perf_counter_ns()
 
@@ -77,28 +84,34 @@ class LoadedNetwork:
                     ran(SegmentTime(s.name, s.place, backend, ns))
 
                 # A run that failed leaves the state as it was.
-                self.kept.end(frame)
+                self.state.end(frame)
                 results = frame.take(copy=True)
             except BaseException:
-                # The Edge TPU's process has a part of what is forgotten here.
+                # The frame is not used again, so its shared memory is returned to the
+                # Edge TPU's process.
                 frame.let_go()
                 raise
             lane.end(self.program, frame)
             return results
 
-        return self.kept.in_turn(lambda: lanes.run(run))
+        return self.state.in_turn(lambda: lanes.run(run))
 
     def infer(
         self, lanes: Lanes, inputs: Mapping[str, Array], meter: Meter
     ) -> Dict[str, Array]:
-        """Return the outputs for the inputs of a frame; meter: counts the segments.
+        """Return the outputs for the inputs of a frame, by name.
 
-        Raises InputError where an input is missing that is no image.
+        Raises InputError if an input that is not an image is missing.
+
+        Args:
+            lanes: the memory of runs
+            inputs: the inputs, by name
+            meter: counts the segments of each backend
         """
         arrays = check_inputs(self.program.manifest, inputs)
         return self.run(lanes, arrays, lambda t: meter.ran_on(t.backend), copy=False)
 
     def forked(self) -> None:
         """Give up the parent's threads and Edge TPU in the child of a fork."""
-        self.kept.forked()
+        self.state.forked()
         self.program.forked()

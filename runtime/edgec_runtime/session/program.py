@@ -1,4 +1,4 @@
-"""A loaded bundle: its code and weights, its interpreters, and the Edge TPU."""
+"""Loads a bundle, and runs its segments on C, an interpreter or the Edge TPU."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Program:
             tpu: one of `TPU_MODES`
             interpreter: the interpreters to use
             threads: threads that share a segment on the CPU
-            stick: the Edge TPU (edgetpu.open_stick); None: all segments run on C
+            stick: the Edge TPU (edgetpu.open_stick); None to run all segments on C
         """
         self.bundle = bundle
         self.manifest = bundle.manifest
@@ -69,26 +69,26 @@ class Program:
         self._library: Optional[ctypes.CDLL] = None
         self._weights: Optional[Array] = None
         """The weights, mapped read only."""
-        self._interpreted: Dict[str, Callable[[], InterpreterSegment]] = {}
-        """Makes the interpreter of a segment."""
+        self._factories: Dict[str, Callable[[], InterpreterSegment]] = {}
+        """The function that makes the interpreter of a segment, by its name."""
         self._interpreters: Dict[str, InterpreterSegment] = {}
-        self._one = threading.RLock()
-        """An interpreter does one thing at a time."""
-        self._left: List[object] = []
+        self._interpreter_lock = threading.RLock()
+        """Is locked during a run, since an interpreter runs one frame at a time."""
+        self._abandoned: List[object] = []
         self.stick = stick
         if tpu == "interpreter":
             self._interpret(interpreter)
         self._code = {
             s.name: self._on_c(s)
             for s in self.manifest.segments
-            if s.name not in self._interpreted
+            if s.name not in self._factories
         }
 
     # ---- running
     # ----------------------------------------------------------------------------------
 
     def frame(self) -> Inference:
-        """Return tensors for one more inference in flight."""
+        """Return the tensors of another inference."""
         return Inference(self.manifest)
 
     def scratch(self, segments: Tuple[SegmentInfo, ...]) -> ExecutionContext:
@@ -111,12 +111,14 @@ class Program:
             DeviceError: the backend failed
         """
         name = segment.name
-        if name in self._interpreted:
-            interpreted = partial(self._interpreter, name)
-            alone(self._one, lambda: interpreted(lambda made: made.run(frame.arrays)))
+        if name in self._factories:
+            alone(
+                self._interpreter_lock,
+                lambda: self._interpreter(name, lambda s: s.run(frame.arrays)),
+            )
             return "interpreter"
         stick = self.stick
-        # A stick that is lost takes nothing, and its segments run on the CPU.
+        # While the stick is lost, `run` returns False and segments run on the CPU.
         if stick is not None and stick.takes(name) and stick.run(frame, name):
             return "delegate"
         self._code[name].run(frame, scratch)
@@ -124,7 +126,7 @@ class Program:
 
     def backend(self, segment: SegmentInfo) -> str:
         """Return the present backend of a segment."""
-        if segment.name in self._interpreted:
+        if segment.name in self._factories:
             return "interpreter"
         stick = self.stick
         if stick is not None and stick.facts.up and stick.takes(segment.name):
@@ -136,9 +138,9 @@ class Program:
 
         The thread that held a lock or an interpreter does not exist there.
         """
-        self._one = threading.RLock()
-        # Not freed: an interpreter might wait for threads of its own.
-        self._left.append(self._interpreters)
+        self._interpreter_lock = threading.RLock()
+        # They are not freed, since an interpreter might wait for its threads then.
+        self._abandoned.append(self._interpreters)
         self._interpreters = {}
         if self.stick is not None:
             self.stick.disown()
@@ -159,18 +161,21 @@ class Program:
                         hint='run it with tpu="c"',
                     )
                 model = self.bundle.read(s.tflite)
-                self._interpreted[s.name] = partial(
+                self._factories[s.name] = partial(
                     _segment, s, self.manifest.tensors, make, model
                 )
-                self._interpreter(s.name, lambda made: None)
+                self._interpreter(s.name, lambda segment: None)
 
     def _interpreter(
         self, name: str, use: Callable[[InterpreterSegment], None]
     ) -> None:
-        """Makes it where it is not there yet.  DeviceError where it fails."""
+        """Call a function with the interpreter of a segment, which is made if necessary.
+
+        Raises DeviceError if that or the function fails.
+        """
         try:
             if name not in self._interpreters:
-                self._interpreters[name] = self._interpreted[name]()
+                self._interpreters[name] = self._factories[name]()
             use(self._interpreters[name])
         except (RuntimeError, ValueError, OSError) as e:
             raise DeviceError(
@@ -189,9 +194,9 @@ class Program:
         target = machine_target()
         name = self.manifest.libraries.get(target)
         if name is None:
-            there = ", ".join(self.manifest.libraries) or "none"
+            targets = ", ".join(self.manifest.libraries) or "none"
             raise DeviceError(
-                f"the bundle has no code for this machine, {target}; it has {there}",
+                f"the bundle has no code for this machine, {target}; it has {targets}",
                 at=str(self.bundle.path),
                 hint="compile with --target host, or run it with --on "
                 f"emulated:{self.manifest.board}",
@@ -215,8 +220,8 @@ class Program:
 def shared_scratch(programs: Sequence[Program]) -> ExecutionContext:
     """Return the memory and the threads for a thread that runs several programs.
 
-    Their libraries are of one version of edgec, so that the threads of the first run
-    the code of all (csrc/ek_thread_pool.h).
+    Their libraries are from the same version of edgec, so that the threads of the first
+    can run the code of all (csrc/ek_thread_pool.h).
     """
     arenas = [s.arena for p in programs for s in p.manifest.segments]
     with_code = [p for p in programs if p._library is not None]

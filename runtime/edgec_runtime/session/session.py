@@ -1,5 +1,5 @@
-"""Runs a bundle in this process, of one network or of several: C segments through ctypes,
-Edge TPU segments on the stick or on their C twin.
+"""Runs the networks of a bundle in this process: C segments through ctypes, Edge TPU
+segments on the stick or as their C twins.
 """
 
 from __future__ import annotations
@@ -57,34 +57,38 @@ Array = NDArray[Any]
 
 
 class Session:
-    """Runs the networks of a bundle: the only one on tensors (`run`), and each bundle with
-    a task on frames (`result`).
+    """Runs the networks of a bundle.
 
-    Any thread may run it, several at a time: what is loaded is shared, each run has
-    tensors of its own; those who exceed the machine's cores wait, and so does who finds
-    a run of a model with state (manifest.state) on its way: a run goes on where the
-    last one left it, until `reset`.  So it is with the objects of a cascade, which are
-    followed from frame to frame: the frames of a session are those of one camera.  All
-    its networks share one set of threads, and the process of the Edge TPU.  The child
-    of a fork may use it, without the Edge TPU. Raises BundleError, InputError or
-    DeviceError.
+    `run` runs the only network on tensors, `result` runs a bundle with a task on a
+    frame.
+
+    Several threads may use a session at the same time. They share code and weights, and
+    each run has its own tensors; runs beyond the number of cores wait.  Runs of a model
+    with state (manifest.state) wait for each other: each continues with the state of the
+    last one, until `reset`.  A cascade follows its objects from frame to frame, so that
+    all frames have to be from one camera.  The networks share one set of threads and the
+    process of the Edge TPU.  The child of a fork may use the session, without the Edge
+    TPU.
+
+    Raises BundleError, InputError or DeviceError.
 
     Args:
-        bundle: the .edgec file, or an opened one.
-        tpu: "auto" uses the stick when there is one and the segment was compiled for
-            it, else the segment's C twin; "delegate" insists on the stick;
-            "interpreter" runs the .tflite on LiteRT's or tflite-runtime's reference
-            kernels; "c" never looks for a stick.
-        interpreter: "litert", "tflite-runtime", or a function that makes one. For the
-            stick, one of a module: the stick is run by a process of its own.
-        threads: of the CPU, for C segments; at most manifest.threads.  The results are
-            the same.
+        bundle: the .edgec file, or an open Bundle.
+        tpu: "auto" uses the stick if there is one and the segment was compiled for it,
+            otherwise the segment's C twin; "delegate" insists on the stick;
+            "interpreter" runs the .tflite on the reference kernels of LiteRT or
+            tflite-runtime; "c" never looks for a stick.
+        interpreter: "litert", "tflite-runtime", or a function that makes an interpreter.
+            For the stick it has to be a function of a module, since the stick is run by
+            another process.
+        threads: number of CPU threads for C segments, at most manifest.threads. The
+            results do not depend on it.
         delegate: the function of a module that opens the stick, given the interpreter's
             name.
-        timeout: seconds after which a stick that does not answer is given up (ten times
-            as long as its first timed inference, where that is more). As with a stick
-            that fails or vanishes, its segments run as their C twins until it can be
-            opened again, which is tried all the time.
+        timeout: seconds after which a stick that does not answer is given up (at least
+            ten times its first timed inference). The segments of a stick that hangs,
+            fails or is unplugged run as their C twins until it can be opened again,
+            which is tried all the time.
     """
 
     def __init__(
@@ -126,7 +130,7 @@ class Session:
     def _load(self, options: EdgeTpuOptions) -> None:
         """Load the networks, which share the lanes and the Edge TPU."""
         opened = self._opened.bundles
-        # An error before anything is loaded.
+        # Errors come before anything is loaded.
         for inner in opened.values():
             inner.manifest.check_threads(self.threads, str(inner.path))
         sticks = open_stick([*opened.values()], options, OnceWarned())
@@ -139,10 +143,10 @@ class Session:
         programs = [network.program for network in self._networks.values()]
         self._lanes = Lanes(programs, self.threads)
         if self.manifest.cascade is not None:
-            # Whatever is wrong with one of them is an error now.
+            # Any fault of its networks is an error now, not at the first frame.
             self._runner()
 
-    # ---- what callers use
+    # ---- for callers
     # ----------------------------------------------------------------------------------
 
     @property
@@ -157,28 +161,32 @@ class Session:
 
     @property
     def backends(self) -> Dict[str, str]:
-        """Segment name → "c", "interpreter" or "delegate", as they run now."""
+        """The present backend of each segment: "c", "interpreter" or "delegate"."""
         program = self._network().program
         return {s.name: program.backend(s) for s in self.manifest.segments}
 
     @property
     def edgetpu(self) -> Optional[StickFacts]:
-        """How the stick fares; None where the session started without one."""
+        """The state of the stick; None if the session started without one."""
         self._loaded()
         return self._sticks[0].facts if self._sticks else None
 
     def run(
         self, inputs: Mapping[str, Any], *, timings: Optional[List[SegmentTime]] = None
     ) -> Dict[str, Array]:
-        """One inference of the only network; returns copies of the outputs, by name.
+        """Run the only network once; return copies of the outputs, by name.
 
         Args:
-            inputs: by name, of exactly the type and shape of `self.inputs`. An image
-                input takes a photo as well: uint8 [H,W,3] of any size, red first
-                ([H,W,4]: alpha is dropped; [H,W]: grey), which `manifest.preprocess`
-                makes into the input. All state may be among them: then it is not what
-                the last run left.
-            timings: a list that gets one SegmentTime per segment.
+            inputs: arrays by name, exactly of the types and shapes of `self.inputs`. An
+                image input may also be a photo, uint8 [H,W,3] of any size, red first
+                ([H,W,4]: alpha is dropped; [H,W]: grey), from which
+                `manifest.preprocess` makes the input. They may include all state, which
+                then replaces that of the last run.
+            timings: a list to which a SegmentTime is added for each segment.
+
+        Raises:
+            InputError: a name, type or shape is wrong
+            DeviceError: a segment failed
         """
         self._check_one()
         arrays = check_inputs(self.manifest, inputs, self._photo)
@@ -187,43 +195,38 @@ class Session:
         return network.run(self._loaded(), arrays, times.append, copy=True)
 
     def result(self, frame: Any) -> Result:
-        """Return what is in a frame: of a cascade a CascadeResult, else what the task
-        gives.
+        """Return the result for a frame: a CascadeResult, or the result of the task.
 
         Args:
             frame: a CameraFrame, or a photo: uint8 [H, W, 3], [H, W, 4] or [H, W]
 
         Raises:
-            InputError: it is no frame, or the bundle has no task
+            InputError: it is not a frame, or the bundle has no task
             DeviceError: a network failed
         """
         return self._runner().run(CameraFrame.of(frame))
 
     def reset(self) -> None:
-        """Let the next run be the first one: with the initial state of a model, and
-        without an object of a cascade.
-        """
+        """Return to the initial state of a model, and forget the objects of a cascade."""
         self._loaded()
         for network in self._networks.values():
-            network.kept.reset()
+            network.state.reset()
         if self._made_runner is not None:
             self._made_runner.reset()
 
     @property
     def vision(self) -> Vision:
-        """Makes inputs of a camera's frames, and results of outputs, of the only
-        network.
-        """
+        """The pre- and post-processing of the only network."""
         self._check_one()
         return self._opened.vision(self.manifest.name)
 
     @property
     def painting(self) -> Optional[Painting]:
-        """The C for effects of a network that has landmarks; None where none has it."""
+        """The C for effects, which a network of landmarks has; None if none has it."""
         return self._opened.painting
 
     def figures(self) -> Tuple[StageFigures, ...]:
-        """Return the times of each network in results so far, from any thread."""
+        """Return the times of each network in `result` so far, in any thread."""
         return tuple(self._runner().figures())
 
     def stream(
@@ -234,8 +237,7 @@ class Session:
         after: Sequence[Stage] = (),
         live: bool = False,
     ) -> Stream:
-        """Inferences of many frames, overlapped: while one is in a segment, the next is
-        prepared; in order.
+        """Run many frames in order and overlapped: the next one is prepared meanwhile.
 
             after = [("draw", draw)]
             with Session("net.edgec") as session:
@@ -243,43 +245,44 @@ class Session:
                     for shot in stream:
                         show(shot.value)
 
-        A stage is a name and a function that is given a Shot and returns its next
-        value; each has a thread.  Frames in flight are as many as keep the slowest
-        stage busy, so no frame waits long.
+        A stage is a name, and a function that takes a Shot and returns its next value;
+        each stage has its own thread.  The number of frames in flight is just enough to
+        keep the slowest stage busy, so that no frame waits long.
 
         Args:
-            frames: an iterable, read on a thread of its own; what it gives must not be
-                changed afterwards. Items are what `run` takes (for a model of one input
-                also the array or photo alone), of a cascade what `result` takes, or
-                what the first stage does.
-            before: stages that make the model's inputs. The last one returns what `run`
-                takes, or writes `shot.inputs` and returns None, which saves a copy.
-            after: stages that get the outputs, of a cascade the result, as
-                `shot.value`, and what the source gave, as `shot.source`.
-            live: the source does not wait, like a camera: always the newest frame is
-                taken, and older ones are dropped and counted. Else every frame is kept,
-                and the source is read when there is room.
+            frames: an iterable, which is read on its own thread; its items must not be
+                changed afterwards. An item is the argument of `run` (for a model with
+                one input also the array or photo alone), for a cascade that of `result`,
+                or whatever the first stage takes.
+            before: stages that make the model's inputs. The last one returns the
+                argument of `run`, or writes `shot.inputs` and returns None, which saves
+                a copy.
+            after: stages that get the outputs (for a cascade the result) as `shot.value`
+                and the item of the source as `shot.source`.
+            live: whether the source does not wait, like a camera: then always the newest
+                frame is taken, and older ones are dropped and counted. Otherwise no
+                frame is dropped, and the source is read when the stages are ready.
         """
         self._loaded()
         stages: StreamWork
         if self.manifest.cascade is not None:
-            # The crops of a frame follow from the frame before.
+            # The crops of a frame depend on the results of the frame before.
             stages = CascadeStages(self._runner(), self._sticks)
         else:
             network = self._network()
             in_place = len(before) > 0
-            stages = ModelStages(network.program, network.kept, in_place)
+            stages = ModelStages(network.program, network.state, in_place)
         work = StreamPipeline(stages, frames, before, after, live)
         self._streams.add(work)
         return Stream(self, work)
 
     @property
     def before(self) -> Tuple[Stage, ...]:
-        """The stages for `stream` that make what the networks take of frames."""
+        """The stages for `stream` that make the networks' inputs of frames."""
         return () if self.manifest.cascade is not None else (self.vision.before,)
 
     def result_of(self, shot: Shot) -> Result:
-        """Return what is in the frame of a shot that has left the networks."""
+        """Return the result for the frame of a shot after the networks."""
         if self.manifest.cascade is not None:
             return cast(Result, shot.value)
         return self.vision.result(shot.value, CameraFrame.of(shot.source).size)
@@ -294,9 +297,11 @@ class Session:
         return check_inputs(self.manifest, inputs, self._photo)
 
     def tensor(self, name: str) -> Array:
-        """Return a copy of any tensor at a segment's border after the last run.
+        """Return a copy of a tensor at a segment's border, as the last run left it.
 
-        It serves to verify a bundle and to find a fault.
+        It is for the verification of a bundle and the search for a fault.
+
+        Raises InputError for a tensor that is inside a segment, or was not computed.
         """
         self._check_one()
         frame = self._loaded().last
@@ -319,30 +324,35 @@ class Session:
         seconds: Optional[float] = None,
         warmup: float = 0.0,
     ) -> Times:
-        """Times inferences, see timing.time_calls; parts are ns by segment.  inputs:
-        default is reproducible noise.
+        """Measure the time of inferences, see timing.time_calls.
 
-        Photos are prepared once, before the clock runs.  State is the same for each:
-        what was given, or the first.
+        Photos are prepared once, before the measurement.  All runs have the same state.
+
+        Args:
+            inputs: as for `run`; None for reproducible noise
+            runs: number of inferences
+            seconds: limit of the total time; None for none
+            warmup: seconds of inferences before those that count
+
+        Returns:
+            the times; the parts are nanoseconds of the segments
         """
         self._check_one()
-        given = noise_inputs(self.manifest) if inputs is None else self.prepare(inputs)
+        arrays = noise_inputs(self.manifest) if inputs is None else self.prepare(inputs)
 
         def call() -> List[int]:
             self.reset()
             times: List[SegmentTime] = []
-            self.run(given, timings=times)
+            self.run(arrays, timings=times)
             return [t.ns for t in times]
 
         return time_calls(call, runs, seconds, warmup)
 
     def close(self) -> None:
-        """Frees what the session has, and the bundle if the session opened it.
+        """End the streams, and free the memory and the bundle if the session opened it.
 
-        May be called twice, from any thread.
-
-        Ends its streams.  Does not wait for runs in other threads; they end as they
-        would.
+        It may be called twice, from any thread.  It does not wait for runs in other
+        threads, which end regularly.
         """
         finish(self._end)
         self._lanes = self._made_runner = None
@@ -366,22 +376,23 @@ class Session:
         return self.vision.input(name, photo)
 
     def _check_one(self) -> None:
-        """Raise InputError for a cascade, whose networks see frames."""
+        """Raise InputError for a cascade, which only takes frames."""
         hint = "give its `result` a frame"
         self.manifest.check_alone(str(self.bundle.path), hint)
 
     def _network(self) -> LoadedNetwork:
         """Return the only network; raises InputError for a cascade."""
         self._check_one()
-        # Before the lanes, after which another thread's `close` forgets them.
+        # They are read before the lanes, since `close` in another thread resets these
+        # first.
         networks = self._networks
         self._loaded()
         return networks[self.manifest.name]
 
     def _runner(self) -> FrameRunner:
-        """Return the networks as frames go through them.
+        """Return the runner of frames.
 
-        Made when it is first used: a model of arrays alone has no result.
+        It is made at its first use, since a model without images has no results.
         """
         runner = self._made_runner
         networks = self._networks
@@ -413,7 +424,7 @@ def _infer(networks: Mapping[str, LoadedNetwork], lanes: Lanes, name: str) -> In
 
 
 class OnceWarned:
-    """A warning that is given once."""
+    """Issues a warning the first time that it is called."""
 
     def __init__(self) -> None:
         self._done = False
@@ -422,7 +433,7 @@ class OnceWarned:
         """Give the warning."""
         if not self._done:
             self._done = True
-            # drivers and names in files said it
+            # The text may come from drivers and from names in files.
             warnings.warn(printable(text), RuntimeWarning, stacklevel=2)
 
 
@@ -438,7 +449,7 @@ def _free(
     if lanes is not None:
         lanes.close()
     for stick in sticks:
-        # A frame that runs goes on, on the CPU.
+        # A frame that is running continues on the CPU.
         stick.close()
     bundles.close()
 

@@ -1,4 +1,4 @@
-"""A session's copy of the model's state (manifest.state), which each run updates."""
+"""Stores the state of a session's model (manifest.state) between runs."""
 
 from __future__ import annotations
 
@@ -32,31 +32,35 @@ class StateStore:
             self._initial[s.input] = np.frombuffer(data, info.numpy_dtype).reshape(
                 info.shape
             )
-        self._now = dict(self._initial)
+        self._present = dict(self._initial)
         self._turn = threading.RLock()
 
     def in_turn(self, call: Callable[[], T]) -> T:
-        """Return what a run returns: the next one begins when it has left its state."""
+        """Call a run and return its result; runs with state wait for each other."""
         return alone(self._turn, call) if self._state else call()
 
-    def begin(self, frame: Inference, given: Mapping[str, Array]) -> None:
-        """Copy the state into the frame of a run, unless the caller gives it."""
-        for name, array in self._now.items():
-            np.copyto(frame.arrays[name], given.get(name, array))
+    def begin(self, frame: Inference, inputs: Mapping[str, Array]) -> None:
+        """Copy the state into the frame of a run.
+
+        Args:
+            frame: the frame
+            inputs: the caller's inputs, whose state takes precedence
+        """
+        for name, array in self._present.items():
+            np.copyto(frame.arrays[name], inputs.get(name, array))
 
     def end(self, frame: Inference) -> None:
-        """After a run, in its turn."""
-
-        # Copies: the frame's memory is written by the next run.
-        self._now = {s.input: frame.arrays[s.output].copy() for s in self._state}
+        """Store the state after a run, before the next one begins."""
+        # The arrays are copied, since the next run writes to the frame's memory.
+        self._present = {s.input: frame.arrays[s.output].copy() for s in self._state}
 
     def reset(self) -> None:
         """Return to the state before the first run."""
         self.in_turn(self._forget)
 
     def _forget(self) -> None:
-        self._now = dict(self._initial)
+        self._present = dict(self._initial)
 
     def forked(self) -> None:
-        """In the child of a fork: who has the lock may not be there."""
+        """Replace the lock in the child of a fork, where its owner may not exist."""
         self._turn = threading.RLock()

@@ -1,9 +1,8 @@
-"""A session's stream: neighbouring frames in different stages at the same time, each
-stage on a thread of its own.
+"""A session's stream: a pipeline in which each stage has its own thread, so that
+successive frames are in different stages at the same time.
 
 C segments, the Edge TPU and most libraries release Python's lock while they work, so
-stages overlap as far as the machine has cores; what waits for a device overlaps in any
-case.
+stages overlap as far as the machine has cores; waits for a device overlap in any case.
 """
 
 from __future__ import annotations
@@ -40,19 +39,22 @@ from .locks import Signal, alone, finish, start
 from .meters import Deliveries, Gate, Lap, Meter, StageFigures, StreamFigures
 
 Array = NDArray[Any]
-ENDING_S = 5.0  # that a stage, or the source, may take to end when the stream is closed
+ENDING_S = 5.0  # longest wait for the stages and the source when a stream is closed
 
 
 class Shot:
-    """One frame on its way.
+    """A frame that passes through the stages of a stream.
 
     Attributes:
-        index: its number among the captured frames, from 0; missing numbers are dropped
-            frames
+        index: its number among the captured frames, from 0; numbers of dropped frames
+            are missing
         source: the item of the source
-        value: the last stage's result: the source's item, the model's inputs, its
-            outputs by name, then the results of the stages after it
-        ms: the time of each stage, by name
+        value: the result of the last stage: first the source's item, then the model's
+            inputs, its outputs by name, and the results of the stages after it
+        ms: the time of each stage in milliseconds, by name
+        captured: time.monotonic() of its capture
+        error: the exception of the source or of a stage; None without one
+        tensors: the memory of its inference; None when the model has taken it
     """
 
     __slots__ = ("captured", "error", "index", "ms", "source", "tensors", "value")
@@ -64,15 +66,15 @@ class Shot:
         self.source = source
         self.value: Any = source
         self.ms: Dict[str, float] = {}
-        self.captured = captured  # time.monotonic()
+        self.captured = captured
         self.error: Optional[BaseException] = None
         self.tensors = tensors
 
     @property
     def inputs(self) -> Mapping[str, Array]:
-        """The memory of the model's inputs, for a stage before the model.
+        """The memory of the model's inputs, for a stage before the model to write.
 
-        Such a stage returns None.
+        A stage that writes to it returns None.
         """
         if self.tensors is None:
             raise InputError(
@@ -81,52 +83,50 @@ class Shot:
         return self.tensors.inputs()
 
 
-# its name, and what makes the new value of a shot
 Stage = Tuple[str, Callable[[Shot], Any]]
+"""The name of a stage, and the function that returns the new value of a shot."""
 
 
 class Stream:
-    """The shots of a stream, in order, as `for shot in stream`.
+    """The shots of a stream, in order, as `for shot in stream`; see Session.stream.
 
-    Made by Session.stream.
-
-    It ends with the source, with an exception of the source or of a stage, which is
-    raised here after all shots before it, and with `close`, which leaving the `with`
-    block, and forgetting the stream, do too.
+    It ends with the source, or when it is closed: by `close`, by the end of a `with`
+    block, or when it is garbage. An exception of the source or of a stage is raised here
+    after all earlier shots, and ends it, too.
     """
 
-    def __init__(self, session: object, work: "StreamPipeline") -> None:
-        self._session = session  # which lives as long as the stream does
-        self._work = work
-        self._end = weakref.finalize(self, work.stop)
-        work.start()
+    def __init__(self, session: object, pipeline: "StreamPipeline") -> None:
+        self._session = session  # the reference keeps the session alive
+        self._pipeline = pipeline
+        self._end = weakref.finalize(self, pipeline.stop)
+        pipeline.start()
 
     def __iter__(self) -> Iterator[Shot]:
         return self
 
     def __next__(self) -> Shot:
-        if os.getpid() != self._work.pid:
+        if os.getpid() != self._pipeline.pid:
             raise InputError(
                 "this stream belongs to the process that was forked",
                 hint="make one here",
             )
-        found = self._work.deliver()
-        if found is None:
+        shot = self._pipeline.deliver()
+        if shot is None:
             self.close()
             raise StopIteration
-        if found.error is not None:
+        if shot.error is not None:
             self.close()
-            raise found.error
-        return found
+            raise shot.error
+        return shot
 
     def figures(self) -> StreamFigures:
-        """Return the figures of this moment, from any thread; also after the end."""
-        return self._work.figures()
+        """Return the present figures, in any thread, also after the end."""
+        return self._pipeline.figures()
 
     def close(self) -> None:
-        """End all stages; frames in flight are forgotten.
+        """End all stages, and discard the frames in flight.
 
-        Waits for a stage, or a source, for ENDING_S at most.
+        It waits for the stages and the source for ENDING_S at most.
         """
         finish(self._end)
 
@@ -143,26 +143,30 @@ class Stream:
 
 
 RanOn = Callable[[str, str], None]
-"""Is told that a stage, by its name, ran a segment on a backend."""
+"""Is called with the names of a stage and a backend after the stage ran a segment."""
 
 
 class StreamWork(Protocol):
-    """The middle of a stream: the stages of a model, or of a cascade."""
+    """The stages in the middle of a stream: those of a model, or of a cascade."""
 
     def stages(self, ran_on: RanOn) -> Sequence[Stage]:
-        """Return the stages; each is called by a thread of its own."""
+        """Return the stages; each is called by its own thread."""
 
     def admit(self, shot: Shot) -> None:
         """Give a new shot the memory that the stages need."""
 
     def figures(self) -> Sequence[StageFigures]:
-        """Return further times within the stages."""
+        """Return times of parts of the stages."""
 
     def edgetpu(self) -> Optional[StickFacts]:
-        """Return how the Edge TPU fares; None without one."""
+        """Return the state of the Edge TPU; None without one."""
 
     def stop(self, idle: bool) -> None:
-        """Free the memory; idle: whether the threads of all stages have ended."""
+        """Free the memory.
+
+        Args:
+            idle: whether the threads of all stages have ended
+        """
 
 
 class StreamPipeline:
@@ -177,7 +181,7 @@ class StreamPipeline:
         live: bool,
     ) -> None:
         self.pid = os.getpid()
-        self._shared = work
+        self._middle = work
         self._source = iter(frames)
         self._stages: List[Stage] = [*before, *work.stages(self._ran_on), *after]
         _check_names([name for name, _ in self._stages])
@@ -193,14 +197,14 @@ class StreamPipeline:
         self._deliveries = Deliveries()
         self._delivered: Optional[Lap] = None
         self._turn = threading.RLock()
-        """Of who takes what comes out."""
+        """Is locked while a shot is taken from the last queue."""
         self._admitted = 0
         self._arrived = 0
         self._ended = False
-        """Nothing comes out any more, but for what has come."""
+        """Whether the last stage has ended, so that its queue gets no more shots."""
         self._threads = [
             threading.Thread(
-                target=self._work, args=(i,), name=f"edgec-{name}", daemon=True
+                target=self._run_stage, args=(i,), name=f"edgec-{name}", daemon=True
             )
             for i, (name, _) in enumerate(self._stages)
         ]
@@ -210,7 +214,7 @@ class StreamPipeline:
             for t in sources
         ]
         self._stopped = False
-        self.count = 0  # captured
+        self.count = 0  # captured frames
 
     def start(self) -> None:
         """Start all threads."""
@@ -228,7 +232,7 @@ class StreamPipeline:
             queue.put(None)
 
         late = self._join_threads()
-        self._shared.stop(not late)
+        self._middle.stop(not late)
         if late:
             text = (
                 f"{', '.join(late)} did not end within {ENDING_S:g} s after the "
@@ -236,11 +240,12 @@ class StreamPipeline:
             )
             warnings.warn(printable(text), RuntimeWarning, stacklevel=3)
         else:
-            self._stages.clear()  # which hold this, and with it the weights
+            # The stages refer to this pipeline, and so would keep the weights.
+            self._stages.clear()
 
     def _join_threads(self) -> List[str]:
         """Wait for the other threads; return the names of late ones."""
-        # A Ctrl-C may have come before all were started.
+        # After a Ctrl-C some threads may not have been started.
         current = threading.current_thread()
         others = [t for t in self._threads if t is not current and t.is_alive()]
         end = time.monotonic() + ENDING_S
@@ -252,7 +257,10 @@ class StreamPipeline:
     # ----------------------------------------------------------------------------------
 
     def _read(self) -> Optional[Shot]:
-        """The source's next item; None at its end.  An exception is a shot's too."""
+        """Return a shot of the source's next item; None at the end of the source.
+
+        After an exception it is a shot with that error.
+        """
         lap = Lap()
         try:
             item = next(self._source)
@@ -271,14 +279,14 @@ class StreamPipeline:
     def _admit(self, shot: Shot) -> None:
         try:
             if shot.error is None:
-                self._shared.admit(shot)
+                self._middle.admit(shot)
         except BaseException as e:
             shot.error = e
         self._admitted += 1
         self._queues[0].put(shot)
 
     def _admit_all(self) -> None:
-        """Read the frames of a file, each when there is room for it."""
+        """Read all frames of a source, each when the gate admits it."""
         while self._gate.enter(self._in_flight):
             shot = self._read()
             if shot is None:
@@ -286,23 +294,24 @@ class StreamPipeline:
             self._admit(shot)
             if shot.error is not None:
                 break
-            # Else the frame would live until the next one is read.
+            # Otherwise the frame would stay in memory until the next one is read.
             del shot
-        self._source_ends()
+        self._close_source()
         self._queues[0].put(None)
 
     def _grab(self) -> None:
-        """Read a live source all the time, so that each frame is new."""
+        """Read a live source continuously, so that the newest frame is available."""
         while not self._stopped:
             shot = self._read()
             self._newest.put(shot)
-            # The consumer finds the error in the shot.
+            # The consumer gets the error in the shot.
             if shot is None or shot.error is not None:
                 break
             del shot
-        self._source_ends()
+        self._close_source()
 
     def _admit_newest(self) -> None:
+        """Admit the newest frame of a live source each time that the gate opens."""
         while self._gate.enter(self._in_flight):
             shot = self._newest.take()
             if shot is None:
@@ -311,8 +320,8 @@ class StreamPipeline:
             del shot
         self._queues[0].put(None)
 
-    def _source_ends(self) -> None:
-        """A generator lets go of its camera or file."""
+    def _close_source(self) -> None:
+        """Close a source that is a generator, so that it frees its camera or file."""
         if isinstance(self._source, GeneratorType):
             try:
                 self._source.close()
@@ -327,17 +336,18 @@ class StreamPipeline:
         """Count a run of a segment by a backend in a stage."""
         self._meters[stage].ran_on(backend)
 
-    def _work(self, i: int) -> None:
-        # A thread whose start a Ctrl-C ended can begin after all has been freed.
+    def _run_stage(self, i: int) -> None:
+        """Run a stage on the shots of its queue, and pass them to the next queue."""
+        # If a Ctrl-C interrupts its start, a thread can begin after `stop`.
         stage = self._stages[i : i + 1]
         if not stage:
             return
         ((name, call),) = stage
         meter = self._meters[name]
-        taken = self._queues[i]
-        given = self._queues[i + 1]
+        source = self._queues[i]
+        sink = self._queues[i + 1]
         while True:
-            shot = taken.get()
+            shot = source.get()
             if shot is None or self._stopped:
                 break
             if shot.error is None:
@@ -348,26 +358,31 @@ class StreamPipeline:
                     shot.error = e
                     self._gate.shut()
                 shot.ms[name] = meter.add(lap)
-            given.put(shot)
-            # After it can be seen there: the gate counts it twice rather than never.
-            self._arrived += given is self._queues[-1]
+            sink.put(shot)
+            # It is counted after it is in the queue: for a moment the gate counts it
+            # twice, but never not at all.
+            self._arrived += sink is self._queues[-1]
             del shot
-        # First, so that it is known where a Ctrl-C takes the None away.
-        self._ended = self._ended or given is self._queues[-1]
-        given.put(None)
+        # This comes first, since a Ctrl-C of the consumer may lose the None.
+        self._ended = self._ended or sink is self._queues[-1]
+        sink.put(None)
 
     # ---- the end
     # ----------------------------------------------------------------------------------
 
     def deliver(self) -> Optional[Shot]:
-        """The next shot; None at the end.  The one before has left."""
+        """Return the next shot; None at the end.
+
+        The caller has finished the shot before it.
+        """
         delivered = self._delivered
         self._delivered = None
         if delivered is not None:
             self._out.add(delivered)
-        # Each time: a Ctrl-C may have come before it, or taken a shot away.
+        # This is necessary even if no shot was delivered, since a Ctrl-C may have
+        # skipped it before, or lost a shot.
         self._gate.look()
-        shot = alone(self._turn, self._taken)
+        shot = alone(self._turn, self._take)
         if shot is None or self._stopped:
             return None
         if shot.error is None:
@@ -375,20 +390,23 @@ class StreamPipeline:
             self._delivered = Lap()
         return shot
 
-    def _taken(self) -> Optional[Shot]:
-        """Return what comes out next; None at the end, of which there is no second."""
+    def _take(self) -> Optional[Shot]:
+        """Return the next shot of the last queue; None at the end.
+
+        After the end it does not wait, since the queue has only one None.
+        """
         out = self._queues[-1]
         if self._stopped or (self._ended and out.empty()):
             return None
         return out.get()
 
     def _in_flight(self) -> int:
-        """Return how many frames are in the stages, wait behind them or are in use."""
+        """Return the number of frames in the stages, in the last queue, and in use."""
         waiting = self._queues[-1].qsize() + (self._delivered is not None)
         return self._admitted - self._arrived + waiting
 
     def figures(self) -> StreamFigures:
-        """Return the figures of this moment."""
+        """Return the present figures."""
         d = self._deliveries
         waiting = [q.qsize() for q in self._queues]
         meters = zip([*self._meters.values(), self._out], waiting)
@@ -404,14 +422,14 @@ class StreamPipeline:
             stages=(
                 self._capture.figures(0),
                 *(m.figures(n) for m, n in meters),
-                *self._shared.figures(),
+                *self._middle.figures(),
             ),
-            edgetpu=self._shared.edgetpu(),
+            edgetpu=self._middle.edgetpu(),
         )
 
 
 class _Newest:
-    """Room for one shot of a live source: a newer one takes its place."""
+    """A place for one shot of a live source, which a newer one replaces."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -422,9 +440,9 @@ class _Newest:
         self.dropped = 0
 
     def put(self, shot: Optional[Shot]) -> None:
-        """None: there will be no more.
+        """Put a shot; None at the end of the source.
 
-        An error does not replace the last shot but follows it, as the last one.
+        A shot with an error does not replace the last shot but follows it.
         """
         with self._lock:
             if shot is None:
@@ -438,7 +456,7 @@ class _Newest:
         self._changed.send()
 
     def take(self) -> Optional[Shot]:
-        """Waits for one; None when there will be none."""
+        """Wait for a shot and take it; return None at the end."""
         self._changed.wait(lambda: self._ended or self._shot is not None)
         with self._lock:
             shot = self._shot
@@ -449,8 +467,8 @@ class _Newest:
             return shot
 
     def shut(self) -> None:
-        """End all waits; frames are taken no more."""
-        # Without the lock, which this thread may not come to give back.
+        """End all waits, and discard the shot."""
+        # It does not use the lock, which an interrupted thread may still have.
         self._ended = True
         self._shot = self._failed = None
         self._changed.send()

@@ -1,7 +1,8 @@
-"""Frames in, results out: the code of a bundle before and after its segments.
+"""Prepares inputs of frames and decodes outputs to results, before and after the
+segments.
 
-`Vision(bundle)` prepares inputs and decodes outputs; a `Session` runs the segments.
-Both halves may be called from several threads at once.
+`Vision(bundle)` does both, in any number of threads at the same time; a `Session` runs
+the segments.
 """
 
 from __future__ import annotations
@@ -33,10 +34,17 @@ Array = NDArray[Any]
 
 
 class Vision:
-    """The pre- and post-processing of an opened bundle, by its own C where it has that
-    for this machine.
+    """The pre- and post-processing of an open bundle.
 
-    native: False computes all with numpy.
+    It uses the bundle's C for this machine if there is some, otherwise numpy.
+
+    Args:
+        bundle: the bundle
+        native: False to use only numpy
+
+    Attributes:
+        image: width and height of the first image input; None without one
+        painting: the bundle's C for effects (effects.Painter); None without it
     """
 
     def __init__(self, bundle: Bundle, native: bool = True) -> None:
@@ -63,7 +71,6 @@ class Vision:
             if call is not None:
                 self._crops[info.name] = CropInput(call, info, size)
         self.painting = Painting.of(library)
-        """The bundle's C for effects (effects.Painter), where it has some."""
         self._decode = self._decoder(bundle, library)
 
     def _decoder(self, bundle: Bundle, library: Any) -> Optional[Decode]:
@@ -74,7 +81,7 @@ class Vision:
         files = {name: bundle.read(name) for name in task.files()}
         call = function(library, "edgec_boxes")
 
-        # Only boxes have C of their own; numpy decodes the rest fast enough.
+        # Only boxes have C; numpy is fast enough for the rest.
         detect = None
         if call is not None and isinstance(task, Detection):
             detect = FoundBoxes(call, task, outputs)
@@ -84,20 +91,24 @@ class Vision:
 
     @property
     def native(self) -> bool:
-        """Whether C makes all image inputs."""
+        """Whether C prepares all image inputs."""
         return len(self._inputs) == len(self.manifest.preprocess)
 
     def input(self, name: str, photo: Array) -> Array:
-        """One image input made of a photo: uint8 [H,W,3], [H,W,4] or [H,W].
+        """Return an image input made of a photo.
 
-        Raises InputError for an empty one.
+        Raises InputError for an empty photo.
+
+        Args:
+            name: the input
+            photo: uint8 [H, W, 3], [H, W, 4] or [H, W], red first
         """
         info = self.manifest.tensors[name]
-        made = self._inputs.get(name)
+        native = self._inputs.get(name)
         out = np.empty(info.shape, info.numpy_dtype)
 
-        # The C refuses what it has no code for, and numpy gives the same bits.
-        if made is None or photo.size == 0 or not made(CameraFrame.of(photo), out):
+        # C refuses cases for which it has no code, and numpy gives the same bits.
+        if native is None or photo.size == 0 or not native(CameraFrame.of(photo), out):
             return prepared(self.manifest, name, photo)
         return out
 
@@ -107,38 +118,40 @@ class Vision:
         """Return the image inputs made of a CameraFrame or a photo, by name.
 
         Args:
-            out: arrays of their types to write to
+            frame: the frame
+            out: arrays to write to, by name; None for new ones
 
         Raises:
-            InputError: it is no frame, or an array is of another type or shape
+            InputError: it is not a frame, or an array has another type or shape
         """
-        given = CameraFrame.of(frame)
-        found: Dict[str, Array] = {}
+        picture = CameraFrame.of(frame)
+        inputs: Dict[str, Array] = {}
         for name in self.manifest.preprocess:
             info = self.manifest.tensors[name]
-            target = _room(info, out)
-            made = self._inputs.get(name)
-            if made is None or not target.flags.c_contiguous or not made(given, target):
-                np.copyto(target, prepared(self.manifest, name, given.rgb()))
-            found[name] = target
-        return found
+            target = _target(info, out)
+            native = self._inputs.get(name)
+            can_use_c = native is not None and target.flags.c_contiguous
+            if native is None or not can_use_c or not native(picture, target):
+                np.copyto(target, prepared(self.manifest, name, picture.rgb()))
+            inputs[name] = target
+        return inputs
 
     def cropped(self, frame: CameraFrame, crop: Crop) -> Dict[str, Array]:
         """Return the image inputs made of a crop of a frame, by name."""
-        found: Dict[str, Array] = {}
+        inputs: Dict[str, Array] = {}
         for name, how in self.manifest.preprocess.items():
             info = self.manifest.tensors[name]
-            made = self._crops.get(name)
+            native = self._crops.get(name)
             out = np.empty(info.shape, info.numpy_dtype)
-            # The C refuses what it has no code for, and numpy gives the same bits.
-            if made is None or not made(frame, crop, out):
+            # C refuses cases for which it has no code, and numpy gives the same bits.
+            if native is None or not native(frame, crop, out):
                 out = cropped(frame.rgb(), crop, how, info)
-            found[name] = out
-        return found
+            inputs[name] = out
+        return inputs
 
     @property
     def before(self) -> Tuple[str, Callable[[Any], None]]:
-        """Return a stage that writes the image inputs of frames or photos in place."""
+        """A stage of a stream that writes the image inputs of frames or photos."""
 
         def stage(shot: Any) -> None:
             self.prepare(shot.source, shot.inputs)
@@ -147,7 +160,7 @@ class Vision:
 
     @property
     def after(self) -> Tuple[str, Callable[[Any], Result]]:
-        """Return a stage for results of outputs."""
+        """A stage of a stream that turns outputs into results."""
 
         def stage(shot: Any) -> Result:
             return self.result(shot.value, CameraFrame.of(shot.source).size)
@@ -155,13 +168,20 @@ class Vision:
         return "decode", stage
 
     def view(self, frame: Tuple[int, int]) -> View:
-        """Where a frame of this width and height lies in the first image input."""
+        """Return the place of a frame in the first image input.
+
+        frame: width and height of the frame
+        """
         if self.image is None:
             raise InputError("the model has no image input", hint="give it arrays")
         return View.of(frame, self.image, self._fit)
 
     def result(self, outputs: Mapping[str, Array], frame: Tuple[int, int]) -> Result:
-        """Return the result for a frame of this width and height.
+        """Return the result for a frame.
+
+        Args:
+            outputs: the model's outputs, by name
+            frame: width and height of the frame
 
         Raises:
             InputError: the bundle has no task
@@ -172,7 +192,7 @@ class Vision:
     def result_of_crop(
         self, outputs: Mapping[str, Array], crop: Crop, frame: Tuple[int, int]
     ) -> Result:
-        """Return the result for a crop, in pixels of the frame that it is of.
+        """Return the result for a crop of a frame, in pixels of the frame.
 
         Args:
             outputs: the model's outputs, by name
@@ -197,8 +217,8 @@ class Vision:
         return self._decode
 
     def _reals(self, outputs: Mapping[str, Array]) -> Dict[str, Array]:
-        """Return outputs as real numbers; raises InputError for what are none."""
-        found: Dict[str, Array] = {}
+        """Return the outputs as real numbers; raise InputError if they do not fit."""
+        values: Dict[str, Array] = {}
         for info in self.manifest.output_infos():
             array = outputs.get(info.name)
             if array is None:
@@ -207,12 +227,12 @@ class Vision:
                     hint="give all that Session.run returns",
                 )
             _check(info, array)
-            found[info.name] = reals(array, info)
-        return found
+            values[info.name] = reals(array, info)
+        return values
 
 
-def _room(info: TensorInfo, out: Optional[Mapping[str, Array]]) -> Array:
-    """Return memory for an input: new memory, or the caller's own."""
+def _target(info: TensorInfo, out: Optional[Mapping[str, Array]]) -> Array:
+    """Return the array for an input: a new one, or the caller's."""
     if out is None:
         return np.empty(info.shape, info.numpy_dtype)
     _check(info, out[info.name])
@@ -220,7 +240,7 @@ def _room(info: TensorInfo, out: Optional[Mapping[str, Array]]) -> Array:
 
 
 def _check(info: TensorInfo, array: Array) -> None:
-    """Raise InputError for an array of another type or shape than a tensor."""
+    """Raise InputError unless an array has the type and shape of a tensor."""
     if array.dtype != info.numpy_dtype or array.shape != info.shape:
         raise InputError(
             f'the array for "{info.name}" is {array.dtype} {array.shape}, not '
