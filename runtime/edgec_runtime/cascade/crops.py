@@ -1,4 +1,4 @@
-"""The crop that follows from a result, by the rule of a cascade.
+"""Computes the crop of an object from a result, by the rule of a cascade.
 
 The formula is that of MediaPipe's DetectionsToRects, AlignmentPointsToRects and
 RectTransformation calculators (Lugaresi and others, "MediaPipe: A Framework for
@@ -28,20 +28,20 @@ from .parameters import CropRule
 Array = NDArray[np.float64]
 
 SMALLEST = 2.0
-"""Pixels of the frame that the side of a crop must have."""
+"""Least side of a crop in pixels of the frame."""
 LARGEST = 4.0
-"""The longest side of a crop, in longer sides of the frame."""
+"""Largest side of a crop relative to the longer side of the frame."""
 
 
 @dataclass(frozen=True)
 class _Enclosing:
-    """The box that a crop encloses.
+    """The box around an object, from which its crop follows.
 
     Attributes:
-        x: of its centre, in pixels of the frame
-        y: of its centre
-        width: along the crop's horizontal
-        height: along the crop's vertical
+        x: x of its centre in pixels of the frame
+        y: y of its centre
+        width: length along the crop's upper side
+        height: length along the crop's left side
     """
 
     x: float
@@ -51,16 +51,16 @@ class _Enclosing:
 
 
 def crop_of(rule: CropRule, result: Result, frame: Size, image: Size) -> Optional[Crop]:
-    """Return the crop for the object of a result; None where there is no usable one.
+    """Return the crop for the object of a result; None if it would not be usable.
 
     Args:
         rule: the rule
         result: the result, a Boxes with one box or a Points
         frame: width and height of the frame
-        image: width and height of the input that the crop is for
+        image: width and height of the input that the crop fills
     """
     points = points_of(result)
-    # A network that has lost its object may say anything.
+    # A network that has lost its object may output anything.
     if not np.isfinite(points).all():
         return None
     angle = _angle(rule, points)
@@ -68,7 +68,7 @@ def crop_of(rule: CropRule, result: Result, frame: Size, image: Size) -> Optiona
     cosine = math.cos(angle)
     sine = math.sin(angle)
 
-    # The shift is along the crop's own sides, which are turned.
+    # The shift is along the sides of the crop, which are turned.
     right = box.width * rule.shift_x
     down = box.height * rule.shift_y
     x = box.x + right * cosine - down * sine
@@ -106,21 +106,21 @@ def _angle(rule: CropRule, points: Array) -> float:
     first = points[rule.turn[0]]
     second = points[rule.turn[1]]
     x, y = second - first
-    # The picture's y goes down, an angle's goes up.
-    seen = math.atan2(-y, x)
-    wanted = math.radians(rule.angle)
-    return math.remainder(wanted - seen, 2 * math.pi)
+    # In a picture y grows downwards, but the rule's angle is measured upwards.
+    measured = math.atan2(-y, x)
+    target = math.radians(rule.angle)
+    return math.remainder(target - measured, 2 * math.pi)
 
 
 def _box(rule: CropRule, result: Result, points: Array, angle: float) -> _Enclosing:
-    """Return the box that a crop encloses; angle: that of the crop."""
+    """Return the box around an object, for a crop with an angle."""
     if rule.circle:
         middle = points[rule.points[0]]
         border = points[rule.points[1]]
         side = 2 * math.dist(middle, border)
         return _Enclosing(float(middle[0]), float(middle[1]), side, side)
 
-    # Without points a detection means its box, which is not turned.
+    # A rule without points is about the detection's box, which is not turned.
     if not rule.points and isinstance(result, Boxes):
         x1, y1, x2, y2 = result.boxes[0].corners
         x = (x1 + x2) / 2
@@ -138,24 +138,24 @@ def _enclosing(points: Array, turn: float) -> _Enclosing:
     sine = math.sin(turn)
     axes = np.array([[cosine, -sine], [sine, cosine]])
 
-    # Turned back, the box is upright.
+    # In these coordinates the box is upright.
     upright = points @ axes
     low = upright.min(axis=0)
     high = upright.max(axis=0)
     width, height = high - low
 
-    # And the centre is turned again: the inverse of a rotation is its transpose.
+    # The centre is turned back: the inverse of a rotation is its transpose.
     x, y = (low + high) / 2 @ axes.T
     return _Enclosing(float(x), float(y), float(width), float(height))
 
 
 def _shaped(side: str, box: _Enclosing, image: Size) -> Tuple[float, float]:
-    """Return the sides of a box in the shape that a crop has."""
+    """Return width and height of a crop around a box, by the shape in the rule."""
     if side == "long":
         longer = max(box.width, box.height)
         return longer, longer
     if side == "input":
-        # The smallest rectangle of the input's shape around the box.
+        # This is the smallest rectangle around the box with the shape of the input.
         across = box.width / image[0]
         down = box.height / image[1]
         per_pixel = max(across, down)
@@ -164,8 +164,8 @@ def _shaped(side: str, box: _Enclosing, image: Size) -> Tuple[float, float]:
 
 
 def _is_usable(crop: Crop, frame: Size) -> bool:
-    """Return whether a crop shows a part of the frame, at a size that can be."""
-    # Without infinities, too, which sums of large numbers may have become.
+    """Return whether a crop has its centre in the frame, and a possible size."""
+    # The comparisons also exclude infinity, which can come from large numbers.
     if not (0 <= crop.x <= frame[0] and 0 <= crop.y <= frame[1]):
         return False
     shorter = min(crop.width, crop.height)

@@ -1,4 +1,4 @@
-"""Whether the networks of a cascade fit together: tasks, and points of crops."""
+"""Checks that the networks of a cascade fit together: tasks, and points of crops."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from ..vision.tasks.text_detection import TextDetection
 from ..vision.tasks.text_recognition import TextRecognition
 from .parameters import Cascade, CropRule
 
-_FIRST = (Detection, Landmarks, TextDetection)
-"""Tasks of a detector."""
-_BEHIND = (Detection, Landmarks, Classification, TextRecognition)
-"""Tasks of networks that see crops: a mask or a picture has no place in a turned one."""
+_DETECTOR_TASKS = (Detection, Landmarks, TextDetection)
+_CROP_TASKS = (Detection, Landmarks, Classification, TextRecognition)
+"""Tasks of networks on crops; masks and pictures of turned crops are not supported."""
 
 
 def check_bundles(cascade: Cascade, manifests: Mapping[str, Manifest], at: str) -> None:
-    """Check each network's bundle, and the points that its crops name.
+    """Check the bundle of each network, and the points in the rules of its crops.
 
     Args:
         cascade: the cascade
-        manifests: the manifests by the networks' names, without those that run the
+        manifests: the manifests by the networks' names, except for networks that run the
             bundle of another
         at: the cascade's file, for messages
 
@@ -34,11 +33,11 @@ def check_bundles(cascade: Cascade, manifests: Mapping[str, Manifest], at: str) 
         InputError: the first fault
     """
     _check_versions(manifests, at)
-    # Networks on several crops run one bundle.
+    # Networks on different crops may run the same bundle.
     manifest_of = {n.name: manifests[n.like or n.name] for n in cascade.networks}
     for network in cascade.networks:
         manifest = manifest_of[network.name]
-        allowed = _FIRST if network is cascade.detector else _BEHIND
+        allowed = _DETECTOR_TASKS if network is cascade.detector else _CROP_TASKS
         _check_task(network.name, manifest, allowed, at)
         if network.crop is not None:
             assert network.after is not None, "parse_cascade has seen it"
@@ -51,7 +50,7 @@ def check_bundles(cascade: Cascade, manifests: Mapping[str, Manifest], at: str) 
 
 
 def _check_versions(manifests: Mapping[str, Manifest], at: str) -> None:
-    """Refuse networks of several versions of edgec: their code shares threads."""
+    """Refuse networks of several versions of edgec, since their code shares threads."""
     versions = sorted({manifest.edgec for manifest in manifests.values()})
     if len(versions) > 1:
         _refuse(
@@ -64,7 +63,7 @@ def _check_versions(manifests: Mapping[str, Manifest], at: str) -> None:
 def _check_task(
     name: str, manifest: Manifest, allowed: Tuple[type, ...], at: str
 ) -> None:
-    """Refuse a network whose input or task has no place in a cascade."""
+    """Refuse a network whose inputs or task cannot be used in a cascade."""
     kinds = ", ".join(task.kind for task in allowed)  # type: ignore[attr-defined]
     if manifest.task is None:
         _refuse(
@@ -78,7 +77,7 @@ def _check_task(
             at,
             f"it may be {kinds}",
         )
-    # A frame is all that a cascade can give it.
+    # A cascade can fill only one input, from a frame.
     images = [n for n in manifest.inputs if n in manifest.preprocess]
     if len(manifest.inputs) != 1 or not images or image_size(manifest) is None:
         _refuse(
@@ -98,12 +97,12 @@ def _check_task(
 def _check_rule(
     rule: CropRule, parent: Tuple[str, Manifest], where: str, at: str
 ) -> None:
-    """Refuse a crop from points that there are not.
+    """Refuse a rule with points that the network does not have.
 
     Args:
         rule: the rule
-        parent: the name and the manifest of the network whose result it is of
-        where: its name in messages
+        parent: name and manifest of the network to whose result it is applied
+        where: the rule's name in messages
         at: the cascade's file
     """
     name, manifest = parent
@@ -115,7 +114,7 @@ def _check_rule(
             at,
             f"name points of 0 to {count - 1}" if count else "leave the points out",
         )
-    if not isinstance(manifest.task, _FIRST):
+    if not isinstance(manifest.task, _DETECTOR_TASKS):
         _refuse(
             f'{where}: "{name}" is for {manifest.task.kind}, which has no place',
             at,
@@ -131,7 +130,7 @@ def point_count(task: Task, manifest: Manifest) -> int:
         return len(CORNERS)
     if not isinstance(task, Landmarks):
         return 0
-    # A bound task names its output.
+    # The output is known, since the task is bound.
     return task.point_count(manifest.tensors[str(task.output)].shape)
 
 

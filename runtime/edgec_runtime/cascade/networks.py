@@ -1,4 +1,4 @@
-"""The bundles of a bundle's networks, opened and checked together."""
+"""Opens the bundles of all networks of a bundle, and checks them together."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ from .runner import CascadeRunner, FrameRunner, Infer, Network
 
 
 class OpenedNetworks:
-    """The networks of a bundle, opened until `close`; it is a context manager.
+    """The networks of a bundle, which are open until `close`; a context manager.
 
     Attributes:
-        cascade: how they work together; None: there is one
-        bundles: the bundle of each network with a model of its own, by name; that of
-            the only one is the bundle itself
+        cascade: the cascade; None for a bundle with one network
+        bundles: the bundle of each network that has its own model, by name; for a bundle
+            with one network the bundle itself
     """
 
     def __init__(self, bundle: Bundle) -> None:
         """Open the networks of a bundle.
 
         Raises:
-            BundleError: a network's is damaged
+            BundleError: the bundle of a network is damaged
             InputError: the networks do not fit together
         """
         self.cascade = bundle.manifest.cascade
         self.bundles: Dict[str, Bundle] = {}
         self._visions: Dict[str, Vision] = {}
-        with ExitStack() as opened:
+        with ExitStack() as stack:
             if self.cascade is None:
                 self.bundles[bundle.manifest.name] = bundle
             else:
                 for row in self.cascade.networks:
                     if row.like is None:
                         inner = bundle.network(row.name)
-                        self.bundles[row.name] = opened.enter_context(inner)
+                        self.bundles[row.name] = stack.enter_context(inner)
                 manifests = {name: b.manifest for name, b in self.bundles.items()}
                 check_bundles(self.cascade, manifests, str(bundle.path))
-            # All are sound: from here on `close` closes them.
-            self._opened = opened.pop_all()
+            # No error came, so from here on `close` closes them.
+            self._stack = stack.pop_all()
 
     def vision(self, name: str) -> Vision:
-        """Return what makes the inputs and results of a network with a model."""
-        # One for each bundle: a network on two crops decodes both alike.
+        """Return the pre- and post-processing of a network with its own model."""
+        # Networks on different crops that run the same bundle share it.
         if name not in self._visions:
             self._visions[name] = Vision(self.bundles[name])
         return self._visions[name]
 
     @property
     def painting(self) -> Optional[Painting]:
-        """The C for effects of a network that has landmarks; None where none has it."""
-        found = (self.vision(name).painting for name in self.bundles)
-        return next((one for one in found if one is not None), None)
+        """The C for effects, which a network of landmarks has; None if none has it."""
+        paintings = (self.vision(name).painting for name in self.bundles)
+        return next((p for p in paintings if p is not None), None)
 
     def runner(self, infer: Callable[[str], Infer]) -> FrameRunner:
         """Return the networks, ready to run on frames.
 
         Args:
-            infer: returns the function that runs the bundle of this name
+            infer: returns the function that runs the bundle of a name
         """
         if self.cascade is None:
             (name,) = self.bundles
@@ -76,7 +76,7 @@ class OpenedNetworks:
 
     def close(self) -> None:
         """Close the bundles of the networks of a cascade."""
-        self._opened.close()
+        self._stack.close()
 
     def __enter__(self) -> OpenedNetworks:
         return self

@@ -1,5 +1,5 @@
-"""A cascade as a manifest and cascade.toml have it: which network sees what (the
-format: docs/cascades.md).
+"""The parameters of a cascade, as a manifest and cascade.toml have them: its networks and
+the crops that they take (docs/cascades.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NETWORKS = "networks/"
 SIDES = ("long", "input", "free")
 _SEE = "see docs/cascades.md"
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-"""Names of networks are names of files, also where a file system ignores case."""
+"""Names of networks are names of files, also in file systems that ignore case."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class CropRule:
     )
 
     def check(self, at: str) -> None:
-        """Raise InputError for a rule that cannot be; at: its name in messages."""
+        """Raise InputError for an impossible rule; at: its name in messages."""
         if len(self.turn) not in (0, 2):
             _refuse(f"{at}.turn has {len(self.turn)} points", "give two, or none")
         if self.circle and len(self.points) != 2:
@@ -114,7 +114,7 @@ class CascadeNetwork:
 
     @property
     def path(self) -> str:
-        """The path of its bundle within the cascade's."""
+        """The path of its bundle in the cascade's bundle."""
         return f"{NETWORKS}{self.like or self.name}.edgec"
 
 
@@ -138,20 +138,20 @@ class Cascade:
 
     @property
     def detector(self) -> CascadeNetwork:
-        """The network that sees whole frames."""
+        """The network that takes whole frames."""
         return self.networks[0]
 
     @property
     def followed(self) -> Optional[CascadeNetwork]:
-        """The network whose own result gives its next crop; None without one."""
+        """The network whose own result determines its next crop; None without one."""
         return next((n for n in self.networks if n.again is not None), None)
 
     def network(self, name: str) -> CascadeNetwork:
-        """Return a network by its name; raises InputError where there is none."""
-        for one in self.networks:
-            if one.name == name:
-                return one
-        names = [one.name for one in self.networks]
+        """Return a network by its name; raise InputError if there is none."""
+        for network in self.networks:
+            if network.name == name:
+                return network
+        names = [network.name for network in self.networks]
         raise InputError(
             f'the cascade has no network "{name}"{did_you_mean(name, names)}',
             hint="it has " + ", ".join(names),
@@ -171,13 +171,13 @@ def parse_cascade(value: Any, at: str = "the cascade") -> Cascade:
 
 def cascade_json(cascade: Cascade) -> Dict[str, Any]:
     """Return a cascade as the manifest has it."""
-    found: Dict[str, Any] = plain(cascade)
-    # A row of defaults is there all the same: its presence says something.
-    for given, network in zip(found["networks"], cascade.networks):
+    result: Dict[str, Any] = plain(cascade)
+    # `plain` omits a rule with only defaults, whose presence has a meaning.
+    for row, network in zip(result["networks"], cascade.networks):
         for f in fields(CascadeNetwork):
             if isinstance(getattr(network, f.name), CropRule):
-                given.setdefault(f.name, {})
-    return found
+                row.setdefault(f.name, {})
+    return result
 
 
 def check_networks(networks: Sequence[CascadeNetwork], at: str) -> None:
@@ -189,7 +189,7 @@ def check_networks(networks: Sequence[CascadeNetwork], at: str) -> None:
     before: Dict[str, CascadeNetwork] = {}
     for i, network in enumerate(networks):
         where = f"{at}.networks[{i}]"
-        # Names first: the places of the others are told by them.
+        # Names are checked first, since messages about the rest contain them.
         _check_name(network, before, where)
         _check_place(network, before, where)
         if network.crop is not None:
@@ -204,7 +204,7 @@ def _check_name(
     network: CascadeNetwork, before: Mapping[str, CascadeNetwork], where: str
 ) -> None:
     """Refuse a name that is none or is taken, and a model that is not there."""
-    # It becomes the name of a file, and a key of results.
+    # The name becomes the name of a file, and a key of results.
     name = network.name
     if not _NAME.fullmatch(name):
         _refuse(
@@ -213,7 +213,7 @@ def _check_name(
         )
     if name in before:
         _refuse(f'{where}.name: there are two networks "{name}"', "rename one")
-    # A chain of likes would say nothing that one does not.
+    # A chain of `like` is not necessary.
     like = network.like
     if like is not None and (like not in before or before[like].like is not None):
         _refuse(
@@ -257,7 +257,7 @@ def _check_place(
 def _check_followed(networks: Sequence[CascadeNetwork], at: str) -> None:
     """Refuse networks that would see the detector's result while it rests."""
     followed = [n for n in networks if n.again is not None]
-    # Then the detector never rests.
+    # Without one the detector runs in each frame.
     if not followed:
         return
     detector = networks[0].name

@@ -1,4 +1,4 @@
-"""The result of a cascade for one frame: objects, each with what every network says."""
+"""The result of a cascade for a frame: objects, each with the results of all networks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ class CascadeObject:
     """An object of a frame.
 
     Attributes:
-        identity: its number, which it keeps from frame to frame; numbers begin at 1
-            and are not used again
-        results: what each network says of it, by the network's name and in the order
-            of the networks, in pixels of the frame; the detector's is a Boxes with a
-            single box
+        identity: its number, the same in all frames; numbers begin at 1 and are not used
+            again
+        results: the result of each network in pixels of the frame, by the network's name
+            and in the order of the networks; a detection's is a Boxes with a single box
     """
 
     identity: int
@@ -41,39 +40,40 @@ class CascadeObject:
 
 @dataclass(frozen=True)
 class CascadeResult:
-    """The objects of a frame, those that were found first at the beginning.
+    """The objects of a frame.
 
     Attributes:
-        objects: the objects
+        objects: the objects, the one that was detected first at the beginning
     """
 
     objects: Tuple[CascadeObject, ...] = ()
 
     def to_json(self) -> Dict[str, Any]:
         """Return the result in JSON's types."""
-        return {"objects": [one.to_json() for one in self.objects]}
+        return {"objects": [item.to_json() for item in self.objects]}
 
     def lines(self) -> List[str]:
         """Return the lines of a table for a terminal."""
         if not self.objects:
             return ["nothing"]
 
-        # Each line begins with its object: tables of several networks follow each other.
+        # Each line begins with object and network, since several tables are joined.
         lines: List[str] = []
-        for one in self.objects:
-            for name, result in one.results.items():
-                head = f"{one.identity:3}  {name:12} "
+        for item in self.objects:
+            for name, result in item.results.items():
+                head = f"{item.identity:3}  {name:12} "
                 lines += [head + line for line in result.lines()]
         return lines
 
     def draw(self, frame: Array) -> Array:
         """Return a picture of the frame with the objects, uint8 [H, W, 3]."""
         picture: Array = np.array(frame)
-        for one in self.objects:
+        for item in self.objects:
             corner = (0, 0)
-            for result in one.results.values():
+            for result in item.results.values():
                 if isinstance(result, Classes):
-                    # They are written at the top left of what they get.
+                    # Classes are drawn at the top left of a picture: here of the part
+                    # that begins at the object.
                     part = picture[corner[1] :, corner[0] :]
                     part[:] = result.draw(part)
                 else:
@@ -83,9 +83,9 @@ class CascadeResult:
 
 
 def _lower_left(result: Result, picture: Array) -> Optional[Tuple[int, int]]:
-    """Return x and y of the lower left corner of a result that says where it is.
+    """Return x and y of the lower left corner of boxes or points; None for other results.
 
-    The corner is in the picture, with some room below it. None for other results.
+    The corner is moved into the picture, with some room below it.
     """
     if isinstance(result, Boxes) and result.boxes:
         corners = np.reshape([box.corners for box in result.boxes], (-1, 2))
@@ -93,7 +93,7 @@ def _lower_left(result: Result, picture: Array) -> Optional[Tuple[int, int]]:
         corners = np.asarray(result.points)
     else:
         return None
-    # A network that has lost its object may say anything.
+    # A network that has lost its object may output anything.
     finite = corners[np.isfinite(corners).all(axis=1)]
     if not len(finite):
         return 0, 0

@@ -1,4 +1,4 @@
-"""A frame through the networks of a bundle, and what is kept for the next one."""
+"""Runs the networks of a bundle on a frame, and follows objects from frame to frame."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from .tracker import Track, Tracker
 
 Array = NDArray[Any]
 Infer = Callable[[Mapping[str, Array], Meter], Dict[str, Array]]
-"""Runs a network: the outputs by name for the inputs by name, counted by a meter."""
+"""Runs a network: returns outputs by name for inputs by name; a meter counts the run."""
 
 
 class Network:
     """A network of a bundle, ready to run.
 
     Attributes:
-        row: the network in the manifest; outside of a cascade its name alone
+        row: the network in the manifest; outside of a cascade only its name
         vision: makes its inputs and results
-        meter: its times, with those of its crops and results
+        meter: its times, which include its crops and results
     """
 
     def __init__(self, row: CascadeNetwork, vision: Vision, infer: Infer) -> None:
-        """Hold a network.
+        """Prepare a network.
 
         Args:
             row: the network in the manifest
-            vision: of its bundle
+            vision: the pre- and post-processing of its bundle
             infer: runs its bundle
         """
         self.row = row
@@ -56,7 +56,7 @@ class Network:
         return self.vision.image
 
     def of_frame(self, frame: CameraFrame) -> Result:
-        """Return its result for a whole frame."""
+        """Return the result for a whole frame."""
         lap = Lap()
         inputs = self.vision.prepare(frame)
         outputs = self._infer(inputs, self.meter)
@@ -65,7 +65,7 @@ class Network:
         return result
 
     def of_crop(self, frame: CameraFrame, crop: Crop) -> Result:
-        """Return its result for a crop, in pixels of the frame."""
+        """Return the result for a crop, in pixels of the frame."""
         lap = Lap()
         inputs = self.vision.cropped(frame, crop)
         outputs = self._infer(inputs, self.meter)
@@ -75,25 +75,24 @@ class Network:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """An object that the detector found.
+class _Detection:
+    """An object in the result of the detector.
 
     Attributes:
-        result: the detector's result with this object alone
-        crop: the crop that the followed network, or the first one behind the detector,
-            sees of it
+        result: the detector's result with only this object
+        crop: its crop for the first network after the detector
     """
 
     result: Result
     crop: Crop
 
 
-class _Seen:
+class _FrameObject:
     """An object in the present frame.
 
     Attributes:
-        track: the object
-        results: what the networks say of it, by name; none: it is lost
+        track: its track
+        results: the results of the networks, by name; without any it is lost
     """
 
     def __init__(self, track: Track) -> None:
@@ -102,7 +101,7 @@ class _Seen:
 
 
 class FrameRunner:
-    """The networks of a bundle, of which the first sees whole frames.
+    """The networks of a bundle, of which the first takes whole frames.
 
     Any thread may run it.
 
@@ -111,11 +110,10 @@ class FrameRunner:
     """
 
     def __init__(self, networks: Sequence[Network]) -> None:
-        """Hold the networks."""
         self.networks = tuple(networks)
 
     def run(self, frame: CameraFrame) -> Result:
-        """Return what is in the next frame.
+        """Return the result for the next frame.
 
         Raises the errors of the networks.
         """
@@ -126,10 +124,10 @@ class FrameRunner:
         return tuple(network.meter.figures(0) for network in self.networks)
 
     def reset(self) -> None:
-        """Forget what was kept: the next frame is the first one."""
+        """Forget all earlier frames."""
 
     def forked(self) -> None:
-        """In the child of a fork: who has a lock may not be there."""
+        """Replace locks in the child of a fork, where their owners may not exist."""
 
 
 class CascadeRunner(FrameRunner):
@@ -139,7 +137,12 @@ class CascadeRunner(FrameRunner):
     """
 
     def __init__(self, cascade: Cascade, networks: Sequence[Network]) -> None:
-        """Begin without an object; networks: in the order of the cascade."""
+        """Begin without an object.
+
+        Args:
+            cascade: the cascade
+            networks: its networks, in its order
+        """
         super().__init__(networks)
         self.cascade = cascade
         self._turn = threading.RLock()
@@ -153,11 +156,11 @@ class CascadeRunner(FrameRunner):
         return alone(self._turn, lambda: self._run(frame))
 
     def reset(self) -> None:
-        """Forget all objects: the next frame is the first one."""
+        """Forget all objects."""
         alone(self._turn, self._forget)
 
     def forked(self) -> None:
-        """In the child of a fork: who has the lock may not be there."""
+        """Replace the lock in the child of a fork, where its owner may not exist."""
         self._turn = threading.RLock()
 
     def _forget(self) -> None:
@@ -171,121 +174,119 @@ class CascadeRunner(FrameRunner):
         tracker = self._tracker
         detected = self._detected(frame) if tracker.wants_detector() else {}
 
-        seen: List[_Seen] = []
+        items: List[_FrameObject] = []
         for track in tracker.tracks:
-            seen.append(_Seen(track))
+            items.append(_FrameObject(track))
             if track.identity in detected:
                 detector = self.cascade.detector.name
-                seen[-1].results[detector] = detected[track.identity]
-        # A network sees all objects before the next one does: an Edge TPU whose memory
-        # holds one of them then loads each once a frame.
+                items[-1].results[detector] = detected[track.identity]
+        # Each network runs on all objects before the next one: if the memory of an Edge
+        # TPU has space for one network, it then loads each only once per frame.
         for network in self.networks[1:]:
-            self._look(network, seen, frame)
+            self._run_network(network, items, frame)
 
-        tracker.update([self._next_crop(one, frame.size) for one in seen])
+        tracker.update([self._next_crop(item, frame.size) for item in items])
         objects: List[CascadeObject] = []
-        for one in seen:
-            if one.results:
-                objects.append(CascadeObject(one.track.identity, one.results))
+        for item in items:
+            if item.results:
+                objects.append(CascadeObject(item.track.identity, item.results))
         return CascadeResult(tuple(objects))
 
     def _detected(self, frame: CameraFrame) -> Dict[int, Result]:
-        """Run the detector; return its results by the numbers of the objects."""
-        found = self._detect(frame)
-        numbers = self._tracker.detected([one.crop for one in found])
-        detected: Dict[int, Result] = {}
-        for one, number in zip(found, numbers):
-            # There may be more than are followed.
-            if number is not None:
-                detected[number] = one.result
-        return detected
+        """Run the detector; return its results by the identities of objects."""
+        detections = self._detect(frame)
+        identities = self._tracker.detected([d.crop for d in detections])
+        results: Dict[int, Result] = {}
+        for detection, identity in zip(detections, identities):
+            # There may be more detections than objects are followed.
+            if identity is not None:
+                results[identity] = detection.result
+        return results
 
-    def _detect(self, frame: CameraFrame) -> List[_Found]:
-        """Return what the detector finds, the best first."""
+    def _detect(self, frame: CameraFrame) -> List[_Detection]:
+        """Return the detections in a frame, the best first."""
         result = self.networks[0].of_frame(frame)
-        found: List[_Found] = []
+        detections: List[_Detection] = []
         for single in _singles(result):
             crop = self._first_crop(single, frame.size)
             if crop is not None:
-                found.append(_Found(single, crop))
-        return found
+                detections.append(_Detection(single, crop))
+        return detections
 
     def _first_crop(self, result: Result, frame: Size) -> Optional[Crop]:
-        """Return the crop by which an object is known from the detector's result."""
+        """Return the crop of a detection, by which its track is recognized."""
         network = self.networks[0]
         rule: Optional[CropRule] = CropRule()
-        # A detector alone has no crops, and its boxes tell objects apart.
+        # Without further networks the crop is just the box.
         if len(self.networks) > 1:
             network = self.networks[1]
             rule = network.row.crop
         assert rule is not None, "parse_cascade has seen it"
         return crop_of(rule, result, frame, network.image)
 
-    def _look(
-        self, network: Network, seen: Sequence[_Seen], frame: CameraFrame
+    def _run_network(
+        self, network: Network, items: Sequence[_FrameObject], frame: CameraFrame
     ) -> None:
-        """Let a network see all objects, and add its results to theirs.
+        """Run a network on all objects, and add its results to them.
 
-        An object that the followed network does not know is left without any result.
+        If it is the network that follows objects, those that it does not recognize lose
+        all results.
         """
         row = network.row
         known = 0
-        for one in seen:
-            place = self._place(network, one, frame.size)
-            # New finds come last, and may be more than are followed.
+        for item in items:
+            if row.again is not None:
+                crop: Optional[Crop] = item.track.crop
+            else:
+                crop = self._crop(network, item.results, frame.size)
+            # New objects come last, and there may be more than are followed.
             is_full = row.again is not None and known == self.cascade.objects
             result = None
-            if place is not None and not is_full:
-                result = network.of_crop(frame, place)
+            if crop is not None and not is_full:
+                result = network.of_crop(frame, crop)
             if result is not None and score_of(result) >= row.threshold:
-                one.results[row.name] = result
+                item.results[row.name] = result
                 known += 1
             elif row.again is not None:
-                # The networks behind it would see something else than the object.
-                one.results.clear()
-
-    def _place(self, network: Network, one: _Seen, frame: Size) -> Optional[Crop]:
-        """Return the crop of an object that a network sees; None if there is none."""
-        if network.row.again is not None:
-            return one.track.crop
-        return self._crop(network, one.results, frame)
+                # Further networks would get crops of something else than the object.
+                item.results.clear()
 
     def _crop(
         self, network: Network, results: Mapping[str, Result], frame: Size
     ) -> Optional[Crop]:
-        """Return a network's crop from the result that it is after."""
+        """Return a network's crop, by the result of the network before it."""
         row = network.row
         assert row.after is not None, "parse_cascade has seen it"
         assert row.crop is not None, "parse_cascade has seen it"
-        # It was not sure enough, or its own crop was none.
+        # The network before it had no crop, or its score was below the threshold.
         if row.after not in results:
             return None
         return crop_of(row.crop, results[row.after], frame, network.image)
 
-    def _next_crop(self, one: _Seen, frame: Size) -> Optional[Crop]:
+    def _next_crop(self, item: _FrameObject, frame: Size) -> Optional[Crop]:
         """Return an object's crop for the next frame; None if it is lost."""
-        if not one.results:
+        if not item.results:
             return None
         for network in self.networks:
-            # There is one at most.
+            # At most one network follows the objects.
             if network.row.again is not None:
-                result = one.results[network.row.name]
+                result = item.results[network.row.name]
                 return crop_of(network.row.again, result, frame, network.image)
-        return one.track.crop
+        return item.track.crop
 
 
 def _singles(result: Result) -> List[Result]:
     """Return a detector's result split into one for each object."""
     if isinstance(result, Boxes):
         return [replace(result, boxes=(box,)) for box in result.boxes]
-    # A network of points sees one object, or none.
+    # The result of a network of points has one object, or none.
     if isinstance(result, Points) and result.shown.any():
         return [result]
     return []
 
 
 def score_of(result: Result) -> float:
-    """Return how sure a network is that its object is there; 1 where it says nothing."""
+    """Return the score of a network for its object; 1 if the task has no such score."""
     if isinstance(result, Points):
         return result.score
     if isinstance(result, Boxes):

@@ -1,5 +1,5 @@
-"""Objects from frame to frame: which are followed, when the detector runs again, and
-which number each has.
+"""Follows objects from frame to frame: it gives each a number, and decides which are
+followed and when the detector runs again.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ..vision.crop import Crop
 from ..vision.tasks.overlap import overlaps
 
 MIN_OVERLAP = 0.4
-"""Intersection over union from which two crops are of the same object."""
+"""Least intersection over union of two crops of the same object."""
 REMEMBERED = 30
-"""Frames for which a lost object's number waits for it."""
+"""Number of frames for which a lost object can get its number back."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Track:
 
     Attributes:
         identity: its number
-        crop: the crop for the next frame; of a lost one, the last
-        seen: whether it was there in a frame after its detection; what was not may be
-            no object at all, and nobody waits for it
-        lost: the frames since it was lost; 0: it is followed
+        crop: the crop for the next frame; for a lost object the last one
+        seen: whether it was recognized in a frame; otherwise it may have been a false
+            detection, which is not remembered
+        lost: number of frames since it was lost; 0 while it is followed
     """
 
     identity: int
@@ -38,27 +38,27 @@ class Track:
 
 
 TRIED = 2
-"""Finds of the detector that the next network sees, in objects that are followed: some
-finds are none.
+"""Number of detections for the next network per object that may be followed, since some
+detections are false.
 """
 
 
 class Tracker:
     """The objects of one stream.
 
-    A frame is: `wants_detector`, `detected` if it ran, then `update` with the crops for
-    the next frame.
+    The calls for each frame are `wants_detector`, `detected` if the detector ran, and
+    `update` with the crops for the next frame.
     """
 
     def __init__(self, objects: int, every: int, follows: bool) -> None:
         """Begin without an object.
 
         Args:
-            objects: at most so many are followed; of new finds more may be tried
-            every: frames after which the detector runs again; 0: only while an object
-                is lost or none is there
-            follows: whether crops come from the objects' own results; else from the
-                detector, in every frame
+            objects: largest number of objects that are followed
+            every: number of frames after which the detector runs again; 0 for only
+                while an object is lost or there is none
+            follows: whether crops come from the objects' own results, not from the
+                detector in every frame
         """
         self._most = TRIED * objects if follows else objects
         self._every = every
@@ -75,87 +75,88 @@ class Tracker:
 
     def wants_detector(self) -> bool:
         """Return whether the detector is to run for the next frame."""
-        # Nobody else says where objects are.
+        # Nothing else tells the positions of objects.
         if not self._follows or not self._tracks:
             return True
-        # A lost object is looked for as long as its number waits for it.
+        # The detector looks for a lost object as long as that is remembered.
         if self._lost:
             return True
         return 0 < self._every <= self._rested
 
     def detected(self, crops: Sequence[Crop]) -> Tuple[Optional[int], ...]:
-        """Take what the detector found, the best first.
+        """Take the detections of a frame.
+
+        Args:
+            crops: the crop of each detection, the best first
 
         Returns:
             for each crop the number of its object; None for one that is not followed
         """
         self._rested = 0
         before = list(self._tracks)
-        kept: List[Track] = []
+        tracks: List[Track] = []
         numbers: List[Optional[int]] = []
         for crop in crops:
-            track = self._taken(before, crop)
-            has_room = len(kept) + self._held(before) < self._most
-            # A second find of an object that another find has continued is no new one.
-            if track is None and has_room and _nearest(kept, crop) is None:
-                track = self._begun(crop)
+            track = self._continued(before, crop)
+            # Objects that are not detected yet need their places, too.
+            n_reserved = len(before) if self._follows else 0
+            has_room = len(tracks) + n_reserved < self._most
+            # A second detection of the same object does not begin a new track.
+            if track is None and has_room and _nearest(tracks, crop) is None:
+                track = self._new_track(crop)
             numbers.append(None if track is None else track.identity)
             if track is not None:
-                kept.append(track)
+                tracks.append(track)
 
-        # A followed object that the detector missed is still there: its own network
-        # says when it is lost.
+        # A followed object without a detection stays: its own network decides when it is
+        # lost.
         if self._follows:
-            kept += before
+            tracks += before
         else:
             self._lose(before)
-        self._tracks = sorted(kept, key=lambda track: track.identity)
+        self._tracks = sorted(tracks, key=lambda track: track.identity)
         return tuple(numbers)
 
     def update(self, crops: Sequence[Optional[Crop]]) -> None:
         """Take the crops for the next frame.
 
         Args:
-            crops: one for each of `tracks`; None: the object is lost
+            crops: one for each of `tracks`; None for an object that is lost
         """
         self._rested += 1
         self._forget_old()
-        kept: List[Track] = []
-        gone: List[Track] = []
+        tracks: List[Track] = []
+        lost: List[Track] = []
         for track, crop in zip(self._tracks, crops):
-            # Two that have come upon the same object: the older one stays.
-            is_twin = crop is not None and _nearest(kept, crop) is not None
-            if crop is None or is_twin:
-                gone.append(track)
+            # If two tracks have come to the same object, the older one stays.
+            is_duplicate = crop is not None and _nearest(tracks, crop) is not None
+            if crop is None or is_duplicate:
+                lost.append(track)
             else:
-                kept.append(replace(track, crop=crop, seen=True))
-        self._tracks = kept
-        self._lose(gone)
+                tracks.append(replace(track, crop=crop, seen=True))
+        self._tracks = tracks
+        self._lose(lost)
 
     def _forget_old(self) -> None:
-        """Let lost objects wait a frame more, and forget those that waited too long."""
-        waiting: List[Track] = []
+        """Count a frame for each lost object, and forget those lost for too long."""
+        remembered: List[Track] = []
         for track in self._lost:
-            # The same object would hardly come back at this place.
+            # After this time the object would hardly return to the same position.
             if track.lost < REMEMBERED:
-                waiting.append(replace(track, lost=track.lost + 1))
-        self._lost = waiting
+                remembered.append(replace(track, lost=track.lost + 1))
+        self._lost = remembered
 
-    def _held(self, before: Sequence[Track]) -> int:
-        """Return how many places the objects take that no crop has continued yet."""
-        return len(before) if self._follows else 0
-
-    def _taken(self, before: List[Track], crop: Crop) -> Optional[Track]:
-        """Return the object that a crop continues, taken from those before it."""
+    def _continued(self, before: List[Track], crop: Crop) -> Optional[Track]:
+        """Return the track that a crop continues, and remove it from the list."""
         track = _nearest(before, crop)
         if track is None:
             return None
         before.remove(track)
-        # Its own points say better where it is than the detector's box.
+        # Its own points are more exact than the detector's box.
         return track if self._follows else replace(track, crop=crop)
 
-    def _begun(self, crop: Crop) -> Track:
-        """Return the object of a crop: one that was lost here, or a new one."""
+    def _new_track(self, crop: Crop) -> Track:
+        """Return a track for a crop: that of an object that was lost here, or a new one."""
         track = _nearest(self._lost, crop)
         if track is not None:
             self._lost.remove(track)
@@ -168,14 +169,14 @@ class Tracker:
 
 
 def _nearest(tracks: Sequence[Track], crop: Crop) -> Optional[Track]:
-    """Return the object whose crop a crop overlaps most; None if it is none of them."""
+    """Return the track whose crop a crop overlaps most; None if all overlap too little."""
     if not tracks:
         return None
     boxes = [_bounds(track.crop) for track in tracks]
-    found: NDArray[np.float32] = overlaps(np.array(_bounds(crop)), np.array(boxes))
+    ratios: NDArray[np.float32] = overlaps(np.array(_bounds(crop)), np.array(boxes))
 
-    best = int(found.argmax())
-    if found[best] < MIN_OVERLAP:
+    best = int(ratios.argmax())
+    if ratios[best] < MIN_OVERLAP:
         return None
     return tracks[best]
 
@@ -183,7 +184,7 @@ def _nearest(tracks: Sequence[Track], crop: Crop) -> Optional[Track]:
 def _bounds(crop: Crop) -> Tuple[float, float, float, float]:
     """Return x1, y1, x2, y2 of the upright box with a crop's centre and sides.
 
-    The angle does not count: most crops are squares, of which little sticks out.
+    The angle is ignored: most crops are squares, for which it makes little difference.
     """
     left = crop.x - crop.width / 2
     top = crop.y - crop.height / 2
