@@ -1,9 +1,9 @@
-"""The Edge TPU's process: opens the delegate, and runs segments on tensors in memory
+"""The Edge TPU's process: it opens the delegate, and runs segments on tensors in memory
 that it shares with a Session.
 
-It is a process so that a driver that hangs or crashes can be ended (stick.py does).
-Tensors are not sent: each frame of the session has a file in memory, mapped by both.
-Messages, on a socket that keeps their borders:
+Since it is a process of its own, a driver that hangs or crashes can be ended (stick.py).
+Tensors are not sent: both processes map a file in memory for each frame.  The messages
+on a socket of packets are:
 
     to it    ATTACH slot, model (with the file), DETACH slot, RUN slot, segment, number
     from it  STARTED (all modules are imported), LOADING text (each time that it cannot
@@ -41,13 +41,13 @@ RUN = 3
 LOADING = 1
 READY = 2
 STARTED = 3
-REQUEST = struct.Struct("<iiiq")  # what, slot, segment or model, number
-STATE = struct.Struct("<iq")  # one of the three, ns (of READY); then text (of LOADING)
-ANSWER = struct.Struct("<qiq")  # number, whether it failed, ns; then text
+REQUEST = struct.Struct("<iiiq")  # kind, slot, segment or model, number
+STATE = struct.Struct("<iq")  # state, ns (of READY); followed by the text (of LOADING)
+ANSWER = struct.Struct("<qiq")  # number, whether it failed, ns; followed by the text
 TEXT_BYTES = 2000
-AGAIN_S = 0.25  # between two attempts to open it
-# What the interpreter is started with: where modules are is as in the session's
-# process, then this is one of them.
+AGAIN_S = 0.25  # pause between two attempts to open the Edge TPU
+# The Python program of the process. It takes sys.path of the session's process, by which
+# this module can be imported.
 START = (
     "import pickle, sys\n"
     "f = open('/proc/self/fd/' + sys.argv[3], "
@@ -77,7 +77,9 @@ class StickModel:
 
 @dataclass(frozen=True)
 class StickTask:
-    """The work of the process, which is pickled: functions are those of modules.
+    """The task of the process.
+
+    It is pickled, so that its functions have to be those of modules.
 
     Attributes:
         models: the models, which share the Edge TPU
@@ -91,58 +93,63 @@ class StickTask:
 
 
 def layout(tensors: Mapping[str, TensorInfo]) -> Tuple[Dict[str, int], int]:
-    """Where each tensor is in a frame's file, and the size of the file."""
-    found = {}
+    """Return the offset of each tensor in a frame's file, and the size of the file."""
+    offsets = {}
     end = 0
     for info in tensors.values():
-        found[info.name] = end
+        offsets[info.name] = end
         end += -(-info.nbytes // ALIGN) * ALIGN
-    return found, max(end, ALIGN)
+    return offsets, max(end, ALIGN)
 
 
 def mapped(handle: int, tensors: Mapping[str, TensorInfo]) -> Dict[str, Array]:
-    """Return the tensors in a frame's file, which may be closed then."""
-    places, size = layout(tensors)
+    """Return the tensors in a frame's file, which may be closed after that."""
+    offsets, size = layout(tensors)
     memory = np.frombuffer(mmap.mmap(handle, size), np.uint8)
     return {
-        i.name: memory[places[i.name] : places[i.name] + i.nbytes]
+        i.name: memory[offsets[i.name] : offsets[i.name] + i.nbytes]
         .view(i.numpy_dtype)
         .reshape(i.shape)
         for i in tensors.values()
     }
 
 
-def main(wire: int, life: int, given: IO[bytes], again: bool) -> None:
-    """Serves until the socket is closed.  again: tries to open the Edge TPU until it is
-    there, not once.
+def main(wire: int, life: int, task_file: IO[bytes], again: bool) -> None:
+    """Serve a session until it closes the socket.
+
+    Args:
+        wire: descriptor of the socket
+        life: descriptor of a pipe whose other end the session's process has
+        task_file: the pickled sys.path and StickTask
+        again: whether to try to open the Edge TPU until it works, not only once
     """
-    # The session's process has the other end of this pipe: when it ends, the kernel
-    # ends this one too, even one that hangs in the driver (SIGIO, which nobody
-    # handles).
+    # When the session's process ends, the kernel sends SIGIO because of this pipe. That
+    # ends this process, even if it hangs in the driver.
     fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-    # nobody is there any more
+    # An OSError means that the session's process has ended.
     with socket.socket(fileno=wire) as connection, contextlib.suppress(OSError):
-        loaded = _load(connection, given, again)
+        loaded = _load(connection, task_file, again)
         if loaded is not None:
             _serve(connection, *loaded)
 
 
 def _load(
-    connection: socket.socket, given: IO[bytes], again: bool
+    connection: socket.socket, task_file: IO[bytes], again: bool
 ) -> Optional[Tuple[List[InterpreterSegment], Tuple[StickModel, ...]]]:
+    """Return the loaded segments of all models, and the models; None after a failure."""
     while True:
         try:
-            given.seek(0)
-            sys.path[:] = pickle.load(given)
-            work: StickTask = pickle.load(given)
-            make = _interpreters(work)
+            task_file.seek(0)
+            sys.path[:] = pickle.load(task_file)
+            task: StickTask = pickle.load(task_file)
+            make = _interpreters(task)
             connection.send(STATE.pack(STARTED, 0))
             segments: List[InterpreterSegment] = []
             ns = 0
-            for model in work.models:
+            for model in task.models:
                 for i in range(len(model.segments)):
-                    segment = _open(work, make, model, i)
+                    segment = _open(task, make, model, i)
                     ns = max(ns, _timed(segment, model.tensors))
                     segments.append(segment)
         except Exception as e:
@@ -152,26 +159,26 @@ def _load(
             time.sleep(AGAIN_S)
         else:
             connection.send(STATE.pack(READY, ns))
-            return segments, work.models
+            return segments, task.models
 
 
-def _interpreters(work: StickTask) -> InterpreterFactory:
-    """Return what makes interpreters, with its module imported."""
-    if callable(work.interpreter):
-        return work.interpreter
-    return interpreter_factory(work.interpreter)
+def _interpreters(task: StickTask) -> InterpreterFactory:
+    """Return the factory of interpreters, after its module is imported."""
+    if callable(task.interpreter):
+        return task.interpreter
+    return interpreter_factory(task.interpreter)
 
 
 def _open(
-    work: StickTask, make: InterpreterFactory, model: StickModel, i: int
+    task: StickTask, make: InterpreterFactory, model: StickModel, i: int
 ) -> InterpreterSegment:
-    name = work.interpreter if isinstance(work.interpreter, str) else None
-    made = make(model.compiled[i], work.delegate(name))
-    return InterpreterSegment(model.segments[i], model.tensors, made)
+    name = task.interpreter if isinstance(task.interpreter, str) else None
+    interpreter = make(model.compiled[i], task.delegate(name))
+    return InterpreterSegment(model.segments[i], model.tensors, interpreter)
 
 
 def _timed(segment: InterpreterSegment, tensors: Mapping[str, TensorInfo]) -> int:
-    """Return the ns of an inference, so that a slow model does not count as hanging."""
+    """Return the ns of an inference, by which the session sets its time limit."""
     zeros = {
         info.name: np.zeros(info.shape, info.numpy_dtype) for info in tensors.values()
     }
@@ -190,11 +197,11 @@ def _serve(
         message, handles, _, _ = socket.recv_fds(connection, REQUEST.size, 1)
         if not message:
             return
-        what, slot, segment, number = REQUEST.unpack(message)
-        if what == ATTACH:
+        kind, slot, segment, number = REQUEST.unpack(message)
+        if kind == ATTACH:
             frames[slot] = mapped(handles[0], models[segment].tensors)
             os.close(handles[0])
-        elif what == DETACH:
+        elif kind == DETACH:
             frames.pop(slot, None)
         else:
             start = time.perf_counter_ns()

@@ -1,9 +1,8 @@
-"""One Edge TPU for several sessions of this process.
+"""Shares an Edge TPU among several sessions of this process.
 
-An Edge TPU belongs to one process at a time, and each session's segments would run in a
-process of their own. So sessions with the same delegate share one: when a session
-comes, the process ends and starts anew with the segments of all. What runs meanwhile
-runs as its C twin, with the same results.
+Only one process at a time can open an Edge TPU, so that sessions with the same delegate
+share its process. For a new session the process is replaced by one with the segments of
+all sessions. Meanwhile segments run as their C twins, with the same results.
 """
 
 from __future__ import annotations
@@ -21,12 +20,14 @@ from .stick import Stick, StickFacts, StickOfModel
 class SharedStick:
     """The Edge TPU's process of all sessions with one delegate.
 
-    Any thread may let sessions come and go.
+    Any thread may add and remove sessions.
     """
 
     def __init__(self, task: StickTask) -> None:
-        """Begin without sessions. task: with the functions to use; its models are
-        not.
+        """Begin without sessions.
+
+        Args:
+            task: its interpreter and delegate are used, its models are not
         """
         self._task = task
         self._lock = threading.RLock()
@@ -39,18 +40,18 @@ class SharedStick:
     def add(
         self, model: StickModel, timeout: float, warn: Callable[[str], None]
     ) -> "StickShare":
-        """Open the Edge TPU for one model more.
+        """Open the Edge TPU for another model.
 
         Args:
             model: the segments of a session
-            timeout: seconds that an inference may take
-            warn: takes the first loss
+            timeout: time limit of an inference in seconds
+            warn: is called at the first loss
 
         Raises:
-            DeviceError: the Edge TPU cannot be opened; the sessions before go on
+            DeviceError: the Edge TPU cannot be opened; earlier sessions continue
         """
         with self._lock:
-            # Its process is trying to open it again, for the sessions before.
+            # A process is already trying to open it again, for the earlier sessions.
             if self._stick is not None and not self._stick.facts.up:
                 raise DeviceError(
                     f"the Edge TPU is away: {self._stick.facts.why}",
@@ -64,15 +65,15 @@ class SharedStick:
             try:
                 self._open({**before, number: model}, warn)
             except BaseException:
-                # The new model may be what the Edge TPU does not take, or a Ctrl-C came.
+                # The cause may be the new model, or a Ctrl-C.
                 if before:
                     self._restore(before, warn)
                 raise
             return StickShare(self, number, model)
 
     def _open(self, models: Dict[int, StickModel], warn: Callable[[str], None]) -> None:
-        """Start a process with these models in place of the present one."""
-        # The device has to be free before another process can open it.
+        """Replace the process by one with other models."""
+        # Another process can open the device only after the present one has closed it.
         if self._stick is not None:
             self._stick.close()
         self._stick = None
@@ -84,14 +85,14 @@ class SharedStick:
     def _restore(
         self, models: Dict[int, StickModel], warn: Callable[[str], None]
     ) -> None:
-        """Open the Edge TPU for the sessions that had it, or say that they lost it."""
+        """Open the Edge TPU for the earlier sessions, or warn that they have lost it."""
         try:
             self._open(models, warn)
         except DeviceError as e:
             warn(f"{e.what}; segments of earlier sessions run on the CPU from now on")
 
     def remove(self, number: int) -> None:
-        """Forget a session; the process ends with the last one."""
+        """Remove a session; the process ends with the last one."""
         with self._lock:
             self._models.pop(number, None)
             if not self._models and self._stick is not None:
@@ -99,15 +100,15 @@ class SharedStick:
                 self._stick = None
 
     def of(self, number: int) -> StickOfModel:
-        """Return the Edge TPU as a session has it now.
+        """Return the present Edge TPU of a session.
 
-        Without the lock: while another session opens it anew this one runs on, on the
-        process that is ended, which means on its C twins.
+        It does not use the lock: while another session is added, this one continues on
+        the ended process, that is, on its C twins.
         """
         return self._sticks[number]
 
     def disown(self) -> None:
-        """In a forked child: the Edge TPU is the parent's, and locks may be held."""
+        """Give up the Edge TPU, and locks of other threads, in a forked child."""
         self._lock = threading.RLock()
         self._models = {}
         if self._stick is not None:
@@ -119,13 +120,19 @@ class StickShare(StickOfModel):
     """The Edge TPU of a session that shares it."""
 
     def __init__(self, shared: SharedStick, number: int, model: StickModel) -> None:
-        """Name the model's segments. number: of the session."""
+        """Prepare the share of a session.
+
+        Args:
+            shared: the Edge TPU
+            number: the number of the session
+            model: its segments
+        """
         self._shared = shared
         self._number = number
         self._names = {segment.name for segment in model.segments}
 
     def takes(self, name: str) -> bool:
-        """Whether a segment is one of its own."""
+        """Return whether a segment is one of the session's."""
         return name in self._names
 
     @property
@@ -134,19 +141,19 @@ class StickShare(StickOfModel):
         return self._shared.of(self._number).facts
 
     def prepare(self, frame: Inference) -> None:
-        """Before a frame is run."""
+        """Bind a frame to shared memory before it is run."""
         self._shared.of(self._number).prepare(frame)
 
     def run(self, frame: Inference, name: str) -> bool:
-        """Whether the segment ran; else it is to be run as its C twin."""
+        """Run a segment; return False if its C twin has to run instead."""
         return self._shared.of(self._number).run(frame, name)
 
     def close(self) -> None:
-        """Let the session go."""
+        """Remove the session."""
         self._shared.remove(self._number)
 
     def disown(self) -> None:
-        """In a forked child: the Edge TPU is the parent's, for all sessions."""
+        """Give up the Edge TPU of all sessions in a forked child."""
         self._shared.disown()
 
 
@@ -159,13 +166,13 @@ def shared_stick(task: StickTask, device: str) -> SharedStick:
     """Return the Edge TPU that sessions of a device share.
 
     Args:
-        task: with the functions to use
-        device: libedgetpu's word for the device; "": any, also one that is open already
+        task: its interpreter and delegate are used
+        device: libedgetpu's name of the device; "" for any, also one that is open already
     """
     name = task.interpreter if isinstance(task.interpreter, str) else None
     with _LOCK:
         if not device:
-            # An Edge TPU that is open already is the likeliest to be there.
+            # An Edge TPU that is open already surely exists.
             for (interpreter, _), shared in _SHARED.items():
                 if interpreter == name:
                     return shared

@@ -1,8 +1,8 @@
-"""The Edge TPU as a Session has it: a process that can be ended (stick_process.py), and
-the next one after it was lost.
+"""Runs segments on the Edge TPU in a process that can be ended (process.py), and starts
+another one after a fault.
 
-While there is none, segments run as their C twins; the stream or the run that met the
-fault does not stop.
+While there is no process, segments run as their C twins, also in the run in which the
+fault occurred.
 """
 
 from __future__ import annotations
@@ -44,49 +44,54 @@ from .process import (
 )
 
 Array = NDArray[Any]
-# A process may take so long to import its modules, from a slow card on a busy device.
+# longest time in which a process imports its modules, from a slow card on a busy device
 STARTING_S = 60.0
-# Then it may take so long to open the Edge TPU, or to report that it could not: the
-# driver may hang.
+# longest time in which it then opens the Edge TPU or reports a failure; a driver may hang
 OPENING_S = 15.0
-# times as long as its first timed inference may an inference take, where that is more
-# than the time-out
+# least time limit of an inference, as a multiple of the slowest first inference
 SLOWER = 10
 ENDING_S = 2.0
 FIRST_PAUSE_S = 0.25
-LONGEST_PAUSE_S = 30.0  # before it is tried again, when it fails as soon as it is used
-NEXT_PAUSE_S = 1.0  # at most, between two processes that cannot open it
+# longest pause before a process is started after one that failed at its first use
+LONGEST_PAUSE_S = 30.0
+# longest pause between two processes that cannot open the Edge TPU
+NEXT_PAUSE_S = 1.0
 _MESSAGE = max(ANSWER.size, STATE.size) + TEXT_BYTES
 
 
 class Gone(Exception):
-    """The process does not answer, or reported a failure."""
+    """The process does not answer, or has reported a failure."""
 
 
 class Channel:
-    """One process.
+    """A process of the Edge TPU, and the socket to it.
 
-    Its methods raise Gone once it is of no use; they may be called from any thread.
+    Its methods may be called from any thread. They raise Gone after a failure.
     """
 
-    def __init__(self, given: int, timeout: float, again: bool) -> None:
-        """given: a file with the Work.  timeout: seconds that an inference may take.
+    def __init__(self, task_file: int, timeout: float, again: bool) -> None:
+        """Start a process.
 
-        again: it tries to open the Edge TPU until it can.  OSError where the system
-        starts no process.
+        Args:
+            task_file: descriptor of a file with its StickTask, see `_file`
+            timeout: time limit of an inference in seconds
+            again: whether it tries to open the Edge TPU until it can, not only once
+
+        Raises:
+            OSError: the process cannot be started
         """
-        self._given_timeout = timeout
+        self._least_timeout = timeout
         self.served = 0
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._slots = itertools.count()
-        self._why: Optional[str] = None  # it is of no use
+        self._why: Optional[str] = None  # the reason of its failure
         self.lenders: Tuple[_ModelLender, ...] = ()
-        """Lends frames of each model memory that the process has too."""
+        """For each model, the lender of memory that is shared with the process."""
         self._wire, wire = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         life, self._life = os.pipe()
         try:
-            handles = (wire.fileno(), life, given)
+            handles = (wire.fileno(), life, task_file)
             command = [
                 sys.executable or "python3",
                 "-I",
@@ -95,7 +100,8 @@ class Channel:
                 *map(str, handles),
                 "again" if again else "once",
             ]
-            # A group of its own: Ctrl-C is for the session, which ends it.
+            # It gets its own process group, since a Ctrl-C is for the session, which
+            # then ends it.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -111,11 +117,15 @@ class Channel:
             wire.close()
             os.close(life)
 
-    def wait_until_ready(self, work: StickTask, heard: Callable[[str], None]) -> None:
+    def wait_until_ready(
+        self, task: StickTask, on_failure: Callable[[str], None]
+    ) -> None:
         """Wait until the process is ready.
 
         Args:
-            heard: takes the reason of each failed attempt to open the Edge TPU
+            task: its task
+            on_failure: is called with the reason of each failed attempt to open the Edge
+                TPU
         """
         timeout = STARTING_S
         while True:
@@ -127,16 +137,16 @@ class Channel:
             if state == STARTED:
                 timeout = OPENING_S
             else:
-                heard(message[STATE.size :].decode("utf-8", "replace"))
-        models = enumerate(work.models)
+                on_failure(message[STATE.size :].decode("utf-8", "replace"))
+        models = enumerate(task.models)
         self.lenders = tuple(_ModelLender(self, i, m.tensors) for i, m in models)
-        self._timeout = max(self._given_timeout, SLOWER * ns * 1e-9)
+        self._timeout = max(self._least_timeout, SLOWER * ns * 1e-9)
         self._wire.settimeout(self._timeout)
 
     def attach(
         self, model: int, tensors: Mapping[str, TensorInfo]
     ) -> Tuple[int, Dict[str, Array]]:
-        """Memory of one frame, shared with the process: its number and its tensors."""
+        """Share memory for a frame of a model; return its number and its tensors."""
         handle = -1
         try:
             handle = os.memfd_create("edgec-frame", os.MFD_CLOEXEC)
@@ -153,13 +163,13 @@ class Channel:
         return slot, arrays
 
     def detach(self, slot: int) -> None:
-        """The frame is not used any more."""
+        """Free the shared memory of a frame."""
         request = REQUEST.pack(DETACH, slot, 0, 0)
         with contextlib.suppress(Gone):
             alone(self._lock, lambda: self._send(request, []))
 
     def run(self, slot: int, segment: int) -> int:
-        """Return the ns of the segment there."""
+        """Run a segment on a frame; return its time in the process in nanoseconds."""
         return alone(self._lock, lambda: self._run(slot, segment))
 
     def _run(self, slot: int, segment: int) -> int:
@@ -168,7 +178,8 @@ class Channel:
         while True:
             message = self._receive(self._timeout)
             answered, failed, ns = ANSWER.unpack_from(message)
-            if answered == number:  # else of a run that was interrupted here
+            # Another number is that of a run that was interrupted in this process.
+            if answered == number:
                 break
         if failed:
             self._why = message[ANSWER.size :].decode("utf-8", "replace")
@@ -185,7 +196,7 @@ class Channel:
             else:
                 self._wire.send(message)
         except OSError as e:
-            raise Gone(self._ended(str(e))) from e
+            raise Gone(self._end_reason(str(e))) from e
 
     def _receive(self, timeout: float) -> bytes:
         try:
@@ -194,12 +205,13 @@ class Channel:
             self._why = f"no answer for {timeout:.3g} s"
             raise Gone(self._why) from None
         except OSError as e:
-            raise Gone(self._ended(str(e))) from e
+            raise Gone(self._end_reason(str(e))) from e
         if not message:
-            raise Gone(self._ended("its process ended"))
+            raise Gone(self._end_reason("its process ended"))
         return message
 
-    def _ended(self, otherwise: str) -> str:
+    def _end_reason(self, otherwise: str) -> str:
+        """Return the reason of the end: the first fault, the exit status, or another."""
         if self._why is None:
             code = None
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -208,39 +220,36 @@ class Channel:
         return self._why
 
     def kill(self) -> None:
-        """End the process, also a hanging one, and everybody's wait for it.
-
-        Does not wait.
-        """
+        """End the process, even if it hangs, and all waits for it; return at once."""
         self._why = self._why or "it was ended"
         self._process.kill()
         with contextlib.suppress(OSError):
             self._wire.shutdown(socket.SHUT_RDWR)
 
     def bury(self) -> None:
-        """Wait for the end after `kill`, ENDING_S at most, and free the memory."""
+        """Wait for the end after `kill`, for ENDING_S at most, and close the socket."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(ENDING_S)
         with self._lock:
             self._wire.close()
-            # Forgotten first: its number may soon be another file's.
+            # The number is reset first, since another file may soon have it.
             life = self._life
             self._life = -1
             if life >= 0:
                 os.close(life)
 
     def disown(self) -> None:
-        """In a forked child: the process is the parent's.  Nothing is said to it."""
+        """Give up the process in a forked child: it belongs to the parent."""
         self._lock = threading.RLock()
         self._why = "it belongs to the process that was forked"
-        self._process.returncode = 0  # nobody waits for it here
+        self._process.returncode = 0  # so that Popen does not wait for it
         self._wire.close()
         os.close(self._life)
         self._life = -1
 
 
 class _ModelLender:
-    """Lends frames of one model memory of a process (see Lender)."""
+    """Lends memory that a process shares to frames of one model (see Lender)."""
 
     def __init__(
         self, channel: Channel, model: int, tensors: Mapping[str, TensorInfo]
@@ -250,21 +259,26 @@ class _ModelLender:
         self._tensors = tensors
 
     def attach(self) -> Tuple[int, Dict[str, Array]]:
-        """Memory for one frame: its number, and the tensors in it."""
+        """Share memory for a frame; return its number and its tensors."""
         return self._channel.attach(self._model, self._tensors)
 
     def detach(self, slot: int) -> None:
-        """The frame of this number is not used any more."""
+        """Free the memory of the frame with this number."""
         self._channel.detach(slot)
 
 
 @dataclass(frozen=True)
 class StickFacts:
-    """up: it runs segments now.  lost, back: how often.  on_cpu: segments that ran as
-    their C twins meanwhile.
+    """The state of the Edge TPU.
 
-    hop: ns beyond its own time that the last segment on it took, for the way there and
-    back.  why: it was lost last.
+    Attributes:
+        up: whether it runs segments now
+        lost: number of times that it was lost
+        back: number of times that it was opened again
+        on_cpu: number of segments that ran as their C twins meanwhile
+        hop: overhead of the last segment on it in nanoseconds, for the messages to the
+            process and back
+        why: the reason of the last loss
     """
 
     up: bool
@@ -276,28 +290,33 @@ class StickFacts:
 
 
 class Stick:
-    """The Edge TPU's process with the models that share it; a session has one of its
-    `models`.
-
-    It starts with an open Edge TPU, or raises DeviceError with the process's message.
+    """The Edge TPU's process, and the models that share it.
 
     Args:
-        timeout: seconds that an inference may take
-        warn: takes the first loss
+        task: the task of the process
+        timeout: time limit of an inference in seconds
+        warn: is called at the first loss
+
+    Attributes:
+        models: the Edge TPU for each model of the task
+        channel: the present process; None after a loss
+
+    Raises:
+        DeviceError: the Edge TPU cannot be opened, with the message of the process
     """
 
     def __init__(
-        self, work: StickTask, timeout: float, warn: Callable[[str], None]
+        self, task: StickTask, timeout: float, warn: Callable[[str], None]
     ) -> None:
-        self._work = work
+        self._task = task
         self._timeout = timeout
         self._warn = warn
-        # a forgotten session is closed wherever the collector runs
+        # Reentrant, since garbage collection may close a session in any thread.
         self._lock = threading.RLock()
         self._facts = StickFacts(False)
         self._closing = False
         self._ending: "SimpleQueue[None]" = SimpleQueue()
-        """Ends the pauses of the thread that opens it again."""
+        """Gets an item to end the pauses of the thread that opens the Edge TPU again."""
         self._ended: Optional[Channel] = None
         self._pause = 0.0
         self._hop = 0
@@ -305,24 +324,23 @@ class Stick:
         self._lost: "SimpleQueue[Optional[Channel]]" = SimpleQueue()
         self.models: List[StickOfModel] = []
         first = 0
-        for i, model in enumerate(work.models):
+        for i, model in enumerate(task.models):
             self.models.append(StickOfModel(self, i, first, model.segments))
             first += len(model.segments)
-        self._given = _file(work)
+        self._task_file = _file(task)
         self.channel: Optional[Channel] = None
-        said: List[str] = []
+        reasons: List[str] = []
         try:
-            self.channel = self._open(False, said.append)
+            self.channel = self._open(False, reasons.append)
         except (Gone, OSError) as e:
-            os.close(self._given)
+            os.close(self._task_file)
             raise DeviceError(
-                f"the Edge TPU cannot run its segments: {said[-1] if said else e}",
-                at=work.models[0].segments[0].name,
+                f"the Edge TPU cannot run its segments: {reasons[-1] if reasons else e}",
+                at=task.models[0].segments[0].name,
                 hint="plug it in again; see `edgec doctor`",
             ) from None
         self._facts = StickFacts(True)
-        # There from the start: who meets a fault has a frame to compute, and waits for
-        # no thread to begin.
+        # The thread is started now, so that a run with a fault does not wait for it.
         self._opener = threading.Thread(
             target=self._open_again, name="edgec-stick", daemon=True
         )
@@ -334,7 +352,7 @@ class Stick:
         return replace(self._facts, hop=self._hop)
 
     def prepare(self, frame: Inference, model: int) -> None:
-        """Before a frame of a model is run."""
+        """Bind a frame of a model to shared memory before it is run."""
         channel = self.channel
         try:
             frame.use(None if channel is None else channel.lenders[model])
@@ -346,12 +364,12 @@ class Stick:
     def run(
         self, frame: Inference, model: int, number: int, segment: SegmentInfo
     ) -> bool:
-        """Whether the segment ran; else it is to be run as its C twin.
+        """Run a segment; return False if its C twin has to run instead.
 
         Args:
             frame: the frame
             model: the number of the segment's model
-            number: of the segment, counted over all models
+            number: the number of the segment, counted over all models
             segment: the segment
         """
         channel = self.channel
@@ -371,38 +389,36 @@ class Stick:
         return False
 
     def close(self) -> None:
-        """Returns within seconds, also where the Edge TPU hangs."""
+        """End the process, within seconds even if the Edge TPU hangs."""
         self._closing = True
         self._ending.put(None)
         with self._lock:
-            # Known before it is taken away: a close that a Ctrl-C ends is called again.
+            # It is stored first, since a close that a Ctrl-C interrupts is called again.
             self._ended = self.channel or self._ended
             self.channel = None
             opening = self._opening
             self._facts = replace(self._facts, up=False)
-        for one in (self._ended, opening):
-            if one is not None:
-                one.kill()
+        for channel in (self._ended, opening):
+            if channel is not None:
+                channel.kill()
         if self._ended is not None:
             self._ended.bury()
         self._lost.put(None)
         if threading.current_thread() is not self._opener:
             self._opener.join(2 * ENDING_S)
         with self._lock:
-            given = self._given
-            self._given = -1
-            if given >= 0:
-                os.close(given)
+            task_file = self._task_file
+            self._task_file = -1
+            if task_file >= 0:
+                os.close(task_file)
 
     def disown(self) -> None:
-        """In a forked child: the Edge TPU is the parent's, segments run as their C
-        twins.
-        """
+        """Give up the Edge TPU in a forked child, where segments run as C twins."""
         self._lock = threading.RLock()
         self._closing = True
-        for one in (self.channel, self._opening):
-            if one is not None:
-                one.disown()
+        for channel in (self.channel, self._opening):
+            if channel is not None:
+                channel.disown()
         self.channel = self._opening = None
         self._facts = replace(
             self._facts, up=False, why="it belongs to the process that was forked"
@@ -411,28 +427,29 @@ class Stick:
     # ---- lost, and back
     # ----------------------------------------------------------------------------------
 
-    def _open(self, again: bool, heard: Callable[[str], None]) -> Channel:
-        """A process that is ready.  Raises Gone or OSError."""
-        made = Channel(self._given, self._timeout, again)
+    def _open(self, again: bool, on_failure: Callable[[str], None]) -> Channel:
+        """Return a process that is ready; raise Gone or OSError if there is none."""
+        channel = Channel(self._task_file, self._timeout, again)
         with self._lock:
-            self._opening = made
+            self._opening = channel
         try:
             if self._closing:
                 raise Gone("the session is closed")
-            made.wait_until_ready(self._work, heard)
+            channel.wait_until_ready(self._task, on_failure)
         except BaseException:
-            made.kill()
-            made.bury()
+            channel.kill()
+            channel.bury()
             raise
         finally:
             with self._lock:
                 self._opening = None
-        return made
+        return channel
 
     def _lose(self, channel: Channel, why: str) -> None:
+        """Give up a process after a fault, and let the other thread start a new one."""
         with self._lock:
             if self.channel is not channel:
-                return  # it was another thread that met it, or the session was closed
+                return  # another thread was first, or the session was closed
             self.channel = None
             first = self._facts.lost == 0
             self._facts = replace(
@@ -451,7 +468,7 @@ class Stick:
             )
 
     def _open_again(self) -> None:
-        """A thread of its own, until the session is closed."""
+        """Open the Edge TPU after each loss, in a thread, until the session is closed."""
         while True:
             lost = self._lost.get()
             if lost is None:
@@ -459,45 +476,45 @@ class Stick:
             self._reopen(lost)
 
     def _closes_within(self, pause: float) -> bool:
-        """Return whether it is closed, at once or after so many seconds."""
-        # An event would take its lock in Python code (see session/locks.py).
+        """Wait for a pause in seconds or the closing; return whether it is closed."""
+        # An event would acquire its lock in Python code (see session/locks.py).
         with contextlib.suppress(Empty):
             self._ending.get(timeout=pause)
         return self._closing
 
     def _reopen(self, lost: Channel) -> None:
-        """Ends when there is a process again, or the session is closed."""
+        """Start a new process, again and again until it works or the session is closed."""
         lost.bury()
         pause = self._pause
         while not self._closes_within(pause):
             try:
-                made = self._open(True, lambda why: None)
+                channel = self._open(True, lambda why: None)
             except (Gone, OSError):
-                # it hung, or crashed as some drivers do without a stick
+                # The process hung, or crashed, as some drivers do without a stick.
                 pause = min(NEXT_PAUSE_S, max(FIRST_PAUSE_S, 2 * pause))
                 continue
             with self._lock:
                 if not self._closing:
-                    self.channel = made
+                    self.channel = channel
                     self._facts = replace(
                         self._facts, up=True, back=self._facts.back + 1
                     )
                     return
-            made.kill()
-            made.bury()
+            channel.kill()
+            channel.bury()
 
 
 class StickOfModel:
-    """The Edge TPU, as the session of one model has it."""
+    """The Edge TPU for the session of one model."""
 
     def __init__(
         self, stick: Stick, model: int, first: int, segments: Tuple[SegmentInfo, ...]
     ) -> None:
-        """Name a model's segments.
+        """Prepare it for a model.
 
         Args:
             stick: the Edge TPU
-            model: the model's number
+            model: the number of the model
             first: the number of its first segment, counted over all models
             segments: its segments
         """
@@ -506,7 +523,7 @@ class StickOfModel:
         self._segments = {s.name: (first + i, s) for i, s in enumerate(segments)}
 
     def takes(self, name: str) -> bool:
-        """Whether a segment is one of its own."""
+        """Return whether a segment is one of the model's."""
         return name in self._segments
 
     @property
@@ -515,11 +532,11 @@ class StickOfModel:
         return self._stick.facts
 
     def prepare(self, frame: Inference) -> None:
-        """Before a frame is run."""
+        """Bind a frame to shared memory before it is run."""
         self._stick.prepare(frame, self._model)
 
     def run(self, frame: Inference, name: str) -> bool:
-        """Whether the segment ran; else it is to be run as its C twin."""
+        """Run a segment; return False if its C twin has to run instead."""
         number, segment = self._segments[name]
         return self._stick.run(frame, self._model, number, segment)
 
@@ -528,14 +545,14 @@ class StickOfModel:
         self._stick.close()
 
     def disown(self) -> None:
-        """In a forked child: the Edge TPU is the parent's, for all models."""
+        """Give up the Edge TPU of all models in a forked child."""
         self._stick.disown()
 
 
-def _file(work: StickTask) -> int:
-    """Return a file in memory with the process's work."""
+def _file(task: StickTask) -> int:
+    """Return the descriptor of a file in memory with sys.path and a task, pickled."""
     try:
-        functions = pickle.dumps((work.interpreter, work.delegate))
+        functions = pickle.dumps((task.interpreter, task.delegate))
         if b"__main__" in functions:
             raise pickle.PicklingError("it is in the program itself")
     except (pickle.PicklingError, AttributeError, TypeError) as e:
@@ -546,5 +563,5 @@ def _file(work: StickTask) -> int:
         ) from e
     handle = os.memfd_create("edgec-edgetpu", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(handle), "wb") as f:
-        f.write(pickle.dumps(sys.path) + pickle.dumps(work))
+        f.write(pickle.dumps(sys.path) + pickle.dumps(task))
     return handle
