@@ -1,4 +1,4 @@
-"""The memory of an inference in flight: its tensors, and the arena of a thread."""
+"""The memory of an inference: its tensors, and the arena of the thread that runs it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ..tensors import TensorInfo
 from .threads import ThreadPool, aligned
 
 Array = NDArray[Any]
-_STALE = object()  # memory of a channel that was lost is still in use
+_STALE = object()  # the frame still uses memory of a lost channel
 
 
 class Lender(Protocol):
-    """Lends a frame memory shared with the Edge TPU's process (stick.py)."""
+    """Lends frames memory that is shared with the Edge TPU's process (stick/stick.py)."""
 
     def attach(self) -> Tuple[int, Dict[str, Array]]:
-        """Memory for one frame: its number, and the tensors in it."""
+        """Share memory for a frame; return its number and its tensors."""
 
     def detach(self, slot: int) -> None:
-        """The frame of this number is not used any more."""
+        """Free the memory of the frame with this number."""
 
 
 class ExecutionContext:
     """The arena of C segments, and the threads that share their larger ops.
 
-    For one thread at a time.
+    Only one thread at a time may use it.
     """
 
     def __init__(
@@ -45,34 +45,37 @@ class ExecutionContext:
         )
 
     def stop(self) -> None:
-        """Ends the threads.  Not during a run."""
+        """End the threads; not allowed during a run."""
         if self._threads is not None:
             self._threads.stop()
 
 
 class Inference:
-    """The tensors that cross segment borders, of one inference, and their addresses as
-    the C segments take them.
+    """The tensors of an inference that cross segment borders.
 
-    `arrays` has those that have a place now: all, but for model inputs and outputs
-    before `put` and `renew`.
+    Attributes:
+        arrays: the tensors that have memory now, by name; model inputs get it by `put`,
+            outputs by `renew`
+        ports: for each segment the addresses of its inputs and outputs, as C takes them
     """
 
     def __init__(self, manifest: Manifest) -> None:
         self._infos = manifest.tensors
         self._inputs = manifest.inputs
         self._outputs = manifest.outputs
-        # an output may be an input as it came
+        # an output may also be an unchanged input
         self._written = {n for s in manifest.segments for n in s.outputs}
         self.arrays: Dict[str, Array] = {}
-        # segment → addresses of what it reads, of what it writes
         self.ports: Dict[str, Tuple[Any, Any]] = {}
-        self._places: Dict[str, List[Tuple[Any, int]]] = {
+        # for each tensor the lists of addresses, and its index in each
+        self._address_slots: Dict[str, List[Tuple[Any, int]]] = {
             name: [] for name in self._infos
         }
-        self._own: Dict[str, Array] = {}
+        # memory of this process for tensors, by name
+        self._private: Dict[str, Array] = {}
+        # the lender of the shared memory, None, or _STALE
         self._bound: object = None
-        # memory that the Edge TPU's process has too
+        # tensors in memory that is shared with the Edge TPU's process
         self._lent: Mapping[str, Array] = {}
         self._slot = -1
         for s in manifest.segments:
@@ -82,42 +85,47 @@ class Inference:
             )
             for names, addresses in zip((s.inputs, s.outputs), ports):
                 for i, name in enumerate(names):
-                    self._places[name].append((addresses, i))
+                    self._address_slots[name].append((addresses, i))
             self.ports[s.name] = (ports[0], ports[1])
         for name in self._infos:
             if name not in manifest.inputs and name not in manifest.outputs:
-                self._bind(name, self._mine(name))
+                self._bind(name, self._memory(name))
 
     def _bind(self, name: str, array: Array) -> None:
+        """Use an array for a tensor from now on."""
         self.arrays[name] = array
 
-        where = array.ctypes.data
-        for addresses, i in self._places[name]:
-            addresses[i] = where
+        address = array.ctypes.data
+        for addresses, i in self._address_slots[name]:
+            addresses[i] = address
 
-    def _mine(self, name: str) -> Array:
-        if name not in self._own:
-            self._own[name] = _empty(self._infos[name])
-        return self._own[name]
+    def _memory(self, name: str) -> Array:
+        """Return the private memory of a tensor, which is made at its first use."""
+        if name not in self._private:
+            self._private[name] = _empty(self._infos[name])
+        return self._private[name]
 
     # ---- inputs and outputs
     # ----------------------------------------------------------------------------------
 
     def inputs(self) -> Dict[str, Array]:
-        """The memory of the model inputs, to be written in place; by name."""
+        """Return the memory of the model inputs, to be written in place, by name."""
         return {name: self._input(name) for name in self._inputs}
 
     def _input(self, name: str) -> Array:
         if name not in self._lent and (
-            name not in self._own or self.arrays[name] is not self._own[name]
+            name not in self._private or self.arrays[name] is not self._private[name]
         ):
-            self._bind(name, self._mine(name))
+            self._bind(name, self._memory(name))
         return self.arrays[name]
 
     def put(self, name: str, array: Array, copy: bool = False) -> None:
-        """A model input.
+        """Set a model input.
 
-        Without a copy where it can be used as it is; then nobody may change it.
+        Args:
+            name: its name
+            array: the array; it may be used itself, and must not be changed then
+            copy: whether to copy it in any case
         """
         if name in self.arrays and array is self.arrays[name]:
             return
@@ -134,30 +142,34 @@ class Inference:
         """Give the outputs new memory, which belongs to the caller.
 
         Args:
-            keep: whether to use the frame's own memory again instead
+            keep: whether to use the frame's private memory again instead
         """
         for name in self._outputs:
             if name not in self._lent and name in self._written:
                 if not keep:
                     self._bind(name, _empty(self._infos[name]))
                 elif (
-                    self._own.get(name) is None
-                    or self.arrays.get(name) is not self._own[name]
+                    self._private.get(name) is None
+                    or self.arrays.get(name) is not self._private[name]
                 ):
-                    self._bind(name, self._mine(name))
+                    self._bind(name, self._memory(name))
 
     def take(self, copy: bool = False) -> Dict[str, Array]:
-        """The outputs, by name.
+        """Return the outputs, by name.
 
-        Without a copy they are the caller's until `renew`, and from then on.
+        Args:
+            copy: whether to copy them; otherwise the caller may keep the arrays if it
+                calls `renew` before the next run
         """
         if copy:
             return {n: self.arrays[n].copy() for n in self._outputs}
 
-        # Shared memory is written again by the next inference.
-        own = {n for n in self._outputs if n not in self._lent and n in self._written}
+        # The next inference writes to shared memory again, so that it has to be copied.
+        private = {
+            n for n in self._outputs if n not in self._lent and n in self._written
+        }
         return {
-            n: self.arrays[n] if n in own else self.arrays[n].copy()
+            n: self.arrays[n] if n in private else self.arrays[n].copy()
             for n in self._outputs
         }
 
@@ -166,19 +178,22 @@ class Inference:
 
     @property
     def channel(self) -> Optional[Lender]:
-        """The Edge TPU's process with a part of the memory."""
+        """The lender of the shared memory; None without one."""
         return None if self._bound is _STALE else self._bound  # type: ignore[return-value]
 
     @property
     def slot(self) -> int:
-        """Its number in the Edge TPU's process."""
+        """The frame's number in the Edge TPU's process."""
         return self._slot
 
     def use(self, channel: Optional[Lender]) -> None:
-        """Before a run: what the Edge TPU reads and writes is where this process of it
-        sees it; None: there is none.
+        """Bind the tensors of the Edge TPU to memory that is shared with its process.
 
-        Raises stick.Gone where the process has ended; then the frame is as for None.
+        This is called before each run.  Raises stick.Gone if the process has ended; the
+        frame then has no shared memory.
+
+        Args:
+            channel: the lender of the memory; None without a process
         """
         if channel is self._bound:
             return
@@ -190,26 +205,28 @@ class Inference:
                 self._bind(name, array)
 
     def let_go(self) -> None:
-        """No Edge TPU's process has a part of it any more."""
-
+        """Return all shared memory to the Edge TPU's process."""
         lent = self._lent
         self._lent = {}
         bound = self._bound
         self._bound = None
         for name in lent:
-            self._bind(name, self._mine(name))
+            self._bind(name, self._memory(name))
         if lent and bound is not _STALE:
             bound.detach(self._slot)  # type: ignore[attr-defined]
 
     def salvage(self, written: Tuple[str, ...]) -> None:
-        """The process was lost while these were to be written: it may still do so, so
-        they go elsewhere.
+        """Bind the outputs of a segment to private memory after its process was lost.
 
-        What was written before stays where it is, until the next `use`.
+        The process may still write to the shared memory.  Earlier tensors stay there
+        until the next `use`.
+
+        Args:
+            written: the outputs of the segment
         """
         self._bound = _STALE
         for name in written:
-            self._bind(name, self._mine(name))
+            self._bind(name, self._memory(name))
 
 
 def _empty(info: TensorInfo) -> Array:

@@ -1,4 +1,4 @@
-"""Checks inputs in one way on every device, and makes noise for missing ones."""
+"""Checks inputs in the same way on every device, and makes noise inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 Prepare = Callable[[str, Array], Array]
-"""The input of a name made of a photo."""
+"""Returns an input made of a photo, given the input's name and the photo."""
 
 
 def check_inputs(
@@ -26,8 +26,8 @@ def check_inputs(
 ) -> Dict[str, Array]:
     """Return the input arrays by name in the model's order, with photos prepared.
 
-    Nothing else is converted. State, which the model keeps itself, may be given, too,
-    all of it: it comes last.
+    Nothing else is converted. The inputs may include the model's state, either all of it
+    or none; it is last in the result.
 
     Args:
         manifest: the model's manifest
@@ -46,11 +46,11 @@ def check_inputs(
         )
     for name in inputs:
         if name not in manifest.inputs and name not in kept:
-            there = ", ".join(str(t) for t in manifest.input_infos())
+            names = ", ".join(str(t) for t in manifest.input_infos())
             raise InputError(
                 "the model has no input "
                 f'"{name}"{did_you_mean(str(name), manifest.inputs)}',
-                hint=f"its inputs are {there}",
+                hint=f"its inputs are {names}",
             )
 
     prepares = prepare or partial(prepared, manifest)
@@ -63,7 +63,7 @@ def check_inputs(
 
 
 def prepared(manifest: Manifest, name: str, photo: Array) -> Array:
-    """The input of this name made of a photo."""
+    """Return an input made of a photo by numpy."""
     return by_numpy(photo, manifest.preprocess[name], manifest.tensors[name])
 
 
@@ -100,7 +100,7 @@ def _check(
 
 
 def _dtype_hint(info: TensorInfo, array: Array) -> str:
-    # Reals for a quantized input are the most frequent mistake.
+    # The most frequent mistake is real numbers for a quantized input.
     kind = info.numpy_dtype.name
     if (
         array.dtype.kind == "f"
@@ -119,7 +119,7 @@ def _dtype_hint(info: TensorInfo, array: Array) -> str:
 
 
 def noise_inputs(manifest: Manifest) -> Dict[str, Array]:
-    """Return reproducible inputs, byte for byte as `main` makes them (fill_noise)."""
+    """Return reproducible inputs, the same bytes as those of csrc/main.c (fill_noise)."""
     return {t.name: _noise(t, i) for i, t in enumerate(manifest.input_infos())}
 
 
@@ -127,14 +127,14 @@ def _noise(info: TensorInfo, index: int) -> Array:
     n = info.nbytes // info.numpy_dtype.itemsize
     i = np.arange(1, n + 1, dtype=np.uint32)
 
-    # The hash of fill_noise in csrc/main.c, step by step.
+    # This is the hash of fill_noise in csrc/main.c.
     seed = np.uint32((index + 1) * 2246822519 & 0xFFFFFFFF)
     h = (i * np.uint32(2654435761)) ^ seed
     h = (h ^ (h >> np.uint32(15))) * np.uint32(2246822519)
     h = (h ^ (h >> np.uint32(13))) * np.uint32(3266489917)
     h = h ^ (h >> np.uint32(16))
 
-    # Reals of -1…1; halves with a fixed exponent; integers of all values.
+    # Floats are -1…1, halves have a fixed exponent, integers have all values.
     if info.dtype in ("<f4", "<f8"):
         flat: Array = (h >> np.uint32(8)).astype(np.float32) / np.float32(
             8388608

@@ -1,8 +1,7 @@
-"""The TFLite interpreters a device may have, behind one small interface; and the Edge
-TPU's delegate.
+"""Finds the TFLite interpreters of a device, and opens the delegate of the Edge TPU.
 
 LiteRT (`ai_edge_litert`) and `tflite_runtime` have the same Python class.  Neither is a
-dependency: a bundle runs without them, on its C.
+dependency, since a bundle runs without them, on its C.
 """
 
 from __future__ import annotations
@@ -21,71 +20,76 @@ Array = NDArray[Any]
 
 
 class TfliteInterpreter:
-    """The methods of `tf.lite.Interpreter` for a session; any class with them will do."""
+    """The methods of `tf.lite.Interpreter` that a session uses; any class may have them."""
 
     def allocate_tensors(self) -> None:
-        """Makes the buffers; called once, before anything else."""
+        """Allocate the tensors; this is called once, before anything else."""
         raise NotImplementedError
 
     def invoke(self) -> None:
-        """One inference.  RuntimeError when it fails."""
+        """Run one inference; raise RuntimeError if it fails."""
         raise NotImplementedError
 
     def get_input_details(self) -> List[Mapping[str, Any]]:
-        """At least "name", "index", "shape" and "dtype" of each input."""
+        """Return at least "name", "index", "shape" and "dtype" of each input."""
         raise NotImplementedError
 
     def get_output_details(self) -> List[Mapping[str, Any]]:
-        """Return index, shape and type of each output tensor."""
+        """Return at least "name", "index", "shape" and "dtype" of each output."""
         raise NotImplementedError
 
     def tensor(self, index: int) -> Callable[[], Array]:
-        """Return a function for a view of the tensor; nobody may keep the view in a
-        run.
+        """Return a function that returns a view of a tensor.
+
+        No view may exist during a run.
         """
         raise NotImplementedError
 
 
-# (the .tflite's bytes, the Edge TPU delegate or None) -> an interpreter, not yet
-# allocated
 InterpreterFactory = Callable[[bytes, Any], TfliteInterpreter]
+"""Returns an interpreter without tensors, given the bytes of a .tflite and the Edge TPU's
+delegate, or None.
+"""
 
 
 def find_interpreter(name: Optional[str] = None) -> Tuple[str, Any]:
-    """(name, module) of the interpreter called `name`, or of the first that can be
-    imported.
+    """Return the name and the module of an interpreter.
 
-    Raises InputError for an unknown name, DeviceError when there is none.
+    Raises InputError for an unknown name, DeviceError if none can be imported.
+
+    Args:
+        name: its name; None for the first that can be imported
     """
     if name is not None and name not in MODULES:
         what = f'there is no interpreter "{name}"{did_you_mean(name, MODULES)}'
         raise InputError(what, hint="use " + " or ".join(MODULES))
-    seen = []
+    failures = []
     for known, module in MODULES.items():
         if name in (None, known):
             try:
                 return known, importlib.import_module(module)
             except Exception as e:
-                # a wheel for another numpy or CPU fails with all sorts of errors
-                seen.append(f"{module}: {e}")
+                # A wheel for another numpy or CPU can raise any kind of exception.
+                failures.append(f"{module}: {e}")
     raise DeviceError(
-        f"no TFLite interpreter can be imported ({'; '.join(seen)})",
+        f"no TFLite interpreter can be imported ({'; '.join(failures)})",
         hint='python3 -m pip install ai-edge-litert, or run with tpu="c"',
     )
 
 
 def interpreter_factory(name: Optional[str] = None) -> InterpreterFactory:
-    """Interpreters with the reference kernels: they agree bit for bit with the C twin,
-    the optimised ones do not.
+    """Return a factory of interpreters with the reference kernels.
+
+    These agree bit for bit with the C twin; the optimized kernels do not.
     """
     _, module = find_interpreter(name)
 
     def make(model: bytes, delegate: Any) -> TfliteInterpreter:
         if delegate is not None:
-            made: TfliteInterpreter = module.Interpreter(
+            interpreter: TfliteInterpreter = module.Interpreter(
                 model_content=model, experimental_delegates=[delegate]
             )
-            return made
+            return interpreter
         resolver = module.OpResolverType.BUILTIN_REF
         return module.Interpreter(  # type: ignore[no-any-return]
             model_content=model, experimental_op_resolver_type=resolver
@@ -98,26 +102,26 @@ def edgetpu_library() -> str:
     """Return the name of a libedgetpu that can be loaded.
 
     Raises:
-        DeviceError: none can, with the names tried
+        DeviceError: none can be loaded; the message has the reasons
     """
-    seen = []
+    failures = []
     for library in EDGETPU_LIBRARIES:
         try:
             ctypes.CDLL(library)
             return library
         except OSError as e:
-            seen.append(f"{library}: {e}")
-    raise _no_edgetpu("; ".join(seen))
+            failures.append(f"{library}: {e}")
+    raise _no_edgetpu("; ".join(failures))
 
 
 def load_edgetpu(name: Optional[str] = None) -> Any:
     """Return the delegate of libedgetpu, which opens the first Edge TPU.
 
     Raises:
-        DeviceError: it cannot be opened, with the attempts
+        DeviceError: it cannot be opened; the message has the reasons
     """
     _, module = find_interpreter(name)
-    # first: LiteRT's Delegate prints a traceback of its own when this fails
+    # The library is tried first, since LiteRT prints a traceback if this fails.
     library = edgetpu_library()
     try:
         return module.load_delegate(library)
@@ -129,8 +133,8 @@ def load_edgetpu(name: Optional[str] = None) -> Any:
 class EdgeTpuDelegate:
     """An Edge TPU's library and its options; `open` is a delegate of a Session.
 
-    A process of its own opens the device (stick/process.py), so an instance holds text
-    alone and can be pickled.
+    Another process opens the device (stick/process.py), for which an instance is
+    pickled.
 
     Attributes:
         library: the name or path of libedgetpu
@@ -142,7 +146,7 @@ class EdgeTpuDelegate:
 
     @property
     def device(self) -> str:
-        """The option of this name; "": any device."""
+        """The option "device"; "" for any device."""
         return dict(self.options).get("device", "")
 
     def open(self, name: Optional[str] = None) -> Any:
@@ -170,10 +174,10 @@ def _no_edgetpu(why: str) -> DeviceError:
 def match_ports(
     details: List[Mapping[str, Any]], names: Tuple[str, ...]
 ) -> Optional[List[Mapping[str, Any]]]:
-    """The interpreter's tensors in the order of `names`: by name when it has those
-    names, else in its own order.
+    """Return the details of an interpreter's tensors in the order of names.
 
-    None when there are too few or too many of them.
+    If the interpreter has other names, they stay in its order; None if their number
+    differs.
     """
     if len(details) != len(names):
         return None

@@ -1,8 +1,9 @@
-"""Loads a bundle's library after its headers and its own record fit the manifest.
+"""Loads a bundle's library, after its headers and its record were compared with the
+manifest.
 
-The C trusts its arguments: an arena that is too small, or another shape, would let it
-write over other memory. So a number of the manifest reaches it only if the library,
-which the compiler wrote together with the C, has the same.
+The C trusts its arguments: with a smaller arena or another shape it would write to other
+memory. So the manifest must agree with the record that the compiler wrote into the
+library.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ def load_library(bundle: Bundle, target: str) -> ctypes.CDLL:
     """Return the library for a target, which must be that of this machine.
 
     Raises:
-        BundleError: it is no such code, or was made for something else than the
+        BundleError: it is not code for the target, or its record differs from the
             manifest
         DeviceError: this machine cannot load it
     """
     path = extract(bundle, bundle.manifest.libraries[target])
-    found = fault(str(path), target, library=True)
-    if found is not None:
+    reason = fault(str(path), target, library=True)
+    if reason is not None:
         raise BundleError(
-            f"the bundle's library {found}", at=str(bundle.path), hint=_HINT
+            f"the bundle's library {reason}", at=str(bundle.path), hint=_HINT
         )
     try:
         library = ctypes.CDLL(str(path))
@@ -41,31 +42,32 @@ def load_library(bundle: Bundle, target: str) -> ctypes.CDLL:
         raise DeviceError(
             what, at=str(path), hint="`edgec doctor` shows this machine's libc"
         ) from e
-    lie = _lie(_made_for(library), bundle, target)
-    if lie is not None:
+    difference = _lie(_record(library), bundle, target)
+    if difference is not None:
         raise BundleError(
-            f"the bundle's library was made for something else: {lie}",
+            f"the bundle's library was made for something else: {difference}",
             at=str(bundle.path),
             hint=_HINT,
         )
     return library
 
 
-def _made_for(library: ctypes.CDLL) -> Dict[str, Any]:
+def _record(library: ctypes.CDLL) -> Dict[str, Any]:
     """Return the record in a library; {} if it has none."""
     try:
         text = ctypes.string_at(
             ctypes.addressof(ctypes.c_char.in_dll(library, "edgec_made_for"))
         )
 
-        found = json.loads(text.decode())
-    except (ValueError, RecursionError):  # ctypes' for a missing symbol, json's
+        record = json.loads(text.decode())
+    # ctypes raises ValueError for a missing symbol, and json for other text.
+    except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
-def _lie(said: Dict[str, Any], bundle: Bundle, target: str) -> Optional[str]:
-    """Return the first difference of the manifest; None if there is none."""
+def _lie(record: Dict[str, Any], bundle: Bundle, target: str) -> Optional[str]:
+    """Return the first difference of a record from the manifest; None without one."""
     m = bundle.manifest
     weights = m.weights.get(target)
     size, crc = (
@@ -73,7 +75,7 @@ def _lie(said: Dict[str, Any], bundle: Bundle, target: str) -> Optional[str]:
         if weights is not None
         else (0, 0)
     )
-    wanted = {
+    expected = {
         "inputs": list(m.inputs),
         "outputs": list(m.outputs),
         "tensors": {n: [t.dtype, list(t.shape)] for n, t in m.tensors.items()},
@@ -82,32 +84,35 @@ def _lie(said: Dict[str, Any], bundle: Bundle, target: str) -> Optional[str]:
         "state": [[s.input, s.output] for s in m.state],
     }
 
-    # In JSON's types: a tuple would never equal a list.
-    for key, value in wanted.items():
-        if said.get(key) != value:
-            return f"its {key} are {said.get(key)!r:.200}, the manifest says {value!r:.200}"
+    # These are types of JSON, since a tuple never equals a list.
+    for key, value in expected.items():
+        if record.get(key) != value:
+            return f"its {key} are {record.get(key)!r:.200}, the manifest says {value!r:.200}"
 
-    # More threads than the code is for would share an arena that is too small.
-    if type(said.get("threads")) is not int or said["threads"] < m.threads:
+    # The arena would be too small for more threads than the code is for.
+    if type(record.get("threads")) is not int or record["threads"] < m.threads:
         return (
-            f"it is for {said.get('threads')!r:.20} threads, "
+            f"it is for {record.get('threads')!r:.20} threads, "
             f"the manifest says {m.threads}"
         )
-    return _segments_lie(said.get("segments"), m)
+    return _segments_lie(record.get("segments"), m)
 
 
-def _segments_lie(said: Any, m: Manifest) -> Optional[str]:
-    """The manifest's arena is enough for every target, so a library may want less."""
-    if not isinstance(said, dict) or list(said) != [s.name for s in m.segments]:
+def _segments_lie(record: Any, m: Manifest) -> Optional[str]:
+    """Return the first difference of the segments; None without one.
+
+    The manifest's arena is enough for every target, so that a library may need less.
+    """
+    if not isinstance(record, dict) or list(record) != [s.name for s in m.segments]:
         return "it has other segments than the manifest"
     for s in m.segments:
-        arena, inputs, outputs = said[s.name]
+        arena, inputs, outputs = record[s.name]
         if [inputs, outputs] != [list(s.inputs), list(s.outputs)]:
             return (
                 f"segment {s.name} has other inputs or outputs than the manifest says"
             )
 
-        # The session allocates what the manifest says.
+        # The session allocates the arena of the manifest.
         if arena > s.arena:
             return (
                 f"segment {s.name} needs {arena} bytes of scratch, "

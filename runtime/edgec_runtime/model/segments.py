@@ -1,4 +1,4 @@
-"""The kinds of segments in this process: C, and a .tflite on an interpreter."""
+"""Runs segments in this process: those on C, and a .tflite on an interpreter."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Array = NDArray[Any]
 
 
 class CSegment:
-    """A function of the bundle's library.
+    """A segment that is a function of the bundle's library.
 
-    Any number of threads may run it, each with a frame and a scratch.
+    Any number of threads may run it, each with its own frame and scratch.
     """
 
     def __init__(
@@ -31,9 +31,17 @@ class CSegment:
         shared: bool,
         at: str,
     ) -> None:
-        """shared: the larger ops are, with the scratch's threads.  at: the bundle.
+        """Look the function up.
 
-        DeviceError where it is missing.
+        Args:
+            info: the segment
+            library: the bundle's library
+            weights: the weights, uint8 [N]; None if the model has none
+            shared: whether the scratch's threads share the larger ops
+            at: the bundle's path, for messages
+
+        Raises:
+            DeviceError: the library does not have the function
         """
         symbol = f"{info.symbol}_on" if shared else info.symbol
         try:
@@ -48,22 +56,22 @@ class CSegment:
         self._function.argtypes = [ctypes.c_void_p] * (7 if shared else 4)
         self._info = info
         self._shared = shared
-        self._keep = weights
+        self._weights_array = weights  # the reference keeps the memory alive
         self._weights = None if weights is None else weights.ctypes.data
 
     def run(self, frame: Inference, scratch: ExecutionContext) -> None:
-        """Raise DeviceError if the code reports a fault."""
-        read, written = frame.ports[self._info.name]
-        given = (
+        """Run the segment; raise DeviceError if its code reports a fault."""
+        inputs, outputs = frame.ports[self._info.name]
+        arguments = (
             scratch.arena if self._info.arena else None,
             self._weights,
-            read,
-            written,
+            inputs,
+            outputs,
         )
         if self._shared:
-            code = self._function(scratch.pool, *given, None, None)
+            code = self._function(scratch.pool, *arguments, None, None)
         else:
-            code = self._function(*given)
+            code = self._function(*arguments)
         if code:
             raise DeviceError(
                 f"the segment's C returned {code}",
@@ -73,7 +81,7 @@ class CSegment:
 
 
 class InterpreterSegment:
-    """A .tflite on an interpreter with one set of tensors: one run at a time.
+    """A segment that is a .tflite on an interpreter, which runs one frame at a time.
 
     Raises:
         EdgecError: its tensors are not those of the manifest
@@ -91,38 +99,39 @@ class InterpreterSegment:
         interpreter.allocate_tensors()
         self._inputs = self._ports(interpreter.get_input_details(), info.inputs)
         self._outputs = self._ports(interpreter.get_output_details(), info.outputs)
-        interpreter.invoke()  # once, untimed: the Edge TPU takes the weights
+        interpreter.invoke()  # the first run loads the weights into the Edge TPU
 
     def _ports(
         self, details: List[Mapping[str, Any]], names: Tuple[str, ...]
     ) -> Dict[str, int]:
-        """Tensor name → the interpreter's index."""
-        matched = match_ports(details, names)
-        for name, d in zip(names, matched or []):
+        """Return the interpreter's index of each tensor, by name."""
+        ports = match_ports(details, names)
+        for name, d in zip(names, ports or []):
             info = self._tensors[name]
             if (
                 np.dtype(d["dtype"]) != info.numpy_dtype
                 or tuple(int(n) for n in d["shape"]) != info.shape
             ):
-                matched = None
+                ports = None
                 break
-        if matched is None:
-            seen = ", ".join(
+        if ports is None:
+            present = ", ".join(
                 f"{d['name']} {np.dtype(d['dtype']).str} {tuple(d['shape'])}"
                 for d in details
             )
-            wanted = ", ".join(str(self._tensors[n]) for n in names)
+            expected = ", ".join(str(self._tensors[n]) for n in names)
             raise EdgecError(
-                f"the segment's .tflite has the tensors {seen}, the manifest {wanted}",
+                f"the segment's .tflite has the tensors {present}, "
+                f"the manifest {expected}",
                 at=self._info.name,
                 hint="compile the model again",
             )
-        return {n: int(d["index"]) for n, d in zip(names, matched)}
+        return {n: int(d["index"]) for n, d in zip(names, ports)}
 
     def run(self, arrays: Mapping[str, Array]) -> None:
-        """Reads and writes these, by name.
+        """Run the segment on arrays, by name.
 
-        Its own memory is looked up each time: an invoke may move it.
+        The interpreter's memory is looked up each time, since a run may move it.
         """
         for name, index in self._inputs.items():
             np.copyto(self._interpreter.tensor(index)(), arrays[name])

@@ -9,9 +9,9 @@ PERCENTS = (50, 90, 95, 99)
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """Between the two nearest samples, as numpy.percentile's default.
+    """Return a percentile, interpolated linearly like numpy.percentile by default.
 
-    ValueError when there is none.
+    Raises ValueError without samples.
     """
     if not samples:
         raise ValueError("no samples")
@@ -25,7 +25,7 @@ def percentile(samples: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True)
 class Summary:
-    """The distribution of one series, in the unit of its samples."""
+    """The distribution of samples, in their unit."""
 
     n: int
     min: float
@@ -38,7 +38,7 @@ class Summary:
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> "Summary":
-        """ValueError when there is none."""
+        """Return the summary of samples; raise ValueError without any."""
         p50, p90, p95, p99 = (percentile(samples, p) for p in PERCENTS)
         return cls(
             len(samples),

@@ -1,4 +1,4 @@
-"""The threads of a session, by csrc/ek_thread_pool.h of the bundle's library."""
+"""The threads of a session, which are those of csrc/ek_thread_pool.h in the library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import DeviceError
 
-ALIGN = 64  # of every buffer: a cache line, and more than any vector load needs
+ALIGN = 64  # alignment of buffers: a cache line, and enough for any vector load
 _POOL_BYTES = 1024  # EK_POOL_BYTES
 
 
@@ -34,10 +34,14 @@ def aligned(nbytes: int) -> NDArray[Any]:
 
 
 class ThreadPool:
-    """`threads` threads, the caller's among them, until it is stopped or nobody has it
-    any more.
+    """A pool of threads, which ends when it is stopped or garbage.
 
-    Raises DeviceError where the system gives none.
+    Args:
+        library: the bundle's library
+        threads: number of threads, with the caller's
+
+    Raises:
+        DeviceError: the system cannot start the threads
     """
 
     def __init__(self, library: ctypes.CDLL, threads: int) -> None:
@@ -48,11 +52,12 @@ class ThreadPool:
         start.argtypes = [ctypes.c_void_p, ctypes.c_int]
         stop.restype = None
         stop.argtypes = [ctypes.c_void_p]
-        # Before they start: a forked child is to forget them.
+        # This comes before the start, so that a forked child always forgets the pool.
         _POOLS.add(self)
         started: List[Optional[int]] = []
         self.stop = weakref.finalize(self, _stop, stop, started, memory)
-        # One step for a Ctrl-C: threads that nobody knows would go on in freed memory.
+        # A Ctrl-C cannot interrupt this single step. Unknown threads would use memory
+        # after it is freed.
         started.extend(map(start, (memory.ctypes.data,), (threads,)))
         if not started[0]:
             raise DeviceError(
@@ -66,9 +71,7 @@ _POOLS: "weakref.WeakSet[ThreadPool]" = weakref.WeakSet()
 
 
 def _forget() -> None:
-    """A forked child has none of the threads; to wait for them would be to wait for
-    ever.
-    """
+    """Forget all pools in a forked child: a wait for their threads would never end."""
     for pool in list(_POOLS):
         pool.stop.detach()
 
@@ -77,6 +80,6 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _stop(stop: Any, started: List[Optional[int]], memory: NDArray[Any]) -> None:
-    """Stop the pools that were started; memory: the threads' until they have ended."""
+    """Stop the started pools, whose memory has to exist until their threads have ended."""
     for pool in filter(None, started):
         stop(pool)

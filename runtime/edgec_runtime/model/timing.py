@@ -1,4 +1,4 @@
-"""Times repeated calls as csrc/main.c does: the first, the warm-up, then the runs."""
+"""Measures repeated calls like csrc/main.c: the first, the warm-up, then the runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ MIN_RUNS = 3  # however short the time is
 
 @dataclass(frozen=True)
 class Times:
-    """ns.  at: when each call began.  total: how long it took.  parts: what each call
-    returned.
+    """The times of calls in nanoseconds, with those before the runs.
 
-    The first `warmup` entries are not among the runs.
+    Attributes:
+        warmup: number of calls before the runs
+        at: start of each call
+        total: duration of each call
+        parts: the durations that each call returned
     """
 
     warmup: int
@@ -31,9 +34,16 @@ def time_calls(
     seconds: Optional[float] = None,
     warmup: float = 0.0,
 ) -> Times:
-    """Calls once, then until `warmup` seconds have passed, then `runs` times or for
-    `seconds`, whichever is shorter, but not less than three of the runs.  call: returns
-    ns of its parts.  Raises InputError for no runs.
+    """Measure calls: at least one before the runs, then the runs.
+
+    Args:
+        call: the function; it returns the nanoseconds of its parts
+        runs: number of runs
+        seconds: limit of the runs' total time, but for MIN_RUNS of them; None for none
+        warmup: seconds of calls before the runs
+
+    Raises:
+        InputError: runs is less than 1
     """
     if runs < 1:
         raise InputError(f"cannot time {runs} runs", hint="give runs of 1 or more")
@@ -41,25 +51,25 @@ def time_calls(
     total: List[int] = []
     parts: List[Tuple[int, ...]] = []
 
-    def one() -> None:
+    def measure() -> None:
         start = time.monotonic_ns()
-        found = call()
+        durations = call()
         total.append(time.monotonic_ns() - start)
         at.append(start)
-        parts.append(tuple(found))
+        parts.append(tuple(durations))
 
-    begun = time.monotonic()
-    one()
-    while time.monotonic() - begun < warmup:
-        one()
+    begin = time.monotonic()
+    measure()
+    while time.monotonic() - begin < warmup:
+        measure()
     leading = len(total)
-    begun = time.monotonic()
-    for done in range(runs):
+    begin = time.monotonic()
+    for i in range(runs):
         if (
             seconds is not None
-            and done >= MIN_RUNS
-            and time.monotonic() - begun >= seconds
+            and i >= MIN_RUNS
+            and time.monotonic() - begin >= seconds
         ):
             break
-        one()
+        measure()
     return Times(leading, tuple(at), tuple(total), tuple(parts))
