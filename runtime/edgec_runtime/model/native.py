@@ -1,5 +1,5 @@
-"""The bundle's own C for frames and results (csrc/ek_frame.h, csrc/ek_boxes.h) behind
-numpy's arrays.
+"""Calls the bundle's C for frames and results with numpy's arrays (csrc/ek_frame.h,
+csrc/ek_crop.h, csrc/ek_boxes.h, csrc/ek_matte.h, csrc/ek_warp.h).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .library import load_library
 
 Array = NDArray[Any]
 MAX_TAPS = 512
-"""EK_FRAME_ROWS."""
+"""Largest number of taps of C: EK_FRAME_ROWS."""
 
 
 class _Frame(ctypes.Structure):
@@ -53,7 +53,7 @@ class _Taps(ctypes.Structure):
 
 
 class _WarpArguments(ctypes.Structure):
-    """The parameters of csrc/ek_warp.h, in its order."""
+    """The arguments of csrc/ek_warp.h, in its order."""
 
     _fields_ = [
         ("source", ctypes.c_void_p),
@@ -75,34 +75,36 @@ class _WarpArguments(ctypes.Structure):
 def made_for(preprocess: Mapping[str, Preprocess], task: Optional[Task]) -> str:
     """Return the hash of the constants in the C of frames and boxes.
 
-    Library and manifest must have the same.
+    Library and manifest must have the same hash.
     """
-    said = [
+    constants = [
         {name: p.to_json() for name, p in preprocess.items()},
         None if task is None else task_json(task),
     ]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(constants, sort_keys=True).encode()).hexdigest()
 
 
 def library_of(bundle: Bundle) -> Optional[ctypes.CDLL]:
-    """The bundle's library for this machine; None where it has none, it does not load,
-    or has no such C.
+    """Return the bundle's library for this machine.
 
-    Raises BundleError where it was made for something else than the manifest says.
+    None if there is none, if it cannot be loaded, or if it has no C for frames.
+
+    Raises BundleError if the library was made for another preprocessing or task than
+    that of the manifest.
     """
     m = bundle.manifest
     if machine_target() not in m.libraries:
         return None
     try:
         library = load_library(bundle, machine_target())
-        own = ctypes.string_at(
+        constants = ctypes.string_at(
             ctypes.addressof(ctypes.c_char.in_dll(library, "edgec_vision_for"))
         ).decode()
-    except (DeviceError, ValueError):  # the second is ctypes' for a missing symbol
+    except (DeviceError, ValueError):  # ctypes raises ValueError for a missing symbol
         return None
 
-    # The constants of the C would give other bits than the manifest says.
-    if own != made_for(m.preprocess, m.task):
+    # With other constants the C would compute something else than the manifest says.
+    if constants != made_for(m.preprocess, m.task):
         what = (
             "the bundle's library was made for another preprocessing or task than "
             "the manifest says"
@@ -113,34 +115,35 @@ def library_of(bundle: Bundle) -> Optional[ctypes.CDLL]:
 
 def function(library: Optional[ctypes.CDLL], name: str) -> Optional[Any]:
     """Return a function of the library with an int as result; None if it is missing."""
-    found = None if library is None else getattr(library, name, None)
-    if found is not None:
-        found.restype = ctypes.c_int
-    return found
+    result = None if library is None else getattr(library, name, None)
+    if result is not None:
+        result.restype = ctypes.c_int
+    return result
 
 
 class _Plan:
-    """The taps, their places in memory and the scratch for all frames of one size."""
+    """The taps in memory, and the size of the scratch, for frames of one size."""
 
     def __init__(
         self, size: Tuple[int, int], image: Tuple[int, int], fit: Fit, how: str
     ) -> None:
-        place = Placement.of(size, image, fit)
-        self.left, self.top, width, height = place.target
-        self._keep: List[Array] = []
-        self.down = self._taps(how, size[1], place.box[1], place.box[3], height)
-        self.across = self._taps(how, size[0], place.box[0], place.box[2], width)
-        first = self._keep[2]
+        placement = Placement.of(size, image, fit)
+        box = placement.box
+        self.left, self.top, width, height = placement.target
+        self._arrays: List[Array] = []
+        self.down = self._taps(how, size[1], box[1], box[3], height)
+        self.across = self._taps(how, size[0], box[0], box[2], width)
+        first = self._arrays[2]
         used = int(first[-1]) + self.across.most - int(first[0])
         self.scratch = ((4 * used + 64) & ~63) * (self.down.most + 2) + 4 * width + 64
 
     @property
     def most(self) -> int:
-        """The most rows of the input for one row of the result."""
+        """The largest number of rows of the frame for a row of the result."""
         return int(self.down.most)
 
     def room(self) -> Tuple[Array, int]:
-        """Scratch, and the aligned address in it."""
+        """Return scratch memory, and an aligned address in it."""
         scratch = np.empty(self.scratch + 64, np.uint8)
         return scratch, scratch.ctypes.data + -scratch.ctypes.data % 64
 
@@ -149,8 +152,8 @@ class _Plan:
     ) -> _Taps:
         first, weights = padded(how, length, start, extent, count)
 
-        # Their addresses are in the struct, which does not keep them alive.
-        self._keep += [first, weights]
+        # The struct has only their addresses, which do not keep them alive.
+        self._arrays += [first, weights]
         return _Taps(count, weights.shape[1], first.ctypes.data, weights.ctypes.data)
 
 
@@ -160,9 +163,7 @@ def _plan(size: Tuple[int, int], image: Tuple[int, int], fit: Fit, how: str) -> 
 
 
 class FrameInput:
-    """Makes one image input of frames with the bundle's C: the same bits as
-    photo.prepare.
-    """
+    """Makes an image input of frames with the bundle's C, the same bits as photo.prepare."""
 
     def __init__(
         self,
@@ -179,18 +180,22 @@ class FrameInput:
         self._how = how
 
     def __call__(self, frame: CameraFrame, out: Array) -> bool:
-        """Whether it could be done.  out: C-contiguous, of the input's type and shape.
+        """Make the input of a frame; return False if the C cannot do it.
 
-        Raises InputError for what is no frame, or no such input.
+        Raises InputError if the frame or the array is not valid.
+
+        Args:
+            frame: the frame
+            out: the input, C-contiguous, of its type and shape
         """
-        given = _FrameRows(frame)
+        rows = _FrameRows(frame)
         plan = _plan(frame.size, self._image, self._fit, self._how)
         if plan.most > MAX_TAPS:
             return False
         target = _address(out, self._info.numpy_dtype, self._info.shape, written=True)
         scratch, at = plan.room()
         code = self._function(
-            ctypes.byref(given.struct),
+            ctypes.byref(rows.struct),
             ctypes.byref(plan.down),
             ctypes.byref(plan.across),
             plan.left,
@@ -198,7 +203,7 @@ class FrameInput:
             ctypes.c_void_p(at),
             target,
         )
-        # The C used its address, which keeps nothing alive.
+        # Only its address was passed, which does not keep it alive during the call.
         del scratch
         return bool(code == 0)
 
@@ -217,9 +222,7 @@ class _Crop(ctypes.Structure):
 
 
 class CropInput:
-    """Makes one image input of crops of frames with the bundle's C: the same bits as
-    crop.cropped.
-    """
+    """Makes an image input of crops with the bundle's C, the same bits as crop.cropped."""
 
     def __init__(self, function: Any, info: TensorInfo, image: Tuple[int, int]) -> None:
         self._function = function
@@ -227,21 +230,26 @@ class CropInput:
         self._image = image
 
     def __call__(self, frame: CameraFrame, crop: Crop, out: Array) -> bool:
-        """Whether it could be done.  out: C-contiguous, of the input's type and shape.
+        """Make the input of a crop; return False if the C cannot do it.
 
-        Raises InputError for what is no frame, or no such input.
+        Raises InputError if the frame or the array is not valid.
+
+        Args:
+            frame: the frame
+            crop: the crop
+            out: the input, C-contiguous, of its type and shape
         """
-        given = _FrameRows(frame)
+        rows = _FrameRows(frame)
         grid = CropGrid.of(crop, frame.size, self._image)
-        what = _Crop(grid.level, *grid.region)
+        struct = _Crop(grid.level, *grid.region)
         for axis in (0, 1):
-            what.start[axis] = grid.start[axis]
-            what.across[axis] = grid.across[axis]
-            what.down[axis] = grid.down[axis]
+            struct.start[axis] = grid.start[axis]
+            struct.across[axis] = grid.across[axis]
+            struct.down[axis] = grid.down[axis]
         scratch = np.empty(_crop_scratch(grid, self._image), np.uint8)
         code = self._function(
-            ctypes.byref(given.struct),
-            ctypes.byref(what),
+            ctypes.byref(rows.struct),
+            ctypes.byref(struct),
             _address(scratch, np.uint8, scratch.shape, written=True),
             _address(out, self._info.numpy_dtype, self._info.shape, written=True),
         )
@@ -249,10 +257,10 @@ class CropInput:
 
 
 def _crop_scratch(grid: CropGrid, image: Tuple[int, int]) -> int:
-    """Return the bytes of scratch that ek_crop_input wants."""
+    """Return the bytes of scratch that ek_crop_input needs."""
     _, _, width, height = grid.region
     row = 4 * width
-    # The region, a row of the frame itself with its sums, a row of the input.
+    # It has the region, a row of the frame with its sums, and a row of the input.
     return row * height + 3 * (row << grid.level) + 32 + 4 * image[0]
 
 
@@ -274,26 +282,29 @@ class Painting:
 
     def rgb(self, frame: CameraFrame) -> Array:
         """Return a frame as uint8 [H, W, 3], red first."""
-        # Those share memory, or are turned by numpy as fast.
+        # Other formats share memory, or numpy converts them as fast.
         if frame.format not in ("yuyv", "nv12"):
             return frame.rgb()
         return self._sampled(frame, _plan(frame.size, frame.size, Fit(), "area"))
 
     def resized(self, frame: Array, size: Tuple[int, int], how: str) -> Array:
-        """uint8 [H,W,3] of uint8 [h,w,3]."""
-        given = CameraFrame("rgb", (frame,))
-        plan = _plan(given.size, size, Fit(), how)
+        """Return a picture, uint8 [h, w, 3], at another width and height.
+
+        how: the filter, as for resample.resize.
+        """
+        picture = CameraFrame("rgb", (frame,))
+        plan = _plan(picture.size, size, Fit(), how)
         if plan.most > MAX_TAPS:
             return whole(frame, size, how)
-        return self._sampled(given, plan)
+        return self._sampled(picture, plan)
 
     def _sampled(self, frame: CameraFrame, plan: _Plan) -> Array:
-        """Return a frame as a plan samples it, uint8 [H, W, 3], red first."""
+        """Return a frame resized by a plan, uint8 [H, W, 3], red first."""
         out = np.empty((plan.down.count, plan.across.count, 3), np.uint8)
-        given = _FrameRows(frame)
+        rows = _FrameRows(frame)
         scratch, at = plan.room()
         self._resize(
-            ctypes.byref(given.struct),
+            ctypes.byref(rows.struct),
             ctypes.byref(plan.down),
             ctypes.byref(plan.across),
             ctypes.c_void_p(at),
@@ -306,10 +317,10 @@ class Painting:
         self, guide: Array, mask: Array, radius: int, smooth: float, frame: Array
     ) -> Array:
         """Return the mask refined along the edges of a frame, uint8 [H, W]."""
-        # The rows live as long as `frame` does, or this.
+        # `rows` keeps the memory of the struct's addresses alive.
         rows = _FrameRows(CameraFrame("rgb", (frame,)))
-        given = rows.struct
-        n, m = given.width, given.height
+        struct = rows.struct
+        n, m = struct.width, struct.height
         height, width = guide.shape
 
         scratch = np.empty(7 * guide.size + width + 4 * n, np.float32)
@@ -322,8 +333,8 @@ class Painting:
             height,
             radius,
             ctypes.c_float(smooth),
-            ctypes.c_void_p(given.planes[0]),
-            ctypes.c_int64(given.strides[0]),
+            ctypes.c_void_p(struct.planes[0]),
+            ctypes.c_int64(struct.strides[0]),
             n,
             m,
             _address(scratch, np.float32, scratch.shape, written=True),
@@ -334,7 +345,7 @@ class Painting:
     def blend(self, front: Array, back: Array, alpha: Array) -> Array:
         """Return front over back by alpha, uint8 [H, W, 3]."""
         front, back, alpha = (np.ascontiguousarray(a) for a in (front, back, alpha))
-        # The C reads as many pixels of all three as alpha has.
+        # The C reads as many pixels of all three arrays as alpha has.
         pixels = (*alpha.shape, 3)
         out = np.empty(pixels, np.uint8)
         self._blend(
@@ -349,7 +360,7 @@ class Painting:
     def warp_into(self, warp: Warp, out: Array) -> None:
         """Draw a warped picture into a result, uint8 [H, W, 3], C-contiguous.
 
-        Only bundles for landmarks have C for it: numpy computes the same for others.
+        Only bundles with landmarks have C for it; for others numpy computes the same.
         """
         if self._warp is None:
             warp_into(warp, out)
@@ -361,7 +372,7 @@ class Painting:
         gain = None
         if warp.gain is not None:
             gain = np.ascontiguousarray(warp.gain, np.float32)
-        # The C itself looks whether the triangles' corners are there.
+        # The C checks the numbers of the triangles' corners itself.
         corners = len(end)
         count = len(triangles)
         arguments = _WarpArguments(
@@ -387,21 +398,20 @@ class Painting:
 def _address(
     array: Array, dtype: DTypeLike, shape: Tuple[int, ...], written: bool = False
 ) -> ctypes.c_void_p:
-    """Return the address of an array for C, which reads and writes what it is told.
+    """Return the address of an array for C, after a check.
 
-    Every array reaches the C of frames and results through here, but for the planes of
-    a frame (_FrameRows).
+    The C trusts its arguments, so every array is passed through here, except for the
+    planes of a frame (_FrameRows).
 
     Args:
         array: the array
-        dtype: what the C takes it for
-        shape: of so many elements
+        dtype: the type that the C expects
+        shape: the shape that the C expects
         written: whether the C writes to it
 
     Raises:
-        InputError: it is of another type or shape, has gaps, or may not be written
+        InputError: it has another type or shape, has gaps, or may not be written
     """
-    # A shape that fits by chance has the wrong elements all the same.
     flags = array.flags
     is_dense = flags.c_contiguous and flags.aligned
     is_usable = is_dense and (flags.writeable or not written)
@@ -415,16 +425,16 @@ def _address(
 
 
 class _FrameRows:
-    """A frame as the C reads it, for as long as this lives: the C has only addresses.
+    """A frame as a struct for C, and the memory to which that points.
 
-    Raises InputError for what is no frame.
+    Raises InputError if the frame is not valid.
     """
 
     def __init__(self, frame: CameraFrame) -> None:
-        # An array may have been reshaped where it is since the frame was made.
+        # An array may have been reshaped in place since the frame was made.
         frame.check()
+        # Planes may be copies, which have to exist as long as the struct.
         self._planes = [_rows(plane) for plane in frame.planes]
-        # A plane with gaps between its pixels was copied, and the copy lives here.
         self.struct = _Frame(FORMATS.index(frame.format), *frame.size)
         for i, plane in enumerate(self._planes):
             self.struct.planes[i] = plane.ctypes.data
@@ -432,10 +442,10 @@ class _FrameRows:
 
 
 def _rows(plane: Array) -> Array:
-    """Return a plane whose rows have their pixels next to each other."""
+    """Return a plane in whose rows the pixels are contiguous; a copy if necessary."""
     inner = plane[0] if plane.ndim == 3 else plane[:1]
 
-    # The C takes any distance of rows, but not of pixels.
+    # The C supports gaps between rows, but not between pixels.
     dense = inner.flags.c_contiguous and plane.strides[0] >= 0
     return plane if dense else np.ascontiguousarray(plane)
 
@@ -446,11 +456,11 @@ class FoundBoxes:
     def __init__(
         self, function: Any, task: Detection, outputs: Mapping[str, TensorInfo]
     ) -> None:
-        """Bind the C to the outputs that it was made for.
+        """Prepare calls of the C.
 
         Args:
-            function: of the bundle's library
-            task: the task, bound
+            function: the function of the bundle's library
+            task: the bound task
             outputs: the model's outputs by name
         """
         self._function = function
@@ -459,23 +469,28 @@ class FoundBoxes:
         self._width = task.width
 
     def __call__(self, boxes: Array, scores: Array, anchors: Array) -> Array:
-        """Return the boxes that are left after suppression, float32 [K, width].
+        """Return the boxes after suppression, float32 [K, width], see find_boxes.
 
-        Raises InputError for outputs of other shapes. anchors: the task's own.
+        Raises InputError for outputs of other shapes.
+
+        Args:
+            boxes: the output with boxes
+            scores: the output with scores
+            anchors: the anchors of the task, float32 [N, 4]
         """
         arrays = [np.ascontiguousarray(a, np.float32) for a in (boxes, scores, anchors)]
 
-        # Room for the worst case, that every row is a box.
+        # In the worst case every row is a box.
         candidates = np.empty((self._most, 3), np.int32)
-        gone = np.empty(self._most, np.uint8)
-        found = np.empty((self._most, self._width), np.float32)
+        suppressed = np.empty(self._most, np.uint8)
+        rows = np.empty((self._most, self._width), np.float32)
         count = self._function(
             _address(arrays[0], np.float32, self._shapes[0]),
             _address(arrays[1], np.float32, self._shapes[1]),
             _address(arrays[2], np.float32, anchors.shape),
             _address(candidates, np.int32, candidates.shape, written=True),
-            _address(gone, np.uint8, gone.shape, written=True),
-            _address(found, np.float32, found.shape, written=True),
+            _address(suppressed, np.uint8, suppressed.shape, written=True),
+            _address(rows, np.float32, rows.shape, written=True),
         )
-        # A copy, so that the room for the worst case is freed.
-        return found[:count].copy()
+        # The copy lets the memory for the worst case be freed.
+        return rows[:count].copy()
