@@ -107,7 +107,7 @@ class Row:
     explanation: str = ""
 
     def cells(self) -> list[str]:
-        """Return the cells of the table."""
+        """Return the row of the table: the model, its checks and its figures."""
         differences = [
             "" if d is None else f"{d:.3g}" for d in (self.local, self.emulated)
         ]

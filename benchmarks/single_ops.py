@@ -63,7 +63,7 @@ class Unit:
 
     @property
     def work(self) -> Array:
-        """The work of the first op."""
+        """Return the work of the first op, in the order of the rates."""
         return work(self.ops[0])
 
 

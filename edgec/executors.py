@@ -129,6 +129,6 @@ def _submit_again(
         # A broken or closed executor takes no work: this tells more than the first error.
         reason = e
     # str() of many of these exceptions is empty.
-    message = f"the workers are gone: {reason or type(reason).__name__}"
+    message = f"the workers are gone: {str(reason) or type(reason).__name__}"
     hint = "run it again: what was found is kept"
     raise EdgecError(message, at="--workers", hint=hint) from reason

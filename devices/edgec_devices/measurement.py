@@ -76,8 +76,8 @@ class MeasuringPlan:
     def options(self, runs: bool = True, profile: bool = True) -> tuple[str, ...]:
         """Return the options of the program for one launch.
 
-        `runs` and `profile` say whether to time whole inferences and ops. Without runs,
-        the launch times as many ops as all launches would.
+        `runs` and `profile` say whether to time whole inferences and ops. Without `runs`,
+        this one launch times the ops, as often as all launches together would.
         """
         times: tuple[str, ...] = ("--warmup", str(self.warmup))
         if self.seconds is not None:

@@ -116,7 +116,8 @@ def download_into(
         )
     except subprocess.TimeoutExpired:
         raise ToolError(
-            f"pip did not end within {DOWNLOAD_SECONDS:.0f} s", hint="try again"
+            f"pip did not download {', '.join(names)} within {DOWNLOAD_SECONDS:.0f} s",
+            hint="check the network, then try again",
         ) from None
     if result.returncode:
         raise _failure(result.stderr, request, names)

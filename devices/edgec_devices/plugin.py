@@ -1,4 +1,6 @@
-"""Builds csrc/block_count.c, the plugin for QEMU, once for each source."""
+"""Builds csrc/block_count.c, the plugin for QEMU that counts how often each block of code
+runs, for estimates of boards; it is cached by its source and flags.
+"""
 
 from __future__ import annotations
 

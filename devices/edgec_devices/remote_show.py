@@ -188,7 +188,7 @@ def _watched(
             if waits and time.monotonic() > until:
                 waited = STARTS * connection.stream.timeout
                 raise DeviceError(
-                    f"there was no page within {waited:g} s",
+                    f"the webcam's page did not start within {waited:g} s",
                     at=url,
                     hint="give a longer --timeout",
                 )

@@ -43,7 +43,7 @@ CLOCK_TICK_MS = 1e-6
 
 
 def _min_launches() -> int:
-    """Return how many launches of each side a proof needs.
+    """Return the fewest launches of each side that can prove a difference.
 
     With fewer, not even launches that are all slower than all others prove anything:
     the probability of this order by chance is 1 in (2n choose n).

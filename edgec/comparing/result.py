@@ -207,7 +207,7 @@ class Diff:
     task: Mapping[str, float] = field(default_factory=dict)
 
     def worst(self) -> list[Layer]:
-        """Return the layers with faults, then the others by their own loss."""
+        """Return the layers with faults first, then the others, those that lose most first."""
 
         def rank(layer: Layer) -> tuple[bool, float, int]:
             return layer.fault is None, _known(layer.own_centred_db), layer.index

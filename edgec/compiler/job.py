@@ -96,7 +96,7 @@ class Job:
             hashes = dict(recipe["hashes"])
             job.options.check()
         except (KeyError, TypeError, ValueError, AttributeError) as e:
-            what = f"the folder is of another edgec: {e}"
+            what = f"the recipe of the hand-off folder cannot be read: {e!r}"
             raise InputError(what, str(at), _NEW_FOLDER) from e
 
         # Results of edgetpu_compiler for another model would be put into the bundle.

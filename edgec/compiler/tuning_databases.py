@@ -69,7 +69,9 @@ class TuningDatabases:
             for core, segments in made.cores.items():
                 own = self.own.of(core.name)
                 # Calls of one signature share a schedule, and are counted once.
-                calls = {signature(c): c for s in segments.values() for _, c in s.asked}
+                calls = {
+                    signature(c): c for s in segments.values() for _, c in s.plain_calls
+                }
                 for name, call in calls.items():
                     if name not in own:
                         continue

@@ -37,19 +37,19 @@ class CSource:
         text: the C
         headers: the headers of csrc that it includes
         plan: the plan of its arena
-        calls: for each op of the graph its position among `functions`; None where it
-            copies bytes to where they already are
-        within: the same of the op in whose time it is computed, where several are
-            computed together
+        calls: for each op of the graph its position among `functions`; None for a copy
+            that needs no code
+        within: for each op the position of the function whose time includes it, which
+            differs from `calls` for fused ops
         functions: the names that its profile reports, in order: every op that computes
             something, the same on all cores whatever is fused there
         constants: bytes of its constant arrays
         weights: the file with the arrays that are not in the text
         places: the places of the values
-        complete: for the values that are written as a whole the number of functions
-            after which they are there
-        asked: the calls of plain kernels that it computes, with the names of their
-            functions
+        complete: how many functions must have run before a value is complete; of values
+            that are never held in parts
+        plain_calls: the calls of plain kernels that it computes, with the names of
+            their functions
         spans: for each op the part of the weights file with its constants; only of a
             source with a file of its own and text="none"
     """
@@ -65,7 +65,7 @@ class CSource:
     weights: WeightsFile
     places: Places
     complete: Mapping[Value, int]
-    asked: tuple[tuple[str, KernelCall], ...]
+    plain_calls: tuple[tuple[str, KernelCall], ...]
     spans: Mapping[int, tuple[int, int]]
 
 
@@ -80,9 +80,9 @@ def segment_source(
     """Return the C of one segment for a core.
 
     Its functions are edgec_<name>_run and edgec_<name>_profile, which marks the
-    beginning of each op (ek_model.h). They write what ops make: an output that is an
-    input or a constant stays the caller's, and a value that is several outputs is in
-    the first. Raises UnsupportedError for an op without a kernel.
+    beginning of each op (ek_model.h). They write the results of ops alone: an output of
+    the segment that is an input or a constant is left to the caller, and a value that is
+    several outputs is written to the first. Raises UnsupportedError for an op without a kernel.
 
     Args:
         graph: the segment
@@ -90,7 +90,7 @@ def segment_source(
         core: the core that runs it
         weights: the file that its weights are added to; without one it has its own
         text: the constants that are written as text. "all": each is an array of its
-            own, so that a sanitizer sees reads beside it. "none": graphs that differ in
+            own, so that a sanitizer sees reads beyond its end. "none": graphs that differ in
             nothing but constants have the same text (`constants_again`).
         rules: the parts of a schedule that are allowed
     """
@@ -139,7 +139,7 @@ def segment_source(
         weights=writer.weights,
         places=scheduled.places,
         complete=complete(graph, scheduled),
-        asked=_plain_calls(graph, scheduled),
+        plain_calls=_plain_calls(graph, scheduled),
         spans=writer.spans,
     )
 

@@ -71,7 +71,7 @@ def _calls(sources: TargetSources, core: Core) -> tuple[AskedCall, ...]:
     """Return the calls of a core's code that have several schedules."""
     calls: dict[str, AskedCall] = {}
     for segment, source in sources.cores[core].items():
-        for function, call in source.asked:
+        for function, call in source.plain_calls:
             # A call with one schedule leaves nothing to search.
             schedules = legal(call, core)
             if len(schedules) <= 1:

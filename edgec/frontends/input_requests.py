@@ -40,9 +40,14 @@ def _filled(
     exact = np.array(numbers, np.float64)
     with np.errstate(invalid="ignore"):
         array = exact.astype(dtype)
-    if dtype.kind in "iu" and (array.astype(np.float64) != exact).any():
-        message = f"{name} is of {dtype}, which {numbers[0]:g} is not"
-        raise InputError(message, FIX, "give an integer in its range")
+    changed = array.astype(np.float64) != exact
+    if dtype.kind in "iu" and changed.any():
+        limits = np.iinfo(dtype)
+        raise InputError(
+            f"{float(exact[changed][0])!r} does not fit the input {name} of {dtype}",
+            FIX,
+            f"give integers from {limits.min} to {limits.max}",
+        )
     return np.full(shape, array[0]) if len(numbers) == 1 else array.reshape(shape)
 
 

@@ -306,7 +306,7 @@ class Elu(Unary):
 
     @staticmethod
     def fn(x: Array, alpha: float, rate: float) -> Array:
-        """Return both branches in the type of x.
+        """Return the activation of x, computed in the type of x.
 
         expm1 gets no positive numbers, for which it may overflow.
         """
@@ -393,7 +393,7 @@ class Selu(Unary):
 
     @staticmethod
     def fn(x: Array, alpha: float, gamma: float) -> Array:
-        """Return both branches in the type of x.
+        """Return the activation of x, computed in the type of x.
 
         expm1 gets no positive numbers, for which it may overflow.
         """

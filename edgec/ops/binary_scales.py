@@ -43,7 +43,7 @@ class Linear:
         sign: int,
         shift: int,
     ) -> Linear:
-        """Return the function for the scales of a + sign * b.
+        """Return a function that computes a + sign * b in int8, for these scales.
 
         `rest` is zero_y - (scale_a zero_a + sign scale_b zero_b) / scale_y, rounded as
         fused multiply-adds round it.

@@ -235,7 +235,7 @@ def linear(a: Axis) -> Neighbours:
 def linear_fixed(a: Axis) -> Neighbours:
     """Return int32 weights in 1/1024, as TFLite's int8 kernel has them.
 
-    The coordinates of other modes are rounded to that grid.
+    Coordinates of modes that TFLite lacks are rounded to multiples of 1/1024.
     """
     x = _fixed_coordinates(a)
     last = a.size - 1

@@ -1,4 +1,4 @@
-"""Adds a constant term behind a linear op to the bias of that op."""
+"""Folds a constant that is added after a linear op into the bias of that op."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class _SideOpener:
             )
         if way == "edgetpu":
             raise InputError(
-                "an Edge TPU runs segments of bundles",
+                f"edgetpu: takes a bundle, and {path.name} is a model",
                 spec,
                 "compile the model, and give the .edgec",
             )
@@ -204,7 +204,7 @@ class _SideOpener:
         """Open a .tflite file by LiteRT, which reads the file itself."""
         if path.suffix != ".tflite":
             raise InputError(
-                "LiteRT runs .tflite files",
+                f"LiteRT runs .tflite files, and not {path.name}",
                 spec,
                 "give interp:, c: or onnxruntime:",
             )
@@ -212,9 +212,9 @@ class _SideOpener:
         inputs = self.request.model_inputs
         if inputs.fix or inputs.state:
             raise InputError(
-                "LiteRT takes a file with all its inputs",
+                f"LiteRT cannot run {path.name} with --fix or --state",
                 spec,
-                "leave out --fix and --state, or compare by c:",
+                "leave them out, or compare by c:",
             )
         return LiteRtSide(spec, path, self._read(path), way == "litert-opt")
 
@@ -222,7 +222,9 @@ class _SideOpener:
         """Open an .onnx file by onnxruntime."""
         if path.suffix != ".onnx":
             raise InputError(
-                "onnxruntime runs .onnx files", spec, "give interp:, c: or litert:"
+                f"onnxruntime runs .onnx files, and not {path.name}",
+                spec,
+                "give interp:, c: or litert:",
             )
         constants = self.request.model_inputs.constants
         return OnnxRuntimeSide(spec, path, self._read(path), constants)

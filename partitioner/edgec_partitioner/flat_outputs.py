@@ -95,9 +95,10 @@ class _FlatForm:
 
 
 def _inside(graph: Graph, v: Value) -> Value:
-    """Return an output of a region as the value that becomes flat.
+    """Return the value to flatten for an output of a region.
 
-    uint8 is a type of the graph's border, so that ops cannot move its elements.
+    Of a uint8 output it is the int8 value before it: no op moves elements of uint8, which
+    exists at the graph's border alone.
     """
     return graph.producers()[v].inputs[0] if v.type.dtype == "uint8" else v
 

@@ -230,7 +230,9 @@ def test_a_cascade_takes_frames_alone() -> None:
             lambda: session.backends,
             lambda: session.tensor("x"),
         ):
-            with pytest.raises(InputError, match="of several networks") as e:
+            with pytest.raises(
+                InputError, match="is a cascade, and one network is needed"
+            ) as e:
                 call()
             assert e.value.hint == "give its `result` a frame"
 
@@ -240,7 +242,7 @@ def test_a_cascade_is_not_timed_as_one_network(inputs: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "edgec_runtime", str(bundle()), *inputs]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "a cascade of several networks: thing, discs, mirror" in done.stderr
+    assert "one network is needed; it has thing, discs, mirror" in done.stderr
     assert ".result(frame)" in done.stderr
 
 

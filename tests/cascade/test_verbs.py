@@ -284,7 +284,7 @@ def test_verbs_for_one_network_say_so(
     np.savez("noise.npz", x=np.zeros((1, 3, 8, 8), np.float32))
     result = typed(*(bundle() if word == "BUNDLE" else word for word in words))
     assert result.exit_code == 2, result.output
-    assert "a cascade of several networks: thing, discs, mirror" in result.output
+    assert "one network is needed; it has thing, discs, mirror" in result.output
 
 
 def test_webcam_shows_it_on_this_machine(photo: Path, tmp_path: Path) -> None:

@@ -113,5 +113,5 @@ def test_litert_cannot(folder: Path) -> None:
         folder / "x.npz",
         fix={"k": (2.0,)},
     )
-    with pytest.raises(InputError, match="all its inputs"):
+    with pytest.raises(InputError, match="with --fix or --state"):
         diff(request)

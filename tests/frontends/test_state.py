@@ -204,7 +204,7 @@ def test_an_if_on_an_input_that_is_fixed(tmp_path: Path) -> None:
     [
         ({"rat": (1.0,)}, 'no input rat; did you mean "rate"'),
         ({"rate": (1.0, 2.0)}, "2 numbers do not fill rate"),
-        ({"rate": (0.5,)}, "rate is of int64, which 0.5 is not"),
+        ({"rate": (0.5,)}, "0.5 does not fit the input rate of int64"),
         ({"rate": (1.0,), "x": (0.0,)}, "no input is left"),
     ],
 )

@@ -132,7 +132,7 @@ def test_a_file_beside_the_model_is_read(tmp_path: Path) -> None:
             '{"task": "pose", "labels": "\\ud800"}',
             "the task's file is damaged",
         ),
-        ("t.json", "{}", "is not a task: None"),
+        ("t.json", "{}", 'has no "task"'),
         ("t.json", '{"format": "yolo"}', 'there is no task "yolo"'),
         ("t.json", '{"task": "pose", "labels": 3}', "labels are 3"),
         ("t.json", '{"task": "pose", "labels": "gone.txt"}', "cannot read the labels"),

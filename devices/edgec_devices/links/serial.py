@@ -394,7 +394,7 @@ class SerialStream(ByteStream):
                     heard = now
             if now - heard > self.timeout:
                 raise LinkLost(
-                    "the device end could not be sent",
+                    "the device confirmed nothing while edgec's program was sent to it",
                     at=self.url,
                     hint=self.silence_hint,
                 )

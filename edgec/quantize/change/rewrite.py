@@ -187,7 +187,7 @@ class _Rewriter:
         self.shared: dict[tuple[Value, Quant], Value] = {}
 
     def run(self) -> Graph:
-        """Return the copy."""
+        """Make all changes in the copy, and return it."""
         # Inputs keep their names and types: their int8 form is a conversion.
         for v in self.graph.inputs:
             self.declared[v] = self.build.input(v.name, v.type)

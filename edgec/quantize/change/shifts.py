@@ -19,8 +19,8 @@ class Shiftable:
 
     Attributes:
         maker: the layer that writes it; nothing lies between its bias and the value.
-        readers: the layers that read it. None has padding: the border of an image is
-            not shifted, so that not all windows would change alike.
+        readers: the layers that read it. None has padding: padded zeros would not be
+            shifted, so that windows at the border would change otherwise than others.
     """
 
     maker: LinearLayer
@@ -30,7 +30,7 @@ class Shiftable:
 def shiftable_values(graph: Graph) -> dict[Value, Shiftable]:
     """Return the values of a graph that may be shifted.
 
-    In networks of separable convolutions they are most of the depthwise results.
+    In networks of separable convolutions these are most results of depthwise layers.
     """
     layers = _constant_layers(graph)
     users = graph.users()

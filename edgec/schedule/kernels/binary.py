@@ -195,7 +195,7 @@ def _repeats_b(p: BroadcastParams) -> bool:
 
 
 def _joined_rows(a: Operand, b: Operand, rows: int, n: int) -> _BroadcastRows | None:
-    """Return rows of n elements joined, so many that the number of rows divides.
+    """Return longer rows, each of as many rows of n elements as divide their number.
 
     A constant b is written repeatedly; the kernel repeats any other in a buffer.
     """

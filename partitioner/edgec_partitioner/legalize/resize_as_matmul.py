@@ -66,9 +66,9 @@ def rewrite(r: Rewriter, op: Op, spec: ResizeBilinear) -> bool:
 
 
 def _product(r: Rewriter, op: Op, x: Value, weights: Array, name: str) -> Value:
-    """Return `x` turned, with its last axis interpolated.
+    """Return the product of x and the weights, whose result has its axes rotated.
 
-    That axis is a side of the resized image.
+    It interpolates the last axis of x, a side of the resized image.
 
     op: the resize, before which the new ops stand.
     weights: [O, 1, 1, size], from `_matrix`.

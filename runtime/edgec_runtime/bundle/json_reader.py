@@ -26,7 +26,7 @@ class JsonReader:
         """Read an object.
 
         Raises:
-            BundleError: the value is none
+            BundleError: the value is not an object
         """
         self.where = where
         if not isinstance(value, dict):

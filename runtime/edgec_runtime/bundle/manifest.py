@@ -213,7 +213,7 @@ class Manifest(Contents):
         if self.cascade is not None:
             names = ", ".join(network.name for network in self.cascade.networks)
             raise InputError(
-                f"the bundle is a cascade of several networks: {names}",
+                f"the bundle is a cascade, and one network is needed; it has {names}",
                 at=at,
                 hint=hint,
             )

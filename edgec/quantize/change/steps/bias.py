@@ -179,7 +179,7 @@ class _MeanError:
     def add(self, error: Array) -> None:
         """Add the error of one more sample.
 
-        error: of the mean product, [O].
+        error: of the mean output of each channel, [O].
         """
         self._count += 1
         self._sum = self._sum + error

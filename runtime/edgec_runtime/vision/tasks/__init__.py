@@ -59,7 +59,9 @@ def parse_task(value: Any, at: str = "the task") -> Task:
             hint="install the edgec of it",
         )
     if not isinstance(kind, str) or kind not in TASKS:
-        what = f"{at} is not a task: {kind!r:.40}{did_you_mean(str(kind), TASKS)}"
+        guess = did_you_mean(str(kind), TASKS)
+        what = f'{at} has no "task"' if kind is None else f"{at}: there is no task "
+        what += "" if kind is None else f"{kind!r:.40}{guess}"
         raise InputError(what, hint="use " + ", ".join(TASKS))
     task: Task = read(TASKS[kind], rest, at)
     return task
