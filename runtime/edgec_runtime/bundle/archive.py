@@ -1,8 +1,8 @@
-"""The bundle `model.edgec`: written so that the same inputs give the same bytes, read
-so that nothing in it is trusted.
+"""Writes and reads bundles, `model.edgec` (docs/bundle.md).
 
-The format is docs/bundle.md.  A bundle is a zip of stored (uncompressed) files, so a
-reader knows every size before it reads, and a file in it cannot grow when unpacked.
+The same inputs always give the same bytes, and a reader trusts nothing in a bundle.  It
+is a zip of stored (uncompressed) files, so that a reader knows every size before it
+reads, and no file grows when it is unpacked.
 """
 
 from __future__ import annotations
@@ -121,11 +121,14 @@ def _file_info(data: bytes, detached: bool) -> Dict[str, Any]:
 
 
 def write_signed(path: PathLike, bundle: "Bundle", signature: bytes) -> None:
-    """Writes a bundle again with this signature.json, in place of one that it may have.
+    """Write a copy of a bundle with a signature.json, which replaces an earlier one.
 
-    `path` may be its own.
+    All other files keep their bytes.  Raises OSError if the file cannot be written.
 
-    Every other byte stays.  Raises OSError when the disk does.
+    Args:
+        path: the new file, which may be the bundle's own
+        bundle: the bundle
+        signature: the text of signature.json
     """
     files = {
         MANIFEST: bundle.manifest_text,
@@ -136,11 +139,11 @@ def write_signed(path: PathLike, bundle: "Bundle", signature: bytes) -> None:
 
 
 def _write_whole(path: Path, files: Mapping[str, bytes]) -> None:
-    """Aside, then renamed: the file is there as a whole or not at all."""
+    """Write a zip atomically: after an interruption the old file is unchanged."""
     with atomic_write(path) as aside, aside.open("wb") as f:
         _write_zip(f, files)
 
-        # Else a power cut could leave a renamed file without content.
+        # Without this, a power cut could leave a renamed file without content.
         f.flush()
         os.fsync(f.fileno())
 
@@ -149,7 +152,7 @@ def _write_zip(f: IO[bytes], files: Mapping[str, bytes]) -> None:
     with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED, allowZip64=True) as z:
         for name, data in files.items():
             info = zipfile.ZipInfo(name, _DATE)
-            # Unix, so that bundles of all systems have the same bytes.
+            # The value is Unix on every system, so that all write the same bytes.
             info.create_system = 3
             info.external_attr = (
                 stat.S_IFREG | (0o755 if name.startswith(CODE) else 0o644)
@@ -158,7 +161,7 @@ def _write_zip(f: IO[bytes], files: Mapping[str, bytes]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """JSON for numpy's scalars and arrays and for tuples inside them."""
+    """Return a numpy scalar or array as a type of JSON; raise TypeError for others."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -171,8 +174,8 @@ def _plain(value: Any) -> Any:
 
 
 def _check_names(names: List[str]) -> None:
-    """Relative, plain, unique even where the file system ignores case."""
-    seen: Dict[str, str] = {}
+    """Raise BundleError for an unsafe name, or two that differ only in case."""
+    by_lower: Dict[str, str] = {}
     for name in names:
         if not safe_name(name):
             raise BundleError(
@@ -180,18 +183,18 @@ def _check_names(names: List[str]) -> None:
                 hint="do not use this file; get it again from whoever made it",
             )
 
-        # Unpacked on some file systems, one would replace the other.
-        if name.lower() in seen:
+        # In a file system that ignores case, one file would replace the other.
+        if name.lower() in by_lower:
             raise BundleError(
                 f'the bundle has two files called "{name}"',
                 hint="compile the model again",
             )
-        seen[name.lower()] = name
-    for name in seen:
+        by_lower[name.lower()] = name
+    for name in by_lower:
         # A name cannot be a file and a folder at once.
         parts = name.split("/")
         for n in range(1, len(parts)):
-            if "/".join(parts[:n]) in seen:
+            if "/".join(parts[:n]) in by_lower:
                 raise BundleError(
                     f'the bundle has a file "{name}" inside a file',
                     hint="compile the model again",
@@ -199,12 +202,13 @@ def _check_names(names: List[str]) -> None:
 
 
 class Bundle:
-    """An opened bundle.
+    """An open bundle, whose names, sizes, hashes and manifest have been checked.
 
-    All names, sizes, hashes and the manifest were checked before the constructor's
-    caller has it.
+    Use `Bundle.open(path)`; it is a context manager.
 
-    Use `Bundle.open(path)`; it is a context manager.  `manifest` holds the typed facts.
+    Attributes:
+        path: the file
+        manifest: the typed content of manifest.json
     """
 
     def __init__(
@@ -226,10 +230,7 @@ class Bundle:
 
     @classmethod
     def open(cls, path: PathLike) -> "Bundle":
-        """Opens and checks.
-
-        Raises BundleError for whatever is wrong with the file, also when it is missing.
-        """
+        """Open and check a bundle; raise BundleError if it is missing or damaged."""
         path = Path(path)
         archive = _open_zip(path)
         return cls._checked(path, archive, path.stat().st_size)
@@ -255,11 +256,12 @@ class Bundle:
         return cls._checked(path, archive, len(data))
 
     def network(self, name: str) -> "Bundle":
-        """Open the bundle of a network of a cascade; raises InputError for another
-        name.
+        """Open the bundle of a network of a cascade.
 
-        It is in memory and independent of this one. Its path is that of the cascade
-        with its own path within, for messages.
+        It is in memory, and independent of this one.  For messages its path is that of
+        the cascade, followed by its own path in the cascade.
+
+        Raises InputError if there is no network of that name.
         """
         cascade = self.manifest.cascade
         if cascade is None:
@@ -270,15 +272,15 @@ class Bundle:
             )
         inside = cascade.network(name).path
         path = self.path / inside
-        made = self.of_bytes(self.read(inside), path)
-        if made.manifest.cascade is not None:
+        inner = self.of_bytes(self.read(inside), path)
+        if inner.manifest.cascade is not None:
             _refuse(path, "a network of a cascade cannot be a cascade")
-        _check_board(path, made.manifest, self.manifest)
-        return made
+        _check_board(path, inner.manifest, self.manifest)
+        return inner
 
     @classmethod
     def _checked(cls, path: Path, archive: zipfile.ZipFile, size: int) -> "Bundle":
-        """Return the bundle of an archive of so many bytes after all checks."""
+        """Check an archive, and return its bundle; size: bytes of the file."""
         try:
             _check_entries(path, archive, size)
             text = _read(path, archive, MANIFEST)
@@ -305,8 +307,9 @@ class Bundle:
         )
 
     def manifest_fields(self) -> Dict[str, Any]:
-        """The manifest as write_bundle() takes it: JSON's own types, without "schema"
-        and "files".
+        """Return the manifest as write_bundle() takes it.
+
+        It has types of JSON, and no "schema" and "files".
         """
         fields: Dict[str, Any] = json.loads(self.manifest_text.decode("utf-8"))
         return {
@@ -316,8 +319,12 @@ class Bundle:
         }
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file, hashed again: the file on disk may have changed since
-        it was opened.
+        """Return the bytes of a file.
+
+        They are hashed again, since the bundle on the disk may have changed.
+
+        Raises BundleError for an unknown file, or one that has changed or is detached
+        and not in the cache.
         """
         info = self.manifest.files.get(name)
         if info is None:

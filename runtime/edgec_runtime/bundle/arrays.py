@@ -1,4 +1,7 @@
-"""Arrays in .npy and .npz files, of anyone: read within bounds, written by any name."""
+"""Reads and writes arrays in .npy and .npz files.
+
+Files are not trusted: sizes are checked before memory is allocated.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from ..errors import InputError
 Array = NDArray[Any]
 
 LARGEST = 4 << 30
-"""Bytes of one array."""
+"""Largest size of an array in bytes."""
 
 
 def read_arrays(path: Path) -> Dict[str, Array]:
@@ -27,20 +30,22 @@ def read_arrays(path: Path) -> Dict[str, Array]:
     """
     try:
         if path.exists() and not path.is_file():
-            raise ValueError("it is not a plain file")  # a pipe would be waited for
+            # Opening a pipe would wait for its writer.
+            raise ValueError("it is not a plain file")
         if not zipfile.is_zipfile(path):
             with path.open("rb") as file:
                 return {"": read_array(file)}
         with zipfile.ZipFile(path) as archive:
-            found = {}
+            arrays = {}
             for name in archive.namelist():
                 with archive.open(name) as member:
-                    found[name[:-4] if name.endswith(".npy") else name] = read_array(
+                    arrays[name[:-4] if name.endswith(".npy") else name] = read_array(
                         member
                     )
-            return found
-    except Exception as e:  # as of read_array; and of zipfile
-        what = f"{path.name} cannot be read: {_told(e)}"
+            return arrays
+    # zipfile and numpy raise two dozen kinds of exceptions for damaged bytes.
+    except Exception as e:
+        what = f"{path.name} cannot be read: {_reason(e)}"
         raise InputError(what, at=str(path), hint="save it with numpy.savez") from e
 
 
@@ -48,23 +53,25 @@ def read_array(file: IO[bytes]) -> Array:
     """Return an array in numpy's format.
 
     Raises:
-        ValueError: the bytes are none, or the array exceeds LARGEST or the memory
+        ValueError: the bytes are not an array, or it exceeds LARGEST or the memory
     """
     try:
         return _read(file)
     except Exception as e:
-        # numpy and a zip file's decompressors raise two dozen kinds for damaged bytes
-        raise ValueError(_told(e)) from e
+        # numpy and the decompressors of a zip raise two dozen kinds of exceptions for
+        # damaged bytes.
+        raise ValueError(_reason(e)) from e
 
 
-def _told(e: Exception) -> str:
+def _reason(e: Exception) -> str:
+    """Return the reason in an exception, for a message."""
     if isinstance(e, MemoryError):
         return "it holds more than there is memory for"
     return str(e) or type(e).__name__
 
 
 def _read(file: IO[bytes]) -> Array:
-    """Its size is looked at before there is memory for it."""
+    """Return an array, after its size is checked."""
     version = npy.read_magic(file)
     if version == (1, 0):
         header = npy.read_array_header_1_0

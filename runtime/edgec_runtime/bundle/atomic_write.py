@@ -1,4 +1,4 @@
-"""Writes files that appear whole or not at all."""
+"""Writes files atomically: after an interruption the old file is unchanged."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Iterator
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Give a file to write to, which replaces `path` when the block ends.
+    """Return the path of a temporary file, which replaces `path` when the block ends.
 
-    If the block fails the file is removed. Its name is random, so that nobody can have
-    put a link there before, and keeps the suffix, by which some libraries choose the
-    format. Anything but a plain file, as /dev/null, /dev/stdout or a pipe, keeps its
-    place and is written into.
+    If the block fails the file is removed. Its name is random, so that no other user can
+    have put a link there, and has the same suffix, by which some libraries choose the
+    format. If `path` is not a plain file, for example /dev/null, /dev/stdout or a pipe,
+    it is not replaced: the content is written into it.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:

@@ -1,4 +1,4 @@
-"""The private folder of files: libraries, programs, weights and the plugin."""
+"""The user's private cache of libraries, programs, weights and the plugin."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ CODE = ("bin/", "lib/")  # folders of a bundle that hold what is executed
 
 
 def cache_dir(*parts: str) -> Path:
-    """A folder of `$EDGEC_CACHE`, `$XDG_CACHE_HOME/edgec` or `~/.cache/edgec`; made,
-    and private to this user.
+    """Return a folder of the cache, which is made if necessary, private to this user.
 
-    Raises EdgecError where others could read or change what is in it, or where it
-    cannot be made.
+    The cache is `$EDGEC_CACHE`, `$XDG_CACHE_HOME/edgec` or `~/.cache/edgec`.
+
+    Raises EdgecError if other users can change its content, or if it cannot be made.
     """
     base = os.environ.get("EDGEC_CACHE")
     if not base:
         base = os.path.join(
             os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "edgec"
         )
-    # Absolute, since programs are started in other folders.
+    # The path is absolute, since programs are started in other folders.
     folder = Path(os.path.abspath(base))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         for part in ("", *parts):
             folder = folder / part
             folder.mkdir(mode=0o700, exist_ok=True)
-            # Through links: one of ours may lead elsewhere.
+            # Links are followed, since one of this user's may lead elsewhere.
             info = folder.stat()
             if (
                 info.st_uid == os.getuid()
                 and info.st_mode & 0o077
                 and not info.st_mode & 0o022
             ):
-                # Others could read it: an older version, or a person, made it.
+                # Others can read the folder, which was not made by this version.
                 folder.chmod(0o700)
             only_ours(folder.resolve())
     except OSError as e:
@@ -55,7 +55,7 @@ def cache_dir(*parts: str) -> Path:
 def kept(name: str, sha256: str) -> Optional[Path]:
     """Return a file in the cache: <cache>/files/<sha256>/<its last name>.
 
-    None where the cache has none that is ours and still has its hash.
+    None if there is none, or if it is another user's or has another hash.
     """
     folder = cache_dir("files") / sha256
     # A look into the cache leaves no empty folder behind.
@@ -67,23 +67,23 @@ def kept(name: str, sha256: str) -> Optional[Path]:
 
 
 def keep(name: str, data: bytes) -> Path:
-    """Writes a file to where `kept` finds it; executable if it is a bundle's code.
+    """Write a file into the cache, executable if it is a bundle's code; return its path.
 
-    Raises OSError, as for a full disk; nothing of the file is left then.
+    Raises OSError, e.g. for a full disk; no part of the file is left then.
     """
     folder = cache_dir("files", hashlib.sha256(data).hexdigest())
     only_ours(folder)
     path = folder / name.rsplit("/", 1)[-1]
 
-    # In the same folder, so that the rename is atomic.
+    # The temporary file is in the same folder, so that the rename is atomic.
     handle, aside = tempfile.mkstemp(dir=str(folder))
     try:
         with os.fdopen(handle, "wb") as f:
             f.write(data)
 
-        # Read-only: a program that is running must not change.
+        # The file is read-only, since a running program must not change.
         os.chmod(aside, 0o500 if name.startswith(CODE) else 0o400)
-        # A process that has the old library open keeps its inode.
+        # A process that has the old library open still has its inode.
         os.replace(aside, path)
     except BaseException:
         os.unlink(aside)
@@ -92,9 +92,9 @@ def keep(name: str, data: bytes) -> Path:
 
 
 def only_ours(folder: Path) -> None:
-    """Raise EdgecError for a folder in which another user could replace our programs.
+    """Raise EdgecError for a folder in which another user could replace programs.
 
-    The hint removes nothing: EDGEC_CACHE may lead to a folder that is not ours.
+    The hint does not remove anything, since EDGEC_CACHE may be any folder.
     """
     info = folder.lstat()
     is_own = stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()

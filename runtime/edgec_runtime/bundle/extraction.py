@@ -10,10 +10,10 @@ from .cache import keep, kept
 
 
 def extract(bundle: Bundle, name: str) -> Path:
-    """The bundle's file in the cache, executable if it is code.
+    """Return the path of a bundle's file in the cache, to which it is written if missing.
 
-    One that is already there is used only when it is ours and its content still has the
-    hash of the manifest.
+    It is executable if it is code.  A file in the cache is used only if it belongs to
+    this user and has the hash of the manifest.
     """
     path = kept(name, bundle.manifest.files[name].sha256)
     return keep(name, bundle.read(name)) if path is None else path

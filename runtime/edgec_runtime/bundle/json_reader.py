@@ -1,4 +1,4 @@
-"""Takes typed values out of JSON, whose content is not to be trusted."""
+"""Reads typed values from JSON that is not trusted."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ..errors import BundleError
 MAX_COUNT = 1 << 50
 """The largest count of anything in a bundle."""
 MAX_NUMBER = 1e300
-"""Larger numbers overflow in the first product."""
+"""Largest absolute value; the first product of a larger one would overflow."""
 
 _N = TypeVar("_N", int, float)
 
 
 class JsonReader:
-    """Takes typed values out of a JSON object, and names a wrong one.
+    """Reads typed values from an object of JSON, and raises BundleError for a wrong one.
 
     Attributes:
         where: the place of the object in the manifest, for messages

@@ -1,7 +1,6 @@
-"""manifest.json of a bundle as frozen dataclasses, parsed with every fact checked (the
-format: docs/bundle.md).
+"""Parses and checks manifest.json of a bundle into frozen dataclasses (docs/bundle.md).
 
-Nothing here touches files; `bundle.py` does.
+It does not read files; archive.py does.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class SegmentInfo:
-    """One piece of the model.  arena: bytes of scratch its C wants.  est_ms: the cost
-    model's time on the Edge TPU.
+    """A segment of the model.  arena: bytes of memory that its C needs.  est_ms: estimate
+    of its time on the Edge TPU in milliseconds.
     """
 
     name: str
@@ -90,9 +89,9 @@ class StateInfo:
     """A tensor that the model keeps between calls.
 
     Attributes:
-        input: its name at the beginning of a call, where it is the last call's output
-        output: its name at the end
-        initial: a file with its first content in raw little-endian bytes; None: zeros
+        input: the input that has it, which is an output of the call before
+        output: that output
+        initial: a file with its first value in raw little-endian bytes; None for zeros
     """
 
     input: str
@@ -104,9 +103,9 @@ class StateInfo:
 class FileInfo:
     """One file of the bundle.
 
-    A detached file is not in the bundle but in the cache of the machine with the
-    compiler. It is code for this machine itself, by which it runs a bundle for another
-    board, and a bundle copied to the board need not carry it.
+    A detached file is not in the bundle but in the cache of the machine that compiled
+    it. It is code for that machine, on which a bundle for a board can run as well, and
+    is not copied to the board.
 
     Attributes:
         sha256: its hash
@@ -121,16 +120,16 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a compile says of a bundle: its manifest without what `write_bundle` adds.
+    """The result of a compile: the manifest without the fields that `write_bundle` adds.
 
-    state: the inputs and outputs that callers neither give nor get. preprocess: for the
-    inputs that are images, by name, how a photo becomes one.  task: what outputs mean,
-    None where nobody said.  libraries, programs, weights: a path in the bundle for each
-    target.  threads: the most that the libraries and programs can use.  quantization:
-    its recipe, where edgec quantized it, else {}.  license: "name" and "source" of the
-    model's licence, {} where nobody said.  graph: sha256 of what the libraries
-    and programs were made of.  cascade: how the bundles in `networks/` work together;
-    such a bundle has no segments of its own.
+    state: inputs and outputs that the session handles itself.  preprocess: how a photo
+    becomes an input, by the names of image inputs.  task: the meaning of the outputs,
+    None if unknown.  libraries, programs, weights: a path in the bundle for each target.
+    threads: largest number of threads of libraries and programs.  quantization: the
+    recipe if edgec quantized the model, otherwise {}.  license: "name" and "source" of
+    the model's licence, {} if unknown.  graph: sha256 of the graph and options from
+    which libraries and programs were made.  cascade: the cascade of the bundles in
+    `networks/`; such a bundle has no segments.
     """
 
     edgec: str
@@ -157,7 +156,7 @@ class Contents:
     cascade: Optional[Cascade]
 
     def to_json(self) -> Dict[str, Any]:
-        """As the bundle has it, without "schema" and "files"."""
+        """Return the object of JSON in a bundle, without "schema" and "files"."""
         plain = {f.name: getattr(self, f.name) for f in fields(Contents)}
         plain["tensors"] = {
             name: _without(asdict(info), "name") for name, info in self.tensors.items()
@@ -182,31 +181,31 @@ def _without(row: Dict[str, Any], *names: str) -> Dict[str, Any]:
 
 @dataclass(frozen=True)
 class Manifest(Contents):
-    """A checked manifest: every name it mentions exists, and the segments are in a
-    possible order.
+    """A checked manifest: all names in it exist, and each tensor is written once, before
+    it is read.
     """
 
     schema: int
     files: Mapping[str, FileInfo]
 
-    def check_threads(self, wanted: int, at: str) -> None:
-        """Raises InputError for more threads than the code is for.  at: the bundle."""
-        if wanted < 1:
+    def check_threads(self, number: int, at: str) -> None:
+        """Raise InputError for more threads than the code supports; at: the bundle."""
+        if number < 1:
             raise InputError(
-                f"cannot run on {wanted} threads", at=at, hint="give 1 or more"
+                f"cannot run on {number} threads", at=at, hint="give 1 or more"
             )
-        if wanted > self.threads:
+        if number > self.threads:
             code = f"for {self.threads}" if self.threads > 1 else "for one thread"
-            if wanted <= MAX_THREADS:
-                hint = f"compile it with --threads {wanted}"
+            if number <= MAX_THREADS:
+                hint = f"compile it with --threads {number}"
             else:
                 hint = f"give {MAX_THREADS} at most"
             raise InputError(
-                f"{wanted} threads: the bundle's code is {code}", at=at, hint=hint
+                f"{number} threads: the bundle's code is {code}", at=at, hint=hint
             )
 
     def check_alone(self, at: str, hint: str) -> None:
-        """Raises InputError for a cascade, which has no model of its own.
+        """Raise InputError for a cascade, which has no model of its own.
 
         at: the bundle.
         """
@@ -219,7 +218,7 @@ class Manifest(Contents):
             )
 
     def input_infos(self) -> Tuple[TensorInfo, ...]:
-        """The model's inputs, in order."""
+        """Return the model's inputs, in order."""
         return tuple(self.tensors[n] for n in self.inputs)
 
     @property
@@ -228,7 +227,7 @@ class Manifest(Contents):
         return tuple(s.input for s in self.state)
 
     def output_infos(self) -> Tuple[TensorInfo, ...]:
-        """The model's outputs, in order."""
+        """Return the model's outputs, in order."""
         return tuple(self.tensors[n] for n in self.outputs)
 
 
@@ -267,7 +266,7 @@ def _no_twins(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 
 
 def check_manifest(value: Any) -> Manifest:
-    """The manifest of a decoded JSON value."""
+    """Return the manifest of a decoded JSON value; raise BundleError for a fault."""
     top = JsonReader(value, "top level")
     schema = top.get("schema", int)
     if schema != SCHEMA:
@@ -572,8 +571,7 @@ def image_size(m: Manifest) -> Optional[Tuple[int, int]]:
 
 
 def _check_task(m: Manifest, top: JsonReader) -> None:
-    """It suits the outputs, and has its files."""
-
+    """Refuse a task that does not suit the outputs, or whose files are missing."""
     image = image_size(m)
     if m.task is None:
         return
@@ -590,7 +588,7 @@ def _check_task(m: Manifest, top: JsonReader) -> None:
 
 
 def _check_cascade(m: Manifest, top: JsonReader) -> None:
-    """It has the bundles of its networks, and nothing that runs besides."""
+    """Refuse a cascade without its networks' bundles, or with a model of its own."""
     if m.cascade is None:
         return
     if m.segments or m.inputs or m.outputs or m.task is not None:
