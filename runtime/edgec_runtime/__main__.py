@@ -1,12 +1,12 @@
-"""Runs a bundle as its own program does (csrc/main.c), but on the Edge TPU if it can.
+"""Runs a bundle like its own program (csrc/main.c), but on the Edge TPU if there is one.
 
     python -m edgec_runtime BUNDLE [--tpu MODE] [--runs N] [--seconds S] [--warmup S]
         [--launched NS] [--input FILE …] [--output DIR] [--json] [--threads N]
         [--stream N [--source WHAT]]
 
---stream: frames through a stream, in place of runs one after the other; the report is
-its figures alone. --input: an .npy file for each input, in order, with a prepared
-tensor or a photo's pixels; or a photo (needs Pillow).
+With --stream, N frames pass through a stream, and the report has only its figures.
+--input takes a file for each input, in order: an .npy file with a prepared tensor or the
+pixels of a photo, or a photo (needs Pillow).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> Dict[str, object]:
     Return the report of main.c with a "backend" for each segment.
     """
     with Session(options.bundle, tpu=options.tpu, threads=options.threads) as session:
-        # From the start of the process to a loaded model.
+        # This is the time from the start of the process to a loaded model.
         load = None
         if options.launched is not None:
             load = time.monotonic_ns() - options.launched
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> Dict[str, object]:
 
 
 def _inputs(session: Session, paths: List[str]) -> Dict[str, Any]:
-    """Return the inputs of files in the model's order, or noise where there are none.
+    """Return the inputs of files in the model's order, or noise without files.
 
     Raises InputError for more files than inputs, and for a cascade.
     """
@@ -79,14 +79,14 @@ def _inputs(session: Session, paths: List[str]) -> Dict[str, Any]:
         )
     arrays = [_load(Path(path)) for path in paths]
 
-    # A missing one is the session's to report.
+    # The session reports missing inputs.
     return dict(zip(names, arrays))
 
 
 def _save_outputs(session: Session, folder: str) -> None:
     """Write each output to a file output<i>.npy."""
     for i, info in enumerate(session.outputs):
-        # Numbers, since a tensor's name may be no name of a file.
+        # The name of a tensor may not be possible for a file, so files have numbers.
         path = os.path.join(folder, f"output{i}.npy")
         np.save(path, session.tensor(info.name))
 
@@ -121,17 +121,14 @@ def _load(path: Path) -> Any:
 
 
 def _resident() -> Optional[int]:
-    """Return the highest resident size of this process in bytes.
-
-    None where the system does not say.
-    """
-    # The operating system's own figure counts the mapped weights, too.
+    """Return the highest resident size of this process in bytes; None if unknown."""
+    # This figure of the operating system includes the mapped weights.
     try:
         with open("/proc/self/status", encoding="utf-8") as f:
-            found = re.search(r"^VmHWM:\s*(\d+) kB", f.read(), re.M)
+            match = re.search(r"^VmHWM:\s*(\d+) kB", f.read(), re.M)
     except OSError:
         return None
-    return int(found.group(1)) * 1024 if found else None
+    return int(match.group(1)) * 1024 if match else None
 
 
 def main() -> int:

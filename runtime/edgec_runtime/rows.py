@@ -1,8 +1,8 @@
 """Rows: frozen dataclasses that are read from JSON or TOML, checked, and described.
 
-A field is declared once, with `parameter`: its text, its default and its limits. `read`
-makes a row of a decoded object and says which value is wrong, `plain` turns it back,
-and `schema` is its JSON schema.
+`parameter` declares a field with its text, default and limits. `read` makes a row from a
+decoded object, and names a wrong value; `plain` is the inverse, and `schema` returns the
+JSON schema.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _UNIONS = (Union, getattr(types, "UnionType", Union))
 """Origins of unions; Python 3.9 has one of them."""
 MAX_ENTRIES = 4096
-"""Entries of a list in a row: a longer one belongs into a file."""
+"""Largest number of entries of a list in a row; a longer one should be a file."""
 
 
 def parameter(
@@ -47,8 +47,8 @@ def parameter(
 
     Args:
         text: its meaning, for messages and the schema
-        default: its default; without one it has to be given
-        choices: the strings that it can be
+        default: its default; a field without one is required
+        choices: the allowed strings
         low: the least number
         high: the largest number; all three also hold for each entry of a list
     """
@@ -65,14 +65,14 @@ def read(row: Type[_R], value: Any, at: str) -> _R:
         at: its name in messages
 
     Raises:
-        InputError: it is no object, or has a wrong field
+        InputError: it is not an object, or has a wrong field
     """
     if not isinstance(value, Mapping):
         raise InputError(
             f"{at} is not an object: {value!r:.80}", hint="see docs/tasks.md"
         )
 
-    # Annotations are texts, which only their module can resolve.
+    # Annotations are strings, which get_type_hints resolves in the class's module.
     kinds = get_type_hints(row)
     known = {f.name: f for f in fields(row)}  # type: ignore[arg-type]
     for key in value:
@@ -110,7 +110,7 @@ def _value(kind: Any, value: Any, f: Field[Any], at: str) -> Any:
         raise _wrong(at, value, f"a{'n' if kind is int else ''} {_NAMES[kind]}", f)
 
     _check_limits(value, f, at)
-    # An integer where a real is wanted becomes one.
+    # An integer is also valid for a float, and is converted.
     return kind(value)
 
 

@@ -41,8 +41,7 @@ def load_delegate(
             f"the Edge TPU's library cannot be loaded: {e}",
             hint="install libedgetpu; `edgec doctor` says from where",
         ) from None
-    given = options or {}
-    pairs = tuple((str(name), str(value)) for name, value in given.items())
+    pairs = tuple((str(name), str(value)) for name, value in (options or {}).items())
     return EdgeTpuDelegate(library, pairs)
 
 
@@ -53,19 +52,19 @@ def edgetpu_options(delegates: Any) -> EdgeTpuOptions:
         InterpreterError: a delegate is not from `load_delegate`, or there are several
     """
     # Without a delegate LiteRT uses no Edge TPU either, so no stick is looked for.
-    given = list(delegates or ())
-    if not given:
+    items = list(delegates or ())
+    if not items:
         return EdgeTpuOptions(tpu="c")
-    for delegate in given:
+    for delegate in items:
         if not isinstance(delegate, EdgeTpuDelegate):
             raise InterpreterError(
                 f"a bundle cannot run on a {type(delegate).__name__} as delegate",
                 hint="import load_delegate from edgec_runtime.interpreter, or leave "
                 "the delegate out",
             )
-    if len(given) > 1:
+    if len(items) > 1:
         raise InterpreterError(
-            f"a bundle runs on one Edge TPU, not on {len(given)} delegates",
+            f"a bundle runs on one Edge TPU, not on {len(items)} delegates",
             hint="give one delegate",
         )
-    return EdgeTpuOptions(tpu="delegate", delegate=given[0].open)
+    return EdgeTpuOptions(tpu="delegate", delegate=items[0].open)

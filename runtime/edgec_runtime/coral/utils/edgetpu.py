@@ -72,9 +72,9 @@ def make_interpreter(
 def list_edge_tpus() -> List[Dict[str, str]]:
     """Return "type" ("usb" or "pci") and "path" (its file in /dev) of each Edge TPU."""
     usb, pci = edgetpus_here()
-    found = [{"type": "usb", "path": str(facts["node"])} for facts in usb]
-    found += [{"type": "pci", "path": path} for path in pci]
-    return found
+    devices = [{"type": "usb", "path": str(facts["node"])} for facts in usb]
+    devices += [{"type": "pci", "path": path} for path in pci]
+    return devices
 
 
 def get_runtime_version() -> str:
