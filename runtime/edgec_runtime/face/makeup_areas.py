@@ -1,7 +1,7 @@
 """The parts of a face that makeup colours: lips, brows, lids and hair.
 
-A part is a share for each corner of the mesh, 1 where it is coloured; between corners
-shares go over into each other, so that colours have soft borders.
+A part has a share for each corner of the mesh, 1 where it is coloured. Shares are
+interpolated between corners, so that colours have soft borders.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ Array = NDArray[Any]
 
 HAIR = "hair"
 OUTER_SHARE = 0.25
-"""Of the outer edge of lips and lids: the colour fades out beyond it."""
+"""Share of the outer edge of lips, beyond which the colour fades out."""
 HAIR_BELOW = 0.1
 HAIR_ABOVE = -0.25
-"""Heights in the layout between which hair begins, from the eyes upwards."""
+"""Values of y in the layout between which the share of hair rises from 0 to 1."""
 LIDS = "lids"
 PARTS = ("lips", "brows", LIDS, HAIR)
 ABOVE_LIDS = 0.6
-"""Of the skin above the lids: the colour fades out there."""
+"""Share of the skin above the lids, where the colour fades out."""
 SHUT = 0.06
 OPEN = 0.11
-"""The mean opening of an eye, in its width, at which the lid covers it, and from which
-on none of it is lid.
+"""Mean opening of an eye, relative to its width, at which the lid covers all of it, and
+at which it covers nothing.
 """
 
 
 def part_shares(mesh: RingedFace) -> Dict[str, Array]:
-    """Return how far each corner of the mesh belongs to a part, 0…1 [540].
+    """Return the share of each corner of the mesh in each part, 0…1 [540].
 
     Args:
-        mesh: of a face with rings
+        mesh: the mesh of a face with rings
     """
     shares: Dict[str, Array] = {}
     for part in PARTS:
@@ -83,12 +83,13 @@ def _set(shares: Array, numbers: Sequence[int], share: float) -> None:
 
 
 def lid_shares(shares: Array, corners: Array) -> Array:
-    """Return the shares of lids in a frame [540]: what is left between the edges of a
-    closed eye is lid, too.
+    """Return the shares of lids in a frame [540].
+
+    The rest of a closed eye between the edges of its lids counts as lid, too.
 
     Args:
-        shares: those of open eyes [540]
-        corners: of the mesh in the frame [540, 3]
+        shares: the shares for open eyes [540]
+        corners: the corners of the mesh in the frame [540, 3]
     """
     result = shares.copy()
     for upper, lower in openings()[:2]:
@@ -100,16 +101,16 @@ def lid_shares(shares: Array, corners: Array) -> Array:
 
 
 def share_warp(mesh: RingedFace, corners: Array, shares: Array) -> Warp:
-    """Return the warp that draws shares as levels, 255 for all.
+    """Return the warp that draws shares as levels, 255 for a share of 1.
 
     Args:
-        mesh: of a face with rings
-        corners: of the mesh in the frame [540, 3]
-        shares: of a part [540]
+        mesh: the mesh of a face with rings
+        corners: the corners of the mesh in the frame [540, 3]
+        shares: the shares of a part [540]
     """
     white = np.full((2, 2, 4), 255, np.uint8)
     triangles = mesh.triangles(corners, closed=False)
-    # Only triangles with a part of it: most of a face has none.
+    # Only triangles with a share are drawn, which are few.
     above = shares.copy()
     parts: List[Array] = []
     for upper, lower in openings()[:2]:

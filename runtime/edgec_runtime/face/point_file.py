@@ -1,8 +1,8 @@
-"""Points of a face that a person placed in a picture, in a JSON file beside it.
+"""Reads points of a face that a person has placed in a picture, from a JSON file beside it.
 
-A portrait that no network recognises, a cat or a statue, has 15 or more of the named
-points; the other points of the mesh are the layout's, bent so that the named ones fit.
-A mask has the places of its picture that belong to points of the face.
+A portrait that no network recognizes, like a cat or a statue, has 15 or more named
+points; the layout is bent to these for the other points of the mesh.  A mask has points
+of its picture with the numbers of points of the face.
 """
 
 from __future__ import annotations
@@ -55,25 +55,25 @@ NAMES: Mapping[str, int] = {
     "cheek right": 454,
     "forehead": 10,
 }
-"""The points that can be placed. Left and right are the picture's."""
+"""The points with a name, and their numbers. Left and right are those of the picture."""
 LEAST_NAMED = 15
 LEAST_PINNED = 3
 LEAST_EYES = 4.0
-"""Pixels between the outer corners of the eyes of a face that can be drawn."""
+"""Least distance of the outer corners of the eyes in pixels."""
 MOST_UPRIGHT = 0.7
 """The least share of a face's triangles that are not turned over."""
 MAX_BYTES = 1 << 20
-"""Of a file: 468 points need a hundredth of it."""
+"""Largest size of a file, a hundred times that of 468 points."""
 MAX_COORDINATE = 1e5
 EXAMPLE = '{"points": {"left eye outer": [212, 180], …}}'
 
 
 class Pinned(NamedTuple):
-    """Places of a mask's picture, and the points of a face that they belong to.
+    """Points of a mask's picture, and the points of a face to which they belong.
 
     Attributes:
         places: x and y in the picture [N, 2]
-        numbers: of the points [N]
+        numbers: numbers of the face's points [N]
     """
 
     places: Array
@@ -91,19 +91,19 @@ def portrait_points(path: Path) -> Optional[Array]:
     """
     if not path.exists():
         return None
-    given = _read(path)
-    if isinstance(given, Mapping):
-        named = _named(given, path)
+    content = _read(path)
+    if isinstance(content, Mapping):
+        named = _named(content, path)
         layout = face_layout().points[:, :2]
         known = np.array(list(named.values()))
         flat = bent(layout[list(named)], known, layout)
     else:
-        flat = _listed(given, path)
+        flat = _listed(content, path)
     if not is_face(flat):
         what = "these points make no face: its parts are not where a face has them"
         hint = "look at the names: left and right are the picture's"
         raise InputError(what, str(path), hint)
-    # Nobody places a depth: it is the layout's.
+    # A file has no depth, so that of the layout is used.
     unknown = np.full((COUNT, 1), np.nan)
     return solid(np.hstack([flat, unknown]), math.nan)
 
@@ -126,7 +126,7 @@ def is_face(points: Array) -> bool:
 
 
 def mask_points(path: Path) -> Pinned:
-    """Return where a mask is pinned to a face.
+    """Return the points by which a mask is pinned to a face.
 
     Args:
         path: a file with {"points": [[x, y, number of a point], …]}
@@ -137,14 +137,14 @@ def mask_points(path: Path) -> Pinned:
     example = '{"points": [[120, 80, 33], …]}: x, y and the number of a point'
     if not path.exists():
         raise InputError("a mask has its points beside it", str(path), example)
-    given = _read(path)
-    if not isinstance(given, list) or len(given) < LEAST_PINNED:
+    content = _read(path)
+    if not isinstance(content, list) or len(content) < LEAST_PINNED:
         what = f"a mask has a list of {LEAST_PINNED} points or more"
         raise InputError(what, str(path), example)
 
     places: List[Tuple[float, float]] = []
     numbers: List[int] = []
-    for row in given:
+    for row in content:
         if not isinstance(row, list) or len(row) != 3 or not _is_point(row[2]):
             raise InputError(f"{row!r:.60} is not a pinned point", str(path), example)
         places.append(_place(row[:2], path))
@@ -163,7 +163,7 @@ def _is_point(number: Any) -> bool:
 
 
 def _read(path: Path) -> Any:
-    """Return what stands behind "points" in a file."""
+    """Return the value of "points" in a file."""
     hint = f"it should have {EXAMPLE}"
     try:
         if not path.is_file() or path.stat().st_size > MAX_BYTES:
@@ -207,16 +207,16 @@ def _listed(given: Any, path: Path) -> Array:
 
 def _named(given: Mapping[str, Any], path: Path) -> Dict[int, Tuple[float, float]]:
     """Return places by the numbers of their points."""
-    found: Dict[int, Tuple[float, float]] = {}
+    points: Dict[int, Tuple[float, float]] = {}
     for name, value in given.items():
         if name not in NAMES:
             what = f'no point is called "{name:.40}"{did_you_mean(name, NAMES)}'
             raise InputError(what, str(path), "docs/webcam.md lists the names")
-        found[NAMES[name]] = _place(value, path)
-    if len(found) < LEAST_NAMED:
-        what = f"{len(found)} points are placed, at least {LEAST_NAMED} are needed"
-        missing = next(name for name, number in NAMES.items() if number not in found)
+        points[NAMES[name]] = _place(value, path)
+    if len(points) < LEAST_NAMED:
+        what = f"{len(points)} points are placed, at least {LEAST_NAMED} are needed"
+        missing = next(name for name, number in NAMES.items() if number not in points)
         raise InputError(what, str(path), f'place "{missing}", too')
-    if len(set(found.values())) < len(found):
+    if len(set(points.values())) < len(points):
         raise InputError("two points are at one place", str(path), "move one of them")
-    return found
+    return points

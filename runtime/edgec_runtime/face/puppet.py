@@ -1,4 +1,4 @@
-"""A drawn head: a portrait of shapes, whose mesh is the layout itself."""
+"""Draws a head of simple shapes as a portrait, whose mesh is the layout itself."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ LINE: Color = (140, 64, 66)
 UNIT = 0.25
 """The distance of the eyes, in heights of the picture."""
 MIDDLE = 0.4
-"""Where the origin of the layout is in that height."""
+"""Position of the layout's origin, in heights of the picture from the top."""
 OPENED = 1.5
-"""By how much the eyes are wider open than the layout's: they are drawn."""
+"""Factor by which the drawn eyes are wider open than those of the layout."""
 
 
 def puppet(size: Tuple[int, int]) -> Portrait:
@@ -78,7 +78,7 @@ def _open_eyes(points: Array) -> None:
 
 
 def _shapes(face: Array) -> List[Shape]:
-    """Return the shapes of the head, those behind first.
+    """Return the shapes of the head, from back to front.
 
     Args:
         face: points in the frame of the layout [468, 2]
@@ -153,8 +153,8 @@ def _stroke(points: Array, width: float) -> Array:
     """Return the outline of a line from left to right that is thinner at its ends.
 
     Args:
-        points: [N, 2]
-        width: in its middle
+        points: points of the line [N, 2]
+        width: its width in the middle
     """
     across = downward(points[-1] - points[0])
     share = np.sin(np.linspace(0.2, np.pi - 0.2, len(points)))

@@ -1,8 +1,8 @@
-"""Filled outlines with smooth edges, in numpy.
+"""Fills outlines with smooth edges, in numpy.
 
-An outline is sampled several times in each pixel. In a row of samples each edge that
-crosses it changes inside to outside: a running "exclusive or" says which samples are
-inside (the even-odd rule).
+Each pixel is sampled several times. In a row of samples each crossing of the outline
+changes between outside and inside, so that a running "exclusive or" of the crossings
+tells which samples are inside (the even-odd rule).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ Array = NDArray[Any]
 Color = Tuple[int, int, int]
 
 SAMPLES = 4
-"""Samples of a pixel in a row and a column."""
+"""Samples per pixel in each direction."""
 
 
 def fill(picture: Array, outline: Array, color: Color) -> None:
-    """Fill an outline, as far as it lies in the picture.
+    """Fill the part of an outline that is in the picture.
 
     Args:
-        picture: uint8 [H, W, 3], which is changed
-        outline: x and y in pixels [N, 2]
-        color: red first
+        picture: the picture, which is changed, uint8 [H, W, 3]
+        outline: its corners, x and y in pixels [N, 2]
+        color: the colour, red first
     """
     size = np.array([picture.shape[1], picture.shape[0]])
     low = np.clip(np.floor(outline.min(axis=0)), 0, size).astype(int)
@@ -41,12 +41,12 @@ def fill(picture: Array, outline: Array, color: Color) -> None:
 
 
 def _covered(outline: Array, width: int, height: int) -> Array:
-    """Return how much of each pixel is inside, 0…1 [height, width].
+    """Return the share of each pixel that is inside an outline, 0…1 [height, width].
 
     Args:
-        outline: x and y in samples [N, 2]
-        width: of the part, pixels
-        height: of the part, pixels
+        outline: its corners, x and y in samples [N, 2]
+        width: width of the part in pixels
+        height: height of the part in pixels
     """
     columns = width * SAMPLES
     changes = np.zeros((height * SAMPLES, columns + 1), bool)
@@ -59,7 +59,7 @@ def _covered(outline: Array, width: int, height: int) -> Array:
         slope = (b[0] - a[0]) / (b[1] - a[1])
         x = a[0] + (middles[rows] - a[1]) * slope
         first = np.clip(np.ceil(x - 0.5), 0, columns).astype(int)
-        # A row is crossed once by an edge, so no place occurs twice.
+        # An edge crosses a row once, so that no index occurs twice.
         changes[rows, first] ^= True
     is_inside = np.logical_xor.accumulate(changes, axis=1)[:, :-1]
     samples = is_inside.reshape(height, SAMPLES, width, SAMPLES)
@@ -67,13 +67,13 @@ def _covered(outline: Array, width: int, height: int) -> Array:
 
 
 def rounded(points: Array, steps: int = 8) -> Array:
-    """Return a closed line through points without corners [N * steps, 2].
+    """Return a closed line without corners through points [N * steps, 2].
 
-    It is Catmull and Rom's spline: between two points it also knows their neighbours.
+    It is the spline of Catmull and Rom.
 
     Args:
-        points: [N, 2]
-        steps: places between two points
+        points: the points [N, 2]
+        steps: number of points of the line for each of these
     """
     t = np.arange(steps)[:, None] / steps
     before = np.roll(points, 1, axis=0)
