@@ -119,5 +119,5 @@ def test_a_report_of_a_program() -> None:
     ],
 )
 def test_a_report_that_is_none(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DeviceError, match="strange"):
+    with pytest.raises(DeviceError, match="is not valid"):
         Launch.parse({**GOOD, **wrong}, 1, "attic")

@@ -207,7 +207,7 @@ def test_a_face_that_the_border_cuts_off_is_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["avatar", "mask", "makeup"])
 def test_what_an_effect_wants_is_said(name: str) -> None:
-    with pytest.raises(InputError, match=f"{name} wants") as e:
+    with pytest.raises(InputError, match=f"{name} needs") as e:
         effect(name, Painter())
     assert name in str(e.value.hint)
     with pytest.raises(InputError, match="there is no effect"):
