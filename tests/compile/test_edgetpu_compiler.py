@@ -184,5 +184,7 @@ def test_a_recipe_of_another_edgec(model: Path, tmp_path: Path) -> None:
     assert list(again.options.disable) == ["fold_pad"]
     assert again.options.calibrate == str(Path(CALIBRATION).absolute())
     recipe["options"]["unheard_of"] = 1
-    with pytest.raises(InputError, match="recipe of the hand-off folder cannot be read"):
+    with pytest.raises(
+        InputError, match="recipe of the hand-off folder cannot be read"
+    ):
         Job.again(recipe, tmp_path)
