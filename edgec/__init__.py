@@ -148,8 +148,8 @@ def run(options: _run.RunOptions) -> RunResult:
     return run_bundle(options)
 
 
-@_takes(_bench.Bench)
-def bench(options: _bench.Bench) -> BundleBench:
+@_takes(_bench.BenchOptions)
+def bench(options: _bench.BenchOptions) -> BundleBench:
     """Latencies of a bundle on a device, and whether its budgets hold; estimates are
     marked as such.
 

@@ -335,7 +335,7 @@ class OpWriter:
         return self._w.node("Reshape", *self._x, shape, allowzero=1)
 
     def tile(self) -> str:
-        """Write repetitions."""
+        """Write a value repeated along its axes."""
         return self._w.node("Tile", *self._x, self._w.shape(self._s.repeats))
 
     def slice(self) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgec_devices.decoding import LARGEST_JSON, from_json
+from edgec_devices.decoding import from_json
 from edgec_devices.requirement import (
     Figure,
     Kind,
@@ -26,12 +26,11 @@ from edgec_devices.requirement import (
 )
 from edgec_runtime import Manifest
 from edgec_runtime.cascade.parameters import Cascade
-from edgec_runtime.device_end.disk import given
 from edgec_runtime.session.meters import StreamFigures
 
 from edgec.benching.figures import check_budget
 from edgec.benching.quantities import WHOLE, Absent, Quantity, stream_quantities
-from edgec.benching.result import BenchReport, Check
+from edgec.benching.result import EARLIER, BenchReport, Check, earlier_data
 from edgec.benching.verdicts import BudgetVerdict, budget_verdict, verdicts
 from edgec.errors import InputError
 
@@ -219,18 +218,12 @@ def earlier_reports(path: Path, manifest: Manifest) -> Mapping[str, BenchReport]
     """
     if manifest.cascade is None:
         return {manifest.name: BenchReport.load_file(path)}
-    message = "the earlier run"
     hint = "give what edgec bench --json wrote of this cascade"
-    try:
-        data = given(path, LARGEST_JSON)
-    except OSError as e:
-        raise InputError(
-            f"cannot read {message}: {e.strerror}", at=str(path), hint=hint
-        ) from e
-    earlier = from_json(data, _EarlierBench, message, str(path), hint)
+    data = earlier_data(path, hint)
+    earlier = from_json(data, _EarlierBench, EARLIER, str(path), hint)
     if earlier.cascade != manifest.name:
         raise InputError(
-            f"{message} is of the cascade {earlier.cascade}, this one of {manifest.name}",
+            f"{EARLIER} is of the cascade {earlier.cascade}, this one of {manifest.name}",
             at=str(path),
             hint=hint,
         )

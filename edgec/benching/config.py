@@ -7,7 +7,7 @@
     compare = "bench/attic.json"
     max-regress = "5%"
 
-The keys are the options of `edgec bench`, which are the fields of Bench.
+The keys are the options of `edgec bench`, which are the fields of BenchOptions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from msgspec import Meta, convert
 
 from edgec.benching.figures import parse_budgets
 from edgec.errors import BundleError, EdgecError, InputError, did_you_mean
-from edgec.options.bench import Bench, share
+from edgec.options.bench import BenchOptions, share
 from edgec.options.declaration import declared
 
 TABLES = ("bench", "devices")
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 def benches(
     folder: Path, bundle: Path | None = None, on: str | None = None
-) -> list[Bench]:
+) -> list[BenchOptions]:
     """Return the benches of a folder's edgec.toml in order; [] without a file or entry.
 
     Raises InputError or UnsupportedError, with the entry, for any error in any entry;
@@ -70,7 +70,7 @@ class _Entry:
     """
 
     at: str
-    bench: Bench
+    bench: BenchOptions
 
     @property
     def path(self) -> Path:
@@ -143,7 +143,7 @@ def _entry(row: Mapping[str, Any], at: str, folder: Path) -> _Entry:
     """Return the entry of a table; `at` is its place, for messages."""
     options = {
         one.name.replace("_", "-"): one
-        for one in declared(Bench)
+        for one in declared(BenchOptions)
         if not one.text.python_only
     }
     for key in row:
@@ -161,7 +161,7 @@ def _entry(row: Mapping[str, Any], at: str, folder: Path) -> _Entry:
         one = options[key]
         values[one.name] = _read(key, one.type, value, at, folder)
     try:
-        bench = Bench(**values)
+        bench = BenchOptions(**values)
     except EdgecError as e:
         raise type(e)(e.what, at=at, hint=e.hint) from e
     return _Entry(f"{at} ({row['bundle']})", bench)

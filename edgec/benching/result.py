@@ -18,6 +18,7 @@ from edgec_runtime.session.meters import StreamFigures
 from edgec.errors import InputError
 
 SCHEMA = 1
+EARLIER = "the earlier run"
 EMULATOR = "an emulator's time, from which nothing follows for a board"
 """Origin of a latency by the clock of an emulated machine."""
 
@@ -219,6 +220,16 @@ class Compared:
     sentence: str
 
 
+def earlier_data(path: Path, hint: str) -> bytes:
+    """Return the bytes of an earlier run's file; raises InputError without one."""
+    try:
+        return given(path, LARGEST_JSON)
+    except OSError as e:
+        raise InputError(
+            f"cannot read {EARLIER}: {e.strerror}", at=str(path), hint=hint
+        ) from e
+
+
 @dataclass(frozen=True)
 class BenchReport:
     """The report of a bench.
@@ -313,22 +324,16 @@ class BenchReport:
     def load_file(path: Path) -> BenchReport:
         """Read the report of an earlier run; raises InputError for other files."""
         hint = "give what edgec bench --json wrote"
-        message = "the earlier run"
-        try:
-            data = given(path, LARGEST_JSON)
-        except OSError as e:
-            raise InputError(
-                f"cannot read {message}: {e.strerror}", at=str(path), hint=hint
-            ) from e
+        data = earlier_data(path, hint)
         # The version comes first: another schema may have other fields.
-        schema = from_json(data, _Schema, message, str(path), hint).schema
+        schema = from_json(data, _Schema, EARLIER, str(path), hint).schema
         if schema != SCHEMA:
             raise InputError(
                 f"not a report of edgec bench with schema {SCHEMA}: {schema}",
                 at=str(path),
                 hint=hint,
             )
-        return from_json(data, BenchReport, message, str(path), hint)
+        return from_json(data, BenchReport, EARLIER, str(path), hint)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import edgec
 from edgec.cli.options import QUIET, given, options_of
 from edgec.cli.output import echo
 from edgec.errors import EdgecError, InputError
-from edgec.options.bench import FILES, Bench
+from edgec.options.bench import FILES, BenchOptions
 from edgec.options.diff import DiffOptions
 from edgec.options.evaluate import EvalOptions
 from edgec.options.tune import TuneOptions
@@ -27,13 +27,13 @@ _FILE = click.Path(path_type=Path)
 
 
 @click.command()
-@options_of(Bench, "bundle")
+@options_of(BenchOptions, "bundle")
 @click.option("-q", "--quiet", is_flag=True, help="print verdicts and errors alone")
 def bench(quiet: bool, **values: Any) -> int:
     """Measure where the time goes on a device, and check it: the latency of a BUNDLE,
     or of those of edgec.toml.
     """
-    benches = _benches(given(Bench, values))
+    benches = _benches(given(BenchOptions, values))
     codes = []
     for i, arguments in enumerate(benches):
         if i:

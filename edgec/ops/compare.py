@@ -332,7 +332,7 @@ class Where(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Where."""
+        """Read Where, which picks each element of one input or the other."""
         inputs = [node.input(i) for i in range(3)]
         operands = aligned(node.build, inputs, node.name)
         return node.build.add(cls(), operands, node.name)

@@ -501,7 +501,7 @@ class DecodedFile(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Raise ValueError."""
+        """Raise ValueError: no graph with static shapes can decode a picture."""
         raise ValueError(
             "a picture's file has no static size; decode it before the model and give "
             "it the pixels"

@@ -166,7 +166,7 @@ class Gather(_Picked):
         op.build.write(cls(axis), [x, op.input(1)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return GATHER."""
+        """Return TFLite's GATHER with its options."""
         options = ("GatherOptions", {"axis": self.axis, "batchDims": 0})
         return TfliteCode("GATHER", options, self._version(op))
 

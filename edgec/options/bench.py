@@ -26,7 +26,7 @@ FRAMES = 250
 """Frames of a stream by default."""
 MAX_FRAMES = 100_000
 FILES = ("json", "junit", "markdown", "trace", "html", "share")
-"""The fields of a Bench that are files to write."""
+"""The fields of `BenchOptions` that are files to write."""
 _SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)\s*")
 
 
@@ -53,7 +53,9 @@ def share(value: str | float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench(ProgressOption, LinkOptions, ThreadsOption, OnOption, BundleArgument):
+class BenchOptions(
+    ProgressOption, LinkOptions, ThreadsOption, OnOption, BundleArgument
+):
     """A bundle to bench, the device, and the requirements: the options of `edgec bench`.
 
     `edgec bench` of the command line fills it from edgec.toml, too. Raises InputError

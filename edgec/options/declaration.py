@@ -14,7 +14,6 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, wraps
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_origin, get_type_hints
 
 from edgec_devices.options import OPTION, OptionText, option
@@ -89,17 +88,6 @@ def part(call: Any, options: type[_O]) -> _O:
     return options(**{name: getattr(call, name) for name in names})
 
 
-def device_url(device: str) -> str:
-    """Return the URL of a device from its URL or its name in edgec.toml.
-
-    Raises InputError for other texts.
-    """
-    # Imported at the call, so that --help stays fast.
-    from edgec_devices.listing import resolve
-
-    return resolve(device, Path.cwd())
-
-
 def takes(
     options: Callable[_P, _O],
 ) -> Callable[[Callable[[_O], _R]], Callable[_P, _R]]:
@@ -115,14 +103,17 @@ def takes(
 
         @wraps(verb)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            for name in kwargs:
-                if name not in signature.parameters:
-                    meant = did_you_mean(name, signature.parameters)
-                    raise InputError(
-                        f"{verb.__name__} has no argument {name}{meant}",
-                        hint=f"see help(edgec.{verb.__name__})",
-                    )
-            arguments = signature.bind(*args, **kwargs).arguments
+            try:
+                arguments = signature.bind(*args, **kwargs).arguments
+            except TypeError as e:
+                unknown = [k for k in kwargs if k not in signature.parameters]
+                guess = (
+                    did_you_mean(unknown[0], signature.parameters) if unknown else ""
+                )
+                raise InputError(
+                    f"{verb.__name__}: {e}{guess}",
+                    hint=f"see help(edgec.{verb.__name__})",
+                ) from e
             for one in declared(options):
                 if one.name in arguments:
                     _check_type(verb.__name__, one, arguments[one.name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgec_devices.options import (
@@ -14,14 +15,8 @@ from edgec_devices.options import (
     option,
 )
 
-from edgec.options.declaration import device_url
-
 if TYPE_CHECKING:
     from edgec_devices.transfer import Sending
-
-DEVICE = "local: (default), emulated:pi4, ssh://pi@host, … or a name of edgec.toml"
-"""The help of --on."""
-
 
 SHARE = option(
     "what a maintainer needs and nothing personal, to send (docs/measured.md)",
@@ -30,13 +25,27 @@ SHARE = option(
 """The metadata of --share."""
 
 
+def device_url(device: str) -> str:
+    """Return the URL of a device from its URL or its name in edgec.toml.
+
+    Raises InputError for other texts.
+    """
+    # Imported at the call, so that --help stays fast.
+    from edgec_devices.listing import resolve
+
+    return resolve(device, Path.cwd())
+
+
 @dataclass(frozen=True)
 class OnOption:
     """The device of a verb that runs a bundle on one."""
 
     on: str = field(
         default="local:",
-        metadata=option(DEVICE, metavar="DEVICE"),
+        metadata=option(
+            "local: (default), emulated:pi4, ssh://pi@host, … or a name of edgec.toml",
+            metavar="DEVICE",
+        ),
     )
 
     @property
@@ -52,8 +61,9 @@ class ThreadsOption:
     threads: int = field(
         default=1,
         metadata=option(
-            "of the CPU, as the bundle was compiled for (default: 1)",
+            "of the CPU, as the bundle was compiled for",
             metavar="N",
+            show_default=True,
             is_general=True,
         ),
     )

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from edgec_devices.options import FilePath, LinkOptions, option
 
 from edgec.errors import InputError
-from edgec.options.declaration import ProgressOption, device_url
-from edgec.options.devices import BundleArgument, ThreadsOption
+from edgec.options.declaration import ProgressOption
+from edgec.options.devices import BundleArgument, ThreadsOption, device_url
 
 HERE = "local:"
 
@@ -78,7 +78,7 @@ class EvalOptions(ProgressOption, LinkOptions, ThreadsOption, _Data, BundleArgum
     worst: int = field(
         default=12,
         metadata=option(
-            "so many of the worst pictures are shown (default: 12)", metavar="N"
+            "so many of the worst pictures are shown", metavar="N", show_default=True
         ),
     )
     resamples: int | None = field(

@@ -81,7 +81,7 @@ def _alternatives(op: Op, call: KernelCall, core: Core) -> Sequence[Alternative]
     """Return the kernels that may compute a call, the plain one last."""
     winner = choice(call, core)
     reason = "chosen by analysis"
-    if winner is not None and tuned(call, core) is not None:
+    if tuned(call, core) is not None:
         reason = "chosen by a search (edgec tune)"
 
     by_kernel: dict[str, list[Schedule]] = {}

@@ -26,7 +26,7 @@ from edgec.benching.figures import check_budgets, parse_budgets
 from edgec.benching.result import BenchReport, Compared
 from edgec.emit.graph_file import GraphFile
 from edgec.errors import EdgecError, InputError
-from edgec.options.bench import FILES, Bench
+from edgec.options.bench import FILES, BenchOptions
 from edgec.report.bench.junit import to_junit
 from edgec.report.bench.page import page, whole_page
 from edgec.report.bench.text import to_markdown
@@ -78,7 +78,7 @@ class _Wanted:
     earlier: BenchReport | None
 
 
-def run_bench(request: Bench, say: Progress = lambda text: None) -> BundleBench:
+def run_bench(request: BenchOptions, say: Progress = lambda text: None) -> BundleBench:
     """Measure a bundle, and write the files of the request, each as a whole.
 
     Raises EdgecError.
@@ -109,7 +109,7 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BundleBench:
 
 
 def _bench(
-    request: Bench, bundle: Bundle, say: Progress
+    request: BenchOptions, bundle: Bundle, say: Progress
 ) -> tuple[BundleBench, Mapping[str, MeasuredBench]]:
     """Return the bench of an opened bundle, and that of each network."""
     manifest = bundle.manifest
@@ -154,7 +154,7 @@ def _trace(bench: BundleBench, measured: Mapping[str, MeasuredBench]) -> Trace:
 
 
 def _earlier(
-    request: Bench, name: str, earlier: Mapping[str, BenchReport]
+    request: BenchOptions, name: str, earlier: Mapping[str, BenchReport]
 ) -> BenchReport | None:
     """Return the earlier report on a network; None without a comparison.
 
@@ -171,7 +171,7 @@ def _earlier(
     return earlier[name]
 
 
-def _check_cascade(request: Bench) -> None:
+def _check_cascade(request: BenchOptions) -> None:
     """Raise InputError for a request that is not for a cascade, before the measuring."""
     if request.share is not None:
         raise InputError(
@@ -188,7 +188,7 @@ def _check_cascade(request: Bench) -> None:
 
 
 def _measured(
-    request: Bench, bundle: Bundle, goals: _Wanted, say: Progress
+    request: BenchOptions, bundle: Bundle, goals: _Wanted, say: Progress
 ) -> MeasuredBench:
     """Measure a network, compare it with an earlier report, and judge its budgets.
 
@@ -224,7 +224,7 @@ def _measured(
     return MeasuredBench(report, measurement, graph, shared)
 
 
-def files_of(request: Bench) -> dict[str, Path]:
+def files_of(request: BenchOptions) -> dict[str, Path]:
     """Return the files that a request wants, by the names of their options."""
     places: dict[str, Path] = {}
     for name in FILES:
@@ -285,7 +285,7 @@ def _estimate_note(
     return f"{estimate_text}, more by {command}."
 
 
-def _settings(request: Bench, plan: MeasuringPlan) -> dict[str, Any]:
+def _settings(request: BenchOptions, plan: MeasuringPlan) -> dict[str, Any]:
     """Return the settings that the report repeats."""
     settings = {name: getattr(request, name) for name in SETTINGS}
     return {**settings, "launches": plan.rounds}

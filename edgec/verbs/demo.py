@@ -13,7 +13,7 @@ from PIL import Image
 from edgec.compiler.compile import compile_model
 from edgec.compiler.samples import FIXTURES
 from edgec.errors import InputError
-from edgec.options.bench import Bench
+from edgec.options.bench import BenchOptions
 from edgec.options.compile import CompileOptions
 from edgec.options.run import RunOptions
 from edgec.report.bench.text import to_markdown
@@ -72,7 +72,7 @@ def run_demo(
         "The CPU's segments are estimated by counting the instructions of their C; the "
         "estimate of 2. is\nby the mean rates of kernels, before there is any C.\n"
     )
-    say(to_markdown(run_bench(Bench(bundle, device))))
+    say(to_markdown(run_bench(BenchOptions(bundle, device))))
     say(f"\nbefore and after: {pictures}\nthe bundle: {bundle}")
     say("next: edgec webcam --demo")
 

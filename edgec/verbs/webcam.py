@@ -33,7 +33,7 @@ from PIL import Image
 from edgec.catalogue.entries import PREFIX
 from edgec.catalogue.fetching import local_file
 from edgec.errors import InputError
-from edgec.options.declaration import device_url
+from edgec.options.devices import device_url
 from edgec.options.webcam import WebcamOptions
 from edgec.verbs.webcam_demo import WebcamSubject, demo_subject
 

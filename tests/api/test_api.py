@@ -89,6 +89,21 @@ def test_wrong_types_are_errors_of_edgec(call: Any, said: str) -> None:
     assert e.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: edgec.bench("a.edgec", budgts=1), 'did you mean "budgets"'),  # type: ignore[call-arg]
+        (lambda: edgec.flash("a.edgec"), "missing a required argument: 'on'"),  # type: ignore[call-arg]
+        (lambda: edgec.inspect("a.edgec", "key.pub"), "too many positional arguments"),  # type: ignore[call-arg]
+    ],
+)
+def test_wrong_arguments_are_errors_of_edgec(call: Any, said: str) -> None:
+    with pytest.raises(EdgecError) as e:
+        call()
+    assert said in e.value.what
+    assert e.value.exit_code == 2
+
+
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, float("nan"), float("inf")])
 def test_nobody_waits_for_no_time(seconds: float, tmp_path: Path) -> None:
     with pytest.raises(EdgecError, match="cannot wait for"):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from edgec.benching.config import benches
 from edgec.errors import InputError
-from edgec.options.bench import Bench, share
+from edgec.options.bench import BenchOptions, share
 from tests.runtime import tiny_model
 
 DEVICES = (
@@ -74,7 +74,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_every_key_becomes_a_field(folder: Path) -> None:
     first, second, third = benches(folder)
-    assert first == Bench(
+    assert first == BenchOptions(
         bundle=folder / "out" / "tiny.edgec",
         on="ssh://pi@attic",
         budgets=("p95<=33ms", "rss<=80MB, mix<=20ms"),
@@ -93,19 +93,19 @@ def test_every_key_becomes_a_field(folder: Path) -> None:
         share=folder / "a.share.json",
         frames=300,
     )
-    defaults = Bench(Path("x"))
+    defaults = BenchOptions(Path("x"))
     same = {
         f.name
-        for f in fields(Bench)
+        for f in fields(BenchOptions)
         if getattr(first, f.name) == getattr(defaults, f.name)
     }
     assert same == {"threads", "timeout", "max_regress", "source", "progress"}, (
         "a key that is not read would leave its field as it is"
     )
-    assert second == Bench(
+    assert second == BenchOptions(
         folder / "out" / "tiny.edgec", "emulated:pi4", max_regress=0.1
     )
-    assert third == Bench(folder / "other.edgec", "local:")
+    assert third == BenchOptions(folder / "other.edgec", "local:")
 
 
 def test_no_file_and_no_entries(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def _reader(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], b
 
 class _Nowhere(io.RawIOBase):
     def write(self, data: object) -> int:
-        """Forgets it."""
+        """Take the bytes and keep none."""
         return len(data)  # type: ignore[arg-type]
 
 
