@@ -104,6 +104,11 @@ models-table: setup
 stock-table: setup
 	$(BIN)/python -m benchmarks.stock_table
 
+# Estimates of other runtimes on the boards beside times that others have published (reads ../shared, and needs its
+# armlab/setup.sh count user peers; hours where nothing is counted yet): make truth ARGS='--boards pi5 --networks squeezenet'
+truth: setup
+	$(BIN)/python -m benchmarks.truth $(ARGS)
+
 cost-table: setup
 	$(BIN)/python -m benchmarks.cost_table
 

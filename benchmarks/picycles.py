@@ -166,8 +166,8 @@ class Picycles:
             core = sum(
                 n * (each[codes[b]] + slow[codes[b]]) for b, n in bucket.ran.items()
             )
-            costs = zip(bucket.misses, facts.stream_cost, facts.miss_cost, strict=True)
-            memory = sum(f * near + m * far for (f, m), near, far in costs)
+            costs = zip(bucket.lines, facts.stream_cost, facts.miss_cost, strict=True)
+            memory = sum(f * near + m * far for (f, m, _), near, far in costs)
             found[place] = core + memory + bucket.mispredicted * facts.mispredict
         return found
 

@@ -76,8 +76,8 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True):
         core: pipeline model of its 64-bit code, a file of cores/, or ""
         caches: levels of cache, the nearest first
         optional: the code that a bundle has only on request
-        memory_gbs: rate of the memory that programs reach with all cores, GB/s; 0 where
-            it is unknown
+        memory_gbs: rate of the memory that networks reach with all cores, reading and
+            writing, GB/s; 0 where it is unknown
         name: name of the profile
     """
 

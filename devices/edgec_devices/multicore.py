@@ -5,20 +5,23 @@ so (csrc/block_count.c). With the lines of 64 bytes that part p misses in cache 
 
     own(p)  = core(p) + branches(p) + sum over i of foreseen(p, i) * cost(i)
                                                   + other(p, i) * higher cost(i)
-    shared  = sum over p of lines that p looks for in the shared cache * its time of one
-    memory  = sum over p of lines that p brings from memory * 64 B / bytes a cycle
+    shared  = sum over p of lines that p looks for in the shared cache, or writes to it
+                                                                  * its time of one
+    memory  = sum over p of lines that p brings from memory, or that go there
+                                                             * 64 B / bytes a cycle
     op      = max(own(1), own(2), ..., shared, memory) + barriers * their time
 
 which is the roofline of Williams, Waterman and Patterson (2009) with two roofs. Cores
 run at once, so the slowest counts; the shared cache gives one line after the other, in
-the time of a line that a prefetcher has foreseen; and so does the memory, at the rate
-that programs reach (`memory_gbs` of the board's profile, whose file names the sources).
-One thread has the memory's roof too.
+the time of a line that a prefetcher has foreseen; and so does the memory, which also
+takes changed lines that make room, at a rate (`memory_gbs` of the board's profile) with
+which the threads of another runtime, ncnn, take their published times: benchmarks/truth
+counts them part by part as edgec's own, and docs/measured.md has the errors that are
+left.  One thread has the memory's roof too.
 
-Not modelled: cores that run at different clocks, or are taken away by other programs;
-dirty lines on their way to memory, which the rates of copying programs contain; what a
-core waits for lines that another core has in its own cache beyond the shared cache's
-time of a line.
+Not modelled: cores that run at different clocks, or are taken away by other programs; a
+clock that falls with heat; what a core waits for lines that another core has in its own
+cache beyond the shared cache's time of a line.
 """
 
 from __future__ import annotations
@@ -30,9 +33,11 @@ from edgec_devices.pipeline import Estimate
 
 LINE_BYTES = 64
 
-BARRIER_US = 2.0
+BARRIER_US = 4.0
 """Cost of sharing an op among threads: the time from its end on one core until the next
-op can begin on all cores, us.
+op can begin on all cores, us.  With 3 to 8 us the threads of ncnn take their published
+times best on Pi 4 and Pi 5; edgec's pool of threads, which waits as GCC's OpenMP does by
+turning in a loop, is given the same.
 """
 
 

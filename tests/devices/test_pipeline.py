@@ -390,7 +390,7 @@ def test_an_estimate_is_the_sum_of_its_parts(assemble: Assembler) -> None:
     board = Board.load("pi4")
     add = bytes.fromhex("2100028b")  # add x1, x1, x2
     strange = bytes.fromhex("00000000")
-    bucket = Bucket({0: 1000, 1: 10}, 7, ((5, 3), (2, 1)))
+    bucket = Bucket({0: 1000, 1: 10}, 7, ((5, 3, 4), (2, 1, 6)))
     counts = Counts(
         "aarch64",
         ({(0, 0): bucket, (0, 1): replace(bucket, ran={0: 1})},),
@@ -408,6 +408,7 @@ def test_an_estimate_is_the_sum_of_its_parts(assemble: Assembler) -> None:
         1000 + 10 * cycles(block(strange), PipelineCore.load(board.core))
     )
     assert e.cycles == e.core + e.memory + e.branches
+    assert (e.shared_lines, e.memory_lines) == (5 + 3 + 4, 2 + 1 + 6)
     assert found[0, 1].core == pytest.approx(1)
     assert (e + found[0, 1]).instructions == 1011
     assert e + Estimate(0, 0, 0, 0, 0) == e
@@ -415,8 +416,9 @@ def test_an_estimate_is_the_sum_of_its_parts(assemble: Assembler) -> None:
 
 def times_of_parts(folder: Path, board: Board, parts: Sequence[str]) -> list[float]:
     """The cycles of each op of a segment that ran by itself and in these parts."""
-    lines = ["target aarch64", "inference", "bucket 0 0 0 0 0 0 0\nran 0 500", *parts]
-    lines += ["bucket 0 3 0 0 0 0 0", "block 0 1 2100028b", ""]
+    lines = ["target aarch64", "inference"]
+    lines += ["bucket 0 0 0 0 0 0 0 0 0\nran 0 500", *parts]
+    lines += ["bucket 0 3 0 0 0 0 0 0 0", "block 0 1 2100028b", ""]
     (folder / "counts").write_text("\n".join(lines))
     counts = Counts.read(folder / "counts")
     write_bundle(folder / "tiny.edgec", *tiny_model.parts())
@@ -433,12 +435,12 @@ def test_an_op_on_several_cores_takes_as_long_as_its_slowest_part(
     """Or as the memory, or as the shared cache, and a barrier each time."""
     board = Board.load("pi4")
     parts = [
-        "part 0 0 0 1 0 0 0 0 0\nran 0 30000",
-        "part 0 0 1 1 0 0 0 0 0\nran 0 45000",
-        "part 0 1 0 1 0 0 0 9000 0",
-        "part 0 1 1 1 0 0 0 8000 0",
-        "part 0 2 0 2 0 9000 0 0 0",
-        "part 0 2 1 2 0 8000 0 0 0",
+        "part 0 0 0 1 0 0 0 0 0 0 0\nran 0 30000",
+        "part 0 0 1 1 0 0 0 0 0 0 0\nran 0 45000",
+        "part 0 1 0 1 0 0 0 0 6000 0 3000",
+        "part 0 1 1 1 0 0 0 0 8000 0 0",
+        "part 0 2 0 2 0 5000 0 4000 0 0 0",
+        "part 0 2 1 2 0 8000 0 0 0 0 0",
     ]
     slowest, memory, shared = times_of_parts(tmp_path, board, parts)
     barrier = BARRIER_US * 1e3 * board.clock_ghz
@@ -505,6 +507,13 @@ PROGRAM = """
     subs x2, x2, #64
     b.ne 1b
 .endm
+.macro fill bytes
+    ldr x1, =buffer
+    ldr x2, =\\bytes
+1:  str x3, [x1], #64
+    subs x2, x2, #64
+    b.ne 1b
+.endm
 .macro store
     ldr x1, =buffer
     str x1, [x1]
@@ -527,6 +536,7 @@ _start:
     mark -780003
     walk 262144
     mark -780004
+    fill 262144
     mark -771101
     loop 2000
     mark -780000
@@ -629,16 +639,16 @@ def test_counts_by_segment_and_op(marked: Path, tmp_path: Path) -> None:
 @pytest.mark.cc
 def test_misses_by_op(marked: Path, tmp_path: Path) -> None:
     counts = run_counted(marked, tmp_path / "a", Board.load("pi4"))
-    misses = {op: counts.inferences[0][0, op].misses for op in (0, 2, 3)}
-    assert misses[0] == ((0, 0), (0, 0))
+    lines = {op: counts.inferences[0][0, op].lines for op in (0, 2, 3)}
+    assert lines[0] == ((0, 0, 0), (0, 0, 0))
     # 256 lines once, then from the first cache; 4096 that only the second has, seen
     # coming but for the first ones.
-    assert 250 < sum(misses[2][0]) <= 257
-    assert sum(misses[3][0]) >= 4096 - 256
-    assert misses[3][0][1] <= 4
-    assert misses[3][1] == (0, 0)
+    assert 250 < sum(lines[2][0]) <= 257
+    assert sum(lines[3][0]) >= 4096 - 256
+    assert lines[3][0][1] <= 4
+    assert lines[3][1] == (0, 0, 0)
     plain = run_counted(marked, tmp_path / "b", Board.load("pi4"), caches=False)
-    assert plain.inferences[0][0, 3].misses == ()
+    assert plain.inferences[0][0, 3].lines == ()
     assert plain.instructions((0, 3)) == counts.instructions((0, 3))
 
 
@@ -654,14 +664,15 @@ def test_parts_have_caches_of_their_own_and_share_the_last(
     assert [part.times for part in twice] == [2, 2]
     # No core finds what another one has fetched, but the shared cache has it.
     lines = 131072 // 64
-    assert [sum(part.misses[0]) for part in same] == pytest.approx([lines] * 3, abs=8)
-    assert [part.misses[1] for part in same] == [(0, 0)] * 3
+    lacked = [sum(part.lines[0][:2]) for part in same]
+    assert lacked == pytest.approx([lines] * 3, abs=8)
+    assert [part.lines[1] for part in same] == [(0, 0, 0)] * 3
     # The buffer's first line, and its address: both are still there the second time.
     first, second = twice
-    assert sum(first.misses[0]) <= 2
-    assert sum(second.misses[0]) == pytest.approx(16384 // 64, abs=2)
+    assert sum(first.lines[0]) <= 2
+    assert sum(second.lines[0]) == pytest.approx(16384 // 64, abs=2)
     # Core 1 has stored to that line since, core 0 has stored nothing.
-    assert sum(counts.inferences[0][1, 2].misses[0]) == 1
+    assert sum(counts.inferences[0][1, 2].lines[0]) == 1
 
 
 @pytest.mark.arm
@@ -678,11 +689,28 @@ def test_parts_go_in_step_through_the_shared_cache(
     counts = run_counted(marked, tmp_path / "a", board)
     lines = 131072 // 64
     parts = counts.parts[0][1, 0]
-    assert [sum(p.misses[0]) for p in parts] == pytest.approx([lines] * 3, abs=8)
+    assert [sum(p.lines[0][:2]) for p in parts] == pytest.approx([lines] * 3, abs=8)
     # Core 0 has filled the buffer: what its own cache of 1 KiB has of it comes from there.
     kept = 1024 // 64
-    misses = sum(sum(p.misses[1]) for p in parts)
+    misses = sum(sum(p.lines[1][:2]) for p in parts)
     assert misses == pytest.approx(lines - kept, abs=4)
+
+
+@pytest.mark.arm
+@pytest.mark.cc
+def test_changed_lines_are_written_when_they_make_room(
+    marked: Path, tmp_path: Path
+) -> None:
+    """Of a buffer of 256 KiB that is filled, all is written but what the caches hold."""
+    tiny = Cache(1, 2, 1.0, 2.0)
+    common = Cache(64, 16, 1.0, 2.0, shared=True)
+    board = structs.replace(Board.load("pi4"), caches=(tiny, common))
+    counts = run_counted(marked, tmp_path / "a", board)
+    read, filled = (counts.inferences[0][0, op].lines for op in (3, 4))
+    lines = 262144 // 64
+    assert [level[2] for level in read] == [0, 0]
+    assert filled[0][2] == pytest.approx(lines - 1024 // 64, abs=4)
+    assert filled[1][2] == pytest.approx(lines - 65536 // 64, abs=20)
 
 
 @pytest.mark.arm

@@ -6,7 +6,8 @@
  * runs between two marks is added to one bucket: (segment, op), op -1 for a segment's code outside of its ops, segment -1
  * for what lies between segments, and (segment, op, part) where the parts of an op that threads would share run in turn.
  * Each bucket has how often every translation block ran, how many of the blocks' ends
- * were mispredicted, and for each cache how many lines missed, apart those that a stream prefetcher had foreseen.
+ * were mispredicted, and for each cache how many lines missed, apart those that a stream prefetcher had foreseen, and how
+ * many changed lines it wrote to the next level or to memory to make room.
  * Everything is a function of the instruction stream alone: two runs of a program give the same.
  *
  * Part k of an op runs on core k, all else on core 0.  Each core has the levels of cache for itself that are not `shared`.
@@ -19,8 +20,8 @@
  *
  *     target NAME
  *     inference                                          one timed inference begins
- *     bucket SEGMENT OP MISPREDICTED [FORESEEN MISSED]...    the pairs per cache, nearest first
- *     part SEGMENT OP PART TIMES MISPREDICTED [FORESEEN MISSED]...     the same, of a part, and how often it was begun
+ *     bucket SEGMENT OP MISPREDICTED [FORESEEN MISSED WRITTEN]...    three numbers for each cache, nearest first
+ *     part SEGMENT OP PART TIMES MISPREDICTED [FORESEEN MISSED WRITTEN]...     the same, of a part, and how often it was begun
  *     ran BLOCK TIMES                                    in the bucket above
  *     block BLOCK INSTRUCTIONS CODE                      at the end; CODE in hex
  *
@@ -28,6 +29,7 @@
  * guest thread: nothing is atomic.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,13 +147,16 @@ static void on_block(unsigned cpu, void *data)
 
 /* ---- caches: sets of lines, the least recently used goes; a prefetcher of each core follows 16 streams at each level -- */
 
+/* A place of a set: 0 is empty, else twice (the line + 1), and 1 more for a line that was changed. */
+static uint64_t place_of(uint64_t line) { return (line + 1) << 1; }
+
 enum { STREAMS = 16 };
 struct cache {
-    uint64_t sets, ways, *lines; /* lines: sets x ways, the last used first, + 1 so that 0 is empty */
+    uint64_t sets, ways, *lines; /* lines: sets x ways places, the last used first */
 };
 struct misses {
     struct { uint64_t next; int64_t step; uint64_t used; } streams[STREAMS]; /* step 0: one miss, no direction yet */
-    uint64_t foreseen, missed;
+    uint64_t foreseen, missed, written;
 };
 static struct level {
     bool shared;
@@ -163,31 +168,33 @@ static uint64_t clock_;
 static unsigned core, n_cores = 1; /* n_cores: that have run anything */
 static bool in_part;
 
-static bool hit(struct cache *c, uint64_t line)
+/* The place of a line in a cache; NULL if it is not there. */
+static uint64_t *find(const struct cache *c, uint64_t line)
 {
-    uint64_t *set = c->lines + line % c->sets * c->ways, want = line + 1, i = 0;
-    if (*set == want) return true;
-    while (i < c->ways && set[i] != want) i++;
-    bool found = i < c->ways;
-    memmove(set + 1, set, (size_t)(found ? i : c->ways - 1) * sizeof *set);
-    *set = want;
-    return found;
+    uint64_t *set = c->lines + line % c->sets * c->ways;
+    for (uint64_t i = 0; i < c->ways; i++)
+        if ((set[i] & ~UINT64_C(1)) == place_of(line)) return set + i;
+    return NULL;
 }
 
-static bool has(const struct cache *c, uint64_t line)
+/* Whether a line was there; it is from now on.  `gone` is the place that it took, 0 if it was there. */
+static bool hit(struct cache *c, uint64_t line, uint64_t *gone)
 {
-    const uint64_t *set = c->lines + line % c->sets * c->ways;
-    for (uint64_t i = 0; i < c->ways; i++)
-        if (set[i] == line + 1) return true;
-    return false;
+    uint64_t *set = c->lines + line % c->sets * c->ways, *at = find(c, line);
+    *gone = 0;
+    if (at == set) return true;
+    uint64_t place = at ? *at : place_of(line);
+    if (!at) *gone = set[c->ways - 1];
+    memmove(set + 1, set, (size_t)(at ? at - set : (ptrdiff_t)c->ways - 1) * sizeof *set);
+    *set = place;
+    return at;
 }
 
 static void drop(struct cache *c, uint64_t line)
 {
-    uint64_t *set = c->lines + line % c->sets * c->ways, i = 0;
-    while (i < c->ways && set[i] != line + 1) i++;
-    if (i == c->ways) return;
-    memmove(set + i, set + i + 1, (size_t)(c->ways - 1 - i) * sizeof *set);
+    uint64_t *set = c->lines + line % c->sets * c->ways, *at = find(c, line);
+    if (!at) return;
+    memmove(at, at + 1, (size_t)(set + c->ways - 1 - at) * sizeof *set);
     set[c->ways - 1] = 0;
 }
 
@@ -215,8 +222,48 @@ static bool is_elsewhere(uint64_t line)
 {
     for (struct level *l = levels; l < levels + n_own; l++)
         for (unsigned i = 0; i < n_cores; i++)
-            if (i != core && has(&l->caches[i], line)) return true;
+            if (i != core && find(&l->caches[i], line)) return true;
     return false;
+}
+
+/* A line that parts did not find in their own levels, or that those wrote. */
+struct step {
+    uint64_t line;
+    bool is_written;
+};
+
+/* The steps of each core's part, in order. */
+static struct way {
+    struct step *steps;
+    size_t n, room, done;
+} ways[CORES];
+
+static void keep(uint64_t line, bool is_written)
+{
+    struct way *w = &ways[core];
+    if (w->n == w->room) {
+        w->room = w->room ? 2 * w->room : 1 << 16;
+        w->steps = realloc(w->steps, w->room * sizeof *w->steps);
+        if (!w->steps) fputs("block_count: no memory\n", stderr), exit(1);
+    }
+    w->steps[w->n++] = (struct step){line, is_written};
+}
+
+/* A changed line goes to the first of the levels from `to` on that has it, else to memory. */
+static void write_line(int to, uint64_t line)
+{
+    for (int i = to; i < n_levels; i++) {
+        if (levels[i].shared && in_part) {
+            keep(line, true);
+            return;
+        }
+        uint64_t *at = find(&levels[i].caches[levels[i].shared ? 0 : core], line);
+        if (at) {
+            *at |= 1;
+            return;
+        }
+        levels[i].misses[core].written++;
+    }
 }
 
 /* Whether one of the levels [from, to) has a line for the core; all that do not, have it from now on. */
@@ -224,28 +271,17 @@ static bool look(int from, int to, uint64_t line)
 {
     for (struct level *l = levels + from; l < levels + to; l++) {
         struct misses *m = &l->misses[core];
-        if (hit(&l->caches[l->shared ? 0 : core], line)) return true;
+        uint64_t gone;
+        const bool found = hit(&l->caches[l->shared ? 0 : core], line, &gone);
+        if (gone & 1) {
+            m->written++;
+            write_line((int)(l - levels) + 1, (gone >> 1) - 1);
+        }
+        if (found) return true;
         if (l->shared && n_cores > 1 && is_elsewhere(line)) return true; /* it comes from there as fast */
         *(follows(m, line) ? &m->foreseen : &m->missed) += 1;
     }
     return false;
-}
-
-/* Lines that parts did not find in their own levels, in order. */
-static struct way {
-    uint64_t *lines;
-    size_t n, room, done;
-} ways[CORES];
-
-static void keep(uint64_t line)
-{
-    struct way *w = &ways[core];
-    if (w->n == w->room) {
-        w->room = w->room ? 2 * w->room : 1 << 16;
-        w->lines = realloc(w->lines, w->room * sizeof *w->lines);
-        if (!w->lines) fputs("block_count: no memory\n", stderr), exit(1);
-    }
-    w->lines[w->n++] = line;
 }
 
 /* The core of the part that has the largest share of its way left; CORES when all are through. */
@@ -264,7 +300,7 @@ static void touch(uint64_t line)
 {
     if (look(0, n_own, line)) return;
     if (in_part)
-        keep(line);
+        keep(line, false);
     else
         look(n_own, n_levels, line);
 }
@@ -287,7 +323,9 @@ static void on_access(unsigned cpu, access_info info, uint64_t address, void *da
     uint64_t first = address >> LINE_SHIFT, last = (address + (1u << qemu_plugin_mem_size_shift(info)) - 1) >> LINE_SHIFT;
     for (uint64_t line = first; line <= last; line++) {
         touch(line);
-        if (qemu_plugin_mem_is_store(info)) drop_elsewhere(line);
+        if (!qemu_plugin_mem_is_store(info)) continue;
+        drop_elsewhere(line);
+        *find(&levels[0].caches[core], line) |= 1;
     }
 }
 
@@ -295,7 +333,8 @@ static void on_access(unsigned cpu, access_info info, uint64_t address, void *da
 
 static struct bucket {
     int segment, op, part; /* part: -1 for what one thread does */
-    uint64_t times, mispredicted, foreseen[LEVELS], missed[LEVELS], *ran; /* ran: by block, n_ran of them */
+    uint64_t times, mispredicted, foreseen[LEVELS], missed[LEVELS], written[LEVELS];
+    uint64_t *ran; /* by block, n_ran of them */
     uint32_t n_ran;
     struct bucket *next;
 } *buckets, *now;
@@ -323,8 +362,8 @@ static void collect(void)
     }
     for (int i = 0; i < n_levels; i++) {
         struct misses *m = &levels[i].misses[core];
-        if (counting) now->foreseen[i] += m->foreseen, now->missed[i] += m->missed;
-        m->foreseen = m->missed = 0;
+        if (counting) now->foreseen[i] += m->foreseen, now->missed[i] += m->missed, now->written[i] += m->written;
+        m->foreseen = m->missed = m->written = 0;
     }
     if (counting) now->mispredicted += mispredicted;
     mispredicted = 0;
@@ -333,14 +372,21 @@ static void collect(void)
 /* After the last part of an op: what the parts look for in shared levels, counted in their buckets. */
 static void end_parts(void)
 {
-    while ((core = behind()) < CORES) look(n_own, n_levels, ways[core].lines[ways[core].done++]);
+    in_part = false;
+    while ((core = behind()) < CORES) {
+        const struct step s = ways[core].steps[ways[core].done++];
+        if (s.is_written)
+            write_line(n_own, s.line);
+        else
+            look(n_own, n_levels, s.line);
+    }
     for (core = 0; core < CORES; core++) {
         if (!ways[core].n) continue;
         ways[core].n = ways[core].done = 0;
         if (counting) move_to(now->segment, now->op, (int)core);
         collect();
     }
-    core = 0, in_part = false;
+    core = 0;
 }
 
 static void begin_part(int part)
@@ -365,7 +411,8 @@ static void finish(void)
         if (b->part >= 0) fprintf(out, " %llu", (unsigned long long)b->times);
         fprintf(out, " %llu", (unsigned long long)b->mispredicted);
         for (int i = 0; i < n_levels; i++)
-            fprintf(out, " %llu %llu", (unsigned long long)b->foreseen[i], (unsigned long long)b->missed[i]);
+            fprintf(out, " %llu %llu %llu", (unsigned long long)b->foreseen[i], (unsigned long long)b->missed[i],
+                    (unsigned long long)b->written[i]);
         fputc('\n', out);
         for (uint32_t i = 0; i < b->n_ran; i++)
             if (b->ran[i]) fprintf(out, "ran %u %llu\n", i, (unsigned long long)b->ran[i]);

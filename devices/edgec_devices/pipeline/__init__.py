@@ -40,7 +40,14 @@ evidence.
 
 from edgec_devices.pipeline.core import PipelineCore
 from edgec_devices.pipeline.counts import Block, Bucket, Counts, Place, plugin_option
-from edgec_devices.pipeline.estimate import Estimate, estimate, estimate_parts
+from edgec_devices.pipeline.estimate import (
+    Estimate,
+    Work,
+    behind_caches,
+    estimate,
+    estimate_parts,
+    work,
+)
 
 __all__ = [
     "Block",
@@ -49,7 +56,10 @@ __all__ = [
     "Estimate",
     "PipelineCore",
     "Place",
+    "Work",
+    "behind_caches",
     "estimate",
     "estimate_parts",
     "plugin_option",
+    "work",
 ]

@@ -23,13 +23,20 @@ In a profiled inference a segment of n ops has one more, n: its own code after t
 
 @dataclass(frozen=True)
 class Bucket:
-    """What happened in one place.  ran: times by block.  misses: lines per cache,
-    (foreseen by a prefetcher, other).  times: how often a part of an op was begun.
+    """What happened in one place.
+
+    Attributes:
+        ran: times by block.
+        mispredicted: wrongly predicted branches.
+        lines: for each cache, nearest first, the lines that it lacked, foreseen by a
+            prefetcher and other, and the changed lines that it wrote to the next one or
+            to memory.
+        times: how often a part of an op was begun.
     """
 
     ran: Mapping[int, int]
     mispredicted: int
-    misses: tuple[tuple[int, int], ...]
+    lines: tuple[tuple[int, int, int], ...]
     times: int = 1
 
 
@@ -179,11 +186,9 @@ def _bucket(ran: dict[int, int], numbers: Sequence[int], times: int = 1) -> Buck
     """Return the bucket of the numbers of a line.
 
     ran: is filled later.
-    numbers: the mispredicted branches, then two for each cache.
+    numbers: the mispredicted branches, then three for each cache.
     times: how often a part was begun.
     """
     mispredicted = numbers[0]
-    foreseen = numbers[1::2]
-    other = numbers[2::2]
-    misses = zip(foreseen, other, strict=True)
-    return Bucket(ran, mispredicted, tuple(misses), times)
+    lines = zip(numbers[1::3], numbers[2::3], numbers[3::3], strict=True)
+    return Bucket(ran, mispredicted, tuple(lines), times)

@@ -13,12 +13,35 @@ from edgec_devices.pipeline.steady import cycles
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a core does in one place, whatever its caches cost.
+
+    Attributes:
+        instructions: their exact number.
+        core: the cycles of the code, when all data is in the nearest cache.
+        branches: the cycles that wrongly predicted branches cost.
+        unknown: the instructions among them that the model has no time for; they count
+            as the core's file says under `unknown`.
+        lines: for each cache the lines that it lacked, foreseen by a prefetcher and
+            other, and those that it wrote to the next one or to memory.
+        times: how often it was begun, a part of an op.
+    """
+
+    instructions: int
+    core: float
+    branches: float
+    unknown: int
+    lines: tuple[tuple[int, int, int], ...] = ()
+    times: int = 0
+
+
+@dataclass(frozen=True)
 class Estimate:
     """Of one place.  instructions: exact.  cycles: core + memory + branches.  unknown:
     the instructions among them that the model has no time for; they count as the core's
     file says under `unknown`.  shared_lines: lines that are looked for in the cache
-    that all cores have.  memory_lines: lines that come from memory.  times: how often
-    it was begun, a part of an op.
+    that all cores have, or written to it.  memory_lines: lines that come from memory or
+    go to it.  times: how often it was begun, a part of an op.
     """
 
     instructions: int
@@ -57,12 +80,8 @@ def estimate(
     The counts must be of A64 code, made with the same caches.  Raises InputError for a
     core that is not there.
     """
-    model = PipelineCore.load(core)
-    times: dict[bytes, tuple[float, int]] = {}
-    return {
-        p: _of(b, counts.blocks, model, caches, times)
-        for p, b in counts.inferences[inference].items()
-    }
+    alone, _ = work(counts, core, inference)
+    return {place: behind_caches(w, caches) for place, w in alone.items()}
 
 
 def estimate_parts(
@@ -71,22 +90,69 @@ def estimate_parts(
     """As `estimate`, of the parts of each op that threads share, each on a core of its
     own (edgec_devices.multicore).
     """
-    model = PipelineCore.load(core)
-    times: dict[bytes, tuple[float, int]] = {}
-    shared = counts.parts[inference].items() if counts.parts else ()
+    _, shared = work(counts, core, inference)
     return {
-        p: [_of(b, counts.blocks, model, caches, times) for b in parts]
-        for p, parts in shared
+        place: [behind_caches(part, caches) for part in parts]
+        for place, parts in shared.items()
     }
 
 
-def _of(
+def work(
+    counts: Counts, core: str, inference: int = -1
+) -> tuple[dict[Place, Work], dict[Place, list[Work]]]:
+    """The work of one counted inference: that of one thread, and the parts of each op
+    that threads share.
+
+    The counts must be of A64 code.  Raises InputError for a core that is not there.
+    """
+    model = PipelineCore.load(core)
+    times: dict[bytes, tuple[float, int]] = {}
+
+    def of(bucket: Bucket) -> Work:
+        return _work(bucket, counts.blocks, model, times)
+
+    alone = {place: of(b) for place, b in counts.inferences[inference].items()}
+    shared = counts.parts[inference] if counts.parts else {}
+    return alone, {place: list(map(of, parts)) for place, parts in shared.items()}
+
+
+def behind_caches(w: Work, caches: tuple[Cache, ...]) -> Estimate:
+    """The cycles of a place's work with what the lines of these caches cost.
+
+    The caches must be as many as those of the counts.
+    """
+    memory = sum(
+        foreseen * c.foreseen + other * c.missed
+        for (foreseen, other, _), c in zip(w.lines, caches, strict=True)
+    )
+    traffic = [sum(lines) for lines in w.lines]
+    shared_lines = 0
+    for lines, level in zip(traffic, caches[1:], strict=False):
+        # What the level before misses is looked for here, what it writes goes here.
+        if level.shared:
+            shared_lines = lines
+    memory_lines = traffic[-1] if traffic else 0
+    return Estimate(
+        w.instructions,
+        w.core,
+        memory,
+        w.branches,
+        w.unknown,
+        shared_lines,
+        memory_lines,
+        w.times,
+    )
+
+
+def _work(
     bucket: Bucket,
     blocks: Mapping[int, Block],
     core: PipelineCore,
-    caches: tuple[Cache, ...],
     times: dict[bytes, tuple[float, int]],
-) -> Estimate:
+) -> Work:
+    """The work of a bucket.  times: cycles and unknown instructions of a block's code,
+    which are added here.
+    """
     instructions = unknown = 0
     spent = 0.0
     for number, n in bucket.ran.items():
@@ -101,23 +167,11 @@ def _of(
         instructions += n * block.instructions
         spent += n * each
         unknown += n * strange
-    memory = sum(
-        f * c.foreseen + m * c.missed
-        for (f, m), c in zip(bucket.misses, caches, strict=True)
-    )
-    shared_lines = 0
-    for lines, level in zip(bucket.misses, caches[1:], strict=False):
-        # A line that the level before misses is looked for here.
-        if level.shared:
-            shared_lines = sum(lines)
-    memory_lines = sum(bucket.misses[-1]) if bucket.misses else 0
-    return Estimate(
+    return Work(
         instructions,
         spent,
-        memory,
         bucket.mispredicted * core.mispredicted,
         unknown,
-        shared_lines,
-        memory_lines,
+        bucket.lines,
         bucket.times,
     )

@@ -1,0 +1,1 @@
+"""Estimates of the boards beside times that others have published (`make truth`)."""
