@@ -1,270 +1,277 @@
-"""Fits of the cost model to published times and to sizes in compiled files, with
-cross-validation. numpy only.
+"""The fit of the Edge TPU's cost model to published times, and how well it predicts the
+times of sources that it has not seen. numpy only.
+
+Few coefficients have a meaning each. Two that are not linear are searched: the time for
+moving a byte of activations, and how much slower USB 2 is on a Raspberry Pi 3 than on a
+Jetson Nano.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from edgec_partitioner.cost import LARGE, OpWork
+from edgec_partitioner.cost import CLOCK_MHZ, LARGE, PARAMETER_CACHE, PER_MCYCLE
 
-Matrix = npt.NDArray[np.float64]
-Fit = Callable[[Matrix, Matrix], Matrix]
+from benchmarks.least_squares import Matrix, nonnegative
+from benchmarks.published import Published
 
-TIMES = ("usb3_ms", "usb2_ms")
+LINEAR = (
+    "usb3 invoke",
+    "usb3 sent",
+    "usb3 streamed",
+    "usb3 received, board",
+    "usb3 received, desktop",
+    "usb2 invoke",
+    "usb2 sent",
+    "usb2 received",
+    "pcie invoke, board",
+    "pcie invoke, desktop",
+    "pcie sent",
+    "pcie received, board",
+    "pcie received, desktop",
+    "dense",
+)
+"""The coefficients: ms for a call and for a MB; `dense` is ms for a MB of parameters of
+fully connected layers at CLOCK_MHZ. Outputs and calls take another time on a desktop;
+over USB 2 no desktop was measured.
+"""
 
+MOVED = (0.02, 0.3)
+"""Where the ms for moving a MB of activations is searched, at CLOCK_MHZ."""
 
-def nonnegative(a: Matrix, b: Matrix) -> Matrix:
-    """Fit by least squares; while a coefficient is negative, leave out the most negative."""
-    active = list(range(a.shape[1]))
-    while True:
-        x = np.linalg.lstsq(a[:, active], b, rcond=None)[0]
-        if (x >= 0).all():
-            full = np.zeros(a.shape[1])
-            full[active] = x
-            return full
-        active.pop(int(np.argmin(x)))
-
-
-def relative(a: Matrix, t: Matrix) -> Matrix:
-    """Fit by least squares of the relative errors."""
-    return nonnegative(a / t[:, None], np.ones(len(t)))
-
-
-def logarithmic(a: Matrix, t: Matrix) -> Matrix:
-    """Fit by least squares of the errors' logarithms, for what is known to a factor only."""
-    x = relative(a, t)
-    for _ in range(100):
-        error = a @ x / t - 1
-        weight = (
-            np.where(
-                np.abs(error) > 1e-6,
-                np.log1p(error) / np.where(error == 0, 1, error),
-                1.0,
-            )
-            / t
-        )
-        x = (x + nonnegative(a * weight[:, None], t * weight)) / 2
-    return x
+CONTROLLER = (1.0, 2.0)
+"""Where the factor of a Raspberry Pi's USB 2 is searched."""
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """The result of a fit.
+class Stated(NamedTuple):
+    """A rate that a source states, in place of a network's time.
 
     Attributes:
-        coefficients: of all rows
-        truth: the value of each row
-        estimate: the estimate of each row
-        held_out: the estimate of each row by a fit without its group
+        source: who measured it
+        column: the coefficient that it is of, in LINEAR
+        ms: the time
     """
 
-    coefficients: Matrix
-    truth: Matrix
-    estimate: Matrix
-    held_out: Matrix
-
-    def errors(self, held_out: bool = True) -> Matrix:
-        """Return the relative errors, cross-validated or of the fit to all rows."""
-        return (self.held_out if held_out else self.estimate) / self.truth - 1
-
-    def within(self, share: float) -> int:
-        """Return how many cross-validated estimates have at most this relative error."""
-        return int((np.abs(self.errors()) <= share).sum())
-
-    def factors(self, *quantiles: float) -> list[float]:
-        """Return quantiles of the factors by which cross-validated estimates are off."""
-        spread = np.exp(np.abs(np.log(np.maximum(self.held_out, 1e-9) / self.truth)))
-        return [float(np.quantile(spread, q)) for q in quantiles]
+    source: str
+    column: str
+    ms: float
 
 
-def cross_validate(a: Matrix, t: Matrix, groups: Sequence[str], fit: Fit) -> Fitted:
-    """Fit, and fit again without each group in turn."""
-    names = np.array(groups)
-    held_out = np.empty(len(t))
-    for name in dict.fromkeys(groups):
-        out = names == name
-        held_out[out] = a[out] @ fit(a[~out], t[~out])
-    x = fit(a, t)
-    return Fitted(x, t, a @ x, held_out)
+STATED = (
+    # NOTES.md: device to host about 55 MB/s, host to device 300 to 360.
+    Stated("tinycoral", "usb3 received, desktop", 1000 / 55),
+    Stated("tinycoral", "usb3 sent", 1000 / 330),
+    # RESULTS.md, 64 x 64: libedgetpu and TFLite 0.213 ms, its own driver 0.149. What
+    # the software takes, over PCIe too.
+    Stated("tinycoral", "pcie invoke, desktop", 0.213 - 0.149),
+)
+"""What sources say of rates."""
 
 
-def points(shared: Path) -> list[dict[str, Any]]:
-    """Return the published times with the sizes of the compiled files."""
-    file = shared / "edgetpu" / "cost_points.json"
-    rows: list[dict[str, Any]] = json.loads(file.read_text())["points"]
-    return rows
+def is_tiled(p: Published) -> bool:
+    """Whether parameters are streamed to operations in tiles, each of which reads them
+    anew; the model has no term for that, and is not fitted to it.
+    """
+    dense = [o for o in p.ops if o.compute and o.parameters > LARGE / 2]
+    return streamed(p) > 0 and any(o.touched > LARGE for o in dense)
+
+
+def streamed(p: Published) -> int:
+    """Return the bytes of parameters that go to the chip with each inference."""
+    if p.streamed is not None:
+        return p.streamed
+    return max(0, p.work.parameters - PARAMETER_CACHE)
+
+
+class Coefficients(NamedTuple):
+    """A fit.
+
+    Attributes:
+        linear: of LINEAR
+        moved: ms for moving a MB of activations
+        controller: how many times longer transfers over USB 2 take on a Raspberry Pi
+    """
+
+    linear: Matrix
+    moved: float
+    controller: float
 
 
 @dataclass(frozen=True)
 class TimeFit:
-    """A fit of the times of both links together, since the chip's time is in both.
-
-    The coefficients are invoke, in, out and sent of USB 3, the same of USB 2, ms for 1e6
-    cycles, and ms for 1 MB of cached parameters.
+    """The fits to published times.
 
     Attributes:
-        names: the model of each row
-        links: the link of each row, of TIMES
-        fitted: the fit
+        rows: the times
     """
 
-    names: tuple[str, ...]
-    links: tuple[str, ...]
-    fitted: Fitted
+    rows: tuple[Published, ...]
 
-    def link(self, time: str) -> Matrix:
-        """Return invoke, per_mb_in, per_mb_out and per_mb_sent of a link."""
-        i = TIMES.index(time)
-        return self.fitted.coefficients[4 * i : 4 * i + 4]
+    @cached_property
+    def truth(self) -> Matrix:
+        """The published times."""
+        return np.array([p.ms for p in self.rows])
 
-    def count(self, time: str, share: float = 0.1) -> tuple[int, int]:
-        """Return how many rows of a link have at most this error, and how many there are."""
-        mine = np.array(self.links) == time
-        return int((np.abs(self.fitted.errors()[mine]) <= share).sum()), int(mine.sum())
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The sources, each once."""
+        return tuple(dict.fromkeys(p.source for p in self.rows))
 
+    @cached_property
+    def all(self) -> Coefficients:
+        """The fit to all sources."""
+        return self._fit("")
 
-def fit_times(shared: Path) -> TimeFit:
-    """Fit the published times; the cross-validation leaves a model out of both links."""
-    rows = []
-    pairs = [(p, link) for link in TIMES for p in points(shared) if p[link] is not None]
-    for p, link in pairs:
-        sent = p["instr_bytes"] + p["streamed_param_bytes"]
-        megabytes = [n / 1e6 for n in (p["in_bytes"], p["out_bytes_padded"], sent)]
-        both = [[0.0] * 4, [0.0] * 4]
-        both[TIMES.index(link)] = [1.0, *megabytes]
-        chip = [p["est_cycles"] / 1e6, p["cached_param_bytes"] / 1e6]
-        rows.append([*both[0], *both[1], *chip])
-    times = np.array([p[link] for p, link in pairs])
-    names = tuple(p["model"] for p, _ in pairs)
-    fitted = cross_validate(np.array(rows), times, names, relative)
-    return TimeFit(names, tuple(link for _, link in pairs), fitted)
+    @cached_property
+    def estimate(self) -> Matrix:
+        """Each row by the fit to all sources."""
+        return self._estimate(self.all)
 
+    @cached_property
+    def unseen(self) -> Matrix:
+        """Each row by a fit without its source."""
+        ms = np.empty(len(self.rows))
+        for source in self.sources:
+            mine = np.array([p.source == source for p in self.rows])
+            ms[mine] = self._estimate(self._fit(source))[mine]
+        return ms
 
-@dataclass(frozen=True)
-class Compiled:
-    """One compiled file.
+    def errors(self, ms: Matrix | None = None) -> Matrix:
+        """Return the relative errors of estimates, by default of unseen sources."""
+        return (self.unseen if ms is None else ms) / self.truth - 1
 
-    Attributes:
-        source: where it was published
-        name: its name
-        ops: the work of the ops in its Edge TPU segment
-        code: the size of its instructions, bytes
-        cycles: the compiler's estimate
-        parameters: the size of its parameters, bytes
-    """
+    @cached_property
+    def groups(self) -> dict[tuple[str, str], Matrix]:
+        """The errors of unseen sources by source and link."""
+        keys = [(p.source, p.link) for p in self.rows]
+        errors = self.errors()
+        return {
+            key: errors[np.array([k == key for k in keys])]
+            for key in dict.fromkeys(keys)
+        }
 
-    source: str
-    name: str
-    ops: tuple[OpWork, ...]
-    code: int
-    cycles: int
-    parameters: int
+    @property
+    def rms(self) -> float:
+        """The root mean square of the errors of unseen sources, each counting the same."""
+        errors = self.errors()
+        squares = [
+            (errors[np.array([p.source == s for p in self.rows])] ** 2).mean()
+            for s in self.sources
+        ]
+        return float(np.sqrt(np.mean(squares)))
 
+    def medians(self) -> list[float]:
+        """Return the median error of each unseen source."""
+        errors = np.abs(self.errors())
+        return [
+            float(np.median(errors[np.array([p.source == s for p in self.rows])]))
+            for s in self.sources
+        ]
 
-def compiled(shared: Path) -> list[Compiled]:
-    """Return the files with one Edge TPU segment, without copies in one source."""
-    files: dict[tuple[Any, ...], Compiled] = {}
-    for m in json.loads((shared / "edgetpu" / "ground_truth.json").read_text()):
-        if len(m["custom_ops"]) != 1:
-            continue
-        custom = m["custom_ops"][0]
-        parts = custom["executables"]
-        run = next(e for e in parts if e["type"] != "PARAMETER_CACHING")
-        ops = tuple(record_work(op) for op in m["ops"] if op["mapped"])
-        c = Compiled(
-            m["source"],
-            m["compiled"],
-            ops,
-            run["instr_bytes"],
-            run["est_cycles"],
-            sum(e["param_bytes"] for e in parts),
+    def _estimate(self, c: Coefficients) -> Matrix:
+        ms: Matrix = self._columns(c.controller) @ c.linear + self._fixed(c.moved)
+        return ms
+
+    def _fit(self, without: str) -> Coefficients:
+        """Fit to all sources but one, by least squares of relative errors."""
+        use = np.array([p.source != without and not is_tiled(p) for p in self.rows])
+        sources = [p.source for p, used in zip(self.rows, use, strict=True) if used]
+        stated = [s for s in STATED if s.source != without]
+        # A source counts as the square root of its rows.
+        weight = np.array([sources.count(s) ** -0.25 for s in sources])
+        weight_stated = [sources.count(s.source) ** -0.25 for s in stated]
+        identity = np.eye(len(LINEAR))
+        rows_stated = np.array(
+            [
+                w / s.ms * identity[LINEAR.index(s.column)]
+                for s, w in zip(stated, weight_stated, strict=True)
+            ]
+        ).reshape(-1, len(LINEAR))
+        truth = self.truth[use]
+
+        def solve(moved: float, controller: float) -> tuple[float, Matrix]:
+            a = self._columns(controller)[use] * (weight / truth)[:, None]
+            b = (truth - self._fixed(moved)[use]) * weight / truth
+            a, b = np.vstack([a, rows_stated]), np.concatenate([b, weight_stated])
+            x = nonnegative(a, b)
+            return float(((a @ x - b) ** 2).sum()), x
+
+        def loss(controller: float, moved: float) -> float:
+            return solve(moved, controller)[0]
+
+        moved, controller = sum(MOVED) / 2, CONTROLLER[0]
+        for _ in range(3):
+            controller = _least(partial(loss, moved=moved), CONTROLLER)
+            moved = _least(partial(loss, controller), MOVED)
+        return Coefficients(solve(moved, controller)[1], moved, controller)
+
+    @cached_property
+    def _plain(self) -> Matrix:
+        """What each of LINEAR is multiplied with, of each row, over any USB 2 alike."""
+        return np.array([_row(p) for p in self.rows])
+
+    @cached_property
+    def _slow(self) -> Matrix:
+        """Whether an element of _plain is of transfers over a Raspberry Pi's USB 2."""
+        rows = np.array([p.link == "usb2" and p.host != "nano" for p in self.rows])
+        return np.outer(rows, [name != "usb2 invoke" for name in LINEAR])
+
+    def _columns(self, controller: float) -> Matrix:
+        return np.where(self._slow, controller * self._plain, self._plain)
+
+    @cached_property
+    def _ops(self) -> tuple[Matrix, Matrix, Matrix]:
+        """The row, the ms of computing and the MB of activations of each operation."""
+        flat = [
+            (i, PER_MCYCLE * o.compute * CLOCK_MHZ / p.clock / 1e6, o.touched / 1e6)
+            for i, p in enumerate(self.rows)
+            for o in p.ops
+        ]
+        row, computing, touched = np.array(flat).T
+        clocks = np.array([CLOCK_MHZ / p.clock for p in self.rows])
+        return row.astype(np.int64), computing, touched * clocks[row.astype(np.int64)]
+
+    def _fixed(self, moved: float) -> Matrix:
+        """Return the ms of each row that no linear coefficient is of."""
+        row, computing, touched = self._ops
+        chip = np.bincount(
+            row, np.maximum(computing, moved * touched), minlength=len(self.rows)
         )
-        files.setdefault((m["source"], m["n_ops"], c.code, c.cycles), c)
-    return list(files.values())
+        return np.array([p.cpu_ms for p in self.rows]) + chip
 
 
-def record_work(op: dict[str, Any]) -> OpWork:
-    """Return the work of an operator by the records, like cost.op_work does by a graph."""
-    shapes = [s or () for s in op["in_shapes"]]
-    constant = {i for i, known in enumerate(op["const_in"]) if known}
-    written = sum(map(_size, op["out_shapes"]))
-    read = sum(_size(s) for i, s in enumerate(shapes) if i not in constant)
-    dense = deep = 0
-    if op["opcode"] == "CONV_2D":
-        dense = written * _size(shapes[1][1:])
-    elif op["opcode"] == "DEPTHWISE_CONV_2D":
-        deep = written * _size(shapes[1][1:3])
-    elif op["opcode"] == "TRANSPOSE_CONV":
-        dense = _size(shapes[2]) * _size(shapes[1][:3])
-    if op["opcode"] in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"):
-        bias = {2}
-    else:
-        bias = set()
-    constants = sum(_size(shapes[i]) * (4 if i in bias else 1) for i in constant)
-    return OpWork(dense, deep, written, read + written, constants)
+def _row(p: Published) -> list[float]:
+    where = "desktop" if p.is_desktop else "board"
+    sent = (p.work.bytes_in + p.work.code) / 1e6
+    again = streamed(p) / 1e6
+    received = p.work.bytes_out / 1e6
+    values = {
+        "invoke": 1.0,
+        f"invoke, {where}": 1.0,
+        "sent": sent if p.link == "usb3" else sent + again,
+        "streamed": again,
+        "received": received,
+        f"received, {where}": received,
+    }
+    names = [name.split(" ", 1) for name in LINEAR[:-1]]
+    row = [values.get(what, 0.0) * (link == p.link) for link, what in names]
+    return [*row, sum(o.dense for o in p.ops) / 1e6 * CLOCK_MHZ / p.clock]
 
 
-def _size(shape: Sequence[int]) -> int:
-    return math.prod(shape)  # 1 for a scalar, and for an absent bias
-
-
-def fit_cycles(files: Sequence[Compiled]) -> Fitted:
-    """Fit the cycles of a segment, dense MAC, depthwise MAC and element.
-
-    Files of new compilers, which write no estimate, are left out.
+def _least(f: Callable[[float], float], between: tuple[float, float]) -> float:
+    """Return where a function with one minimum is least, by golden sections; the lower
+    bound where it is flat.
     """
-    rows = [c for c in files if c.cycles > 1000]
-    a = [
-        [
-            1,
-            *(
-                sum(getattr(o, f) for o in c.ops)
-                for f in ("dense_macs", "depthwise_macs", "elements")
-            ),
-        ]
-        for c in rows
-    ]
-    truth = np.array([c.cycles for c in rows], np.float64)
-    return cross_validate(
-        np.array(a, np.float64), truth, [c.name for c in rows], relative
-    )
-
-
-def fit_code(files: Sequence[Compiled]) -> Fitted:
-    """Fit the size of the code to a segment, its operations, and its bytes above LARGE.
-
-    The cross-validation leaves out all files of a source at once: they are alike.
-    """
-    a = [[1, len(c.ops), sum(max(0, o.touched - LARGE) for o in c.ops)] for c in files]
-    truth = np.array([c.code for c in files], np.float64)
-    return cross_validate(
-        np.array(a, np.float64), truth, [c.source for c in files], logarithmic
-    )
-
-
-def fit_layout(files: Sequence[Compiled]) -> Fitted:
-    """Fit the size of the parameters to the constants of depthwise convolutions and of
-    other operations, in bytes.
-
-    Small files are left out: most of their size is rounding.
-    """
-    rows = [c for c in files if c.parameters > 20_000]
-    a = [
-        [
-            sum(o.constants for o in c.ops if bool(o.depthwise_macs) is deep)
-            for deep in (False, True)
-        ]
-        for c in rows
-    ]
-    truth = np.array([c.parameters for c in rows], np.float64)
-    return cross_validate(
-        np.array(a, np.float64), truth, [c.source for c in rows], relative
-    )
+    low, high = between
+    ratio = (5**0.5 - 1) / 2
+    while high - low > 1e-4:
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if f(left) <= f(right) * (1 + 1e-9):
+            high = right
+        else:
+            low = left
+    return (low + high) / 2

@@ -1,103 +1,115 @@
-"""The cost model of the Edge TPU: its fits, how well they predict what they were not fitted
-to, and published times.
+"""The cost model of the Edge TPU: its fits, and how well they predict the times of sources
+that they have not seen.
 
 Markdown on the screen. It needs the data folder.
 
-    python -m benchmarks.cost_table
+    python -m benchmarks.cost_table [--rows]
 """
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 from edgec_partitioner import cost
 
-from benchmarks.cost_fit import (
-    TIMES,
-    Compiled,
-    TimeFit,
-    compiled,
-    fit_code,
-    fit_cycles,
-    fit_layout,
-    fit_times,
-)
+from benchmarks.cost_fit import LINEAR, TimeFit
+from benchmarks.cost_sizes import Compiled, compiled, fit_code, sizes
 from benchmarks.data_folder import SHARED
-from benchmarks.published import Prediction, predictions
+from benchmarks.published import edgetpu_rows, published, unused
 from benchmarks.tables import markdown
 
-LINK_FIELDS = ("invoke", "per_mb_in", "per_mb_out", "per_mb_sent")
+FIELDS = {
+    "invoke": "invoke",
+    "sent": "per_mb_sent",
+    "received": "per_mb_received",
+    "streamed": "per_mb_streamed",
+}
+"""The field of cost.Link of a coefficient."""
 
 
 def coefficients(
     times: TimeFit, files: Sequence[Compiled]
 ) -> list[tuple[str, float, float]]:
     """Return the name of each coefficient, its fit, and its value in cost.py."""
+    fit = times.all
     rows = []
-    for link in TIMES:
-        values = cost.LINKS[link.removesuffix("_ms")]
-        for name, x in zip(LINK_FIELDS, times.link(link), strict=True):
-            rows.append((f"{link} {name}", float(x), float(getattr(values, name))))
-    cycle, parameter = times.fitted.coefficients[-2:]
-    rows.append(("ms per Mcycle", float(cycle), cost.PER_MCYCLE))
-    rows.append(("ms per MB cached", float(parameter), cost.PER_MB_PARAMETERS))
-    for kind, fit, table in (
-        ("cycles", fit_cycles(files), cost.CYCLES),
-        ("code", fit_code(files), cost.CODE),
-        ("layout", fit_layout(files), cost.LAYOUT),
-    ):
-        for (name, value), x in zip(table.items(), fit.coefficients, strict=True):
-            rows.append((f"{kind}: {name}", float(x), value))
+    for name, x in zip(LINEAR[:-1], fit.linear, strict=False):
+        link, what = name.removesuffix(", board").split(" ", 1)
+        if what in FIELDS:
+            slow = fit.controller if link == "usb2" and what != "invoke" else 1.0
+            used = getattr(cost.LINKS[link], FIELDS[what])
+            rows.append((f"{link} {what}", float(x) * slow, used))
+    per_cycle = cost.PER_MCYCLE
+    chip = {
+        "moved_byte": fit.moved / per_cycle,
+        "dense_byte": float(fit.linear[-1]) / per_cycle,
+    }
+    rows += [(f"cycles: {name}", chip[name], x) for name, x in cost.CYCLES.items()]
+    code = fit_code(files).coefficients
+    rows += [
+        (f"code: {name}", float(x), used)
+        for (name, used), x in zip(cost.CODE.items(), code, strict=True)
+    ]
+    rows.append(("error of unseen sources", times.rms, cost.ERROR))
     return rows
 
 
-def sizes(files: Sequence[Compiled]) -> list[tuple[str, int, list[float]]]:
-    """Return for each size that is estimated from a graph the number of files, and the
-    factors within which half, three in four and nine in ten estimates are.
-    """
-    fits = {
-        "cycles": fit_cycles(files),
-        "instruction bytes": fit_code(files),
-        "parameter bytes": fit_layout(files),
-    }
-    quantiles = (0.5, 0.75, 0.9)
-    return [(name, len(f.truth), f.factors(*quantiles)) for name, f in fits.items()]
+def _source_cells(times: TimeFit) -> Iterator[list[str]]:
+    """Yield a row for each source and link."""
+    for (source, link), errors in sorted(times.groups.items()):
+        worst = errors[np.abs(errors).argmax()]
+        median, rms = np.median(np.abs(errors)), np.sqrt((errors**2).mean())
+        figures = [f"{median:.1%}", f"{rms:.1%}", f"{worst:+.0%}"]
+        yield [source, link, str(len(errors)), *figures]
 
 
-def _time_cells(times: TimeFit) -> Iterator[list[str]]:
-    f = times.fitted
-    columns = (times.names, times.links, f.truth, f.estimate, f.held_out)
-    for model, link, ms, estimate, left_out in zip(*columns, strict=True):
-        name = [model.split("/")[-1], link.removesuffix("_ms")]
-        figures = [f"{x:.3f}" for x in (ms, estimate, left_out)]
-        yield [*name, *figures, f"{left_out / ms - 1:+.1%}"]
-
-
-def _prediction_cells(p: Prediction) -> list[str]:
-    parts = ", ".join(f"{name} {ms:.1f}" for name, ms in p.parts.items() if ms >= 0.05)
-    times = [f"{p.published:g}", f"{p.predicted:.1f}", f"{p.error:+.0%}"]
-    return [p.network, p.place, parts, *times]
+def _row_cells(times: TimeFit) -> Iterator[list[str]]:
+    """Yield a row for each published time."""
+    errors = times.errors()
+    for p, ms, error in zip(times.rows, times.unseen, errors, strict=True):
+        place = f"{p.link}, {p.host}, {p.clock} MHz"
+        name = p.network.replace("|", "/")
+        yield [p.source, name, place, f"{p.ms:.3g}", f"{ms:.3g}", f"{error:+.0%}"]
 
 
 def main() -> None:
     """Print the tables."""
-    times = fit_times(SHARED)
+    times = TimeFit(tuple(published(SHARED)))
     files = compiled(SHARED)
     rows = [[name, f"{x:.4g}", f"{v:.4g}"] for name, x, v in coefficients(times, files)]
     print("## Coefficients\n", *markdown(("", "fitted", "in cost.py"), rows), sep="\n")
-    print("\n## Published times, each model left out in turn\n")
-    heads: Sequence[str] = ("model", "link", "ms", "estimate", "left out", "error")
-    print("\n".join(markdown(heads, _time_cells(times), texts=2)))
-    for link in TIMES:
-        near, count = times.count(link)
-        print(f"\n{link.removesuffix('_ms')}: {near} of {count} within 10 %")
+    others = [
+        [name, f"{x:.4g}"]
+        for name, x in zip(LINEAR, times.all.linear, strict=True)
+        if "desktop" in name
+    ]
+    others.append(["USB 2 of a Raspberry Pi", f"{times.all.controller:.2f} x"])
+    print("\n## Of other hosts\n", *markdown(("", "fitted"), others), sep="\n")
+    print("\n## Published times, each source left out in turn\n")
+    heads: Sequence[str] = ("source", "link", "rows", "median", "rms", "worst")
+    print("\n".join(markdown(heads, _source_cells(times), texts=2)))
+    errors = np.abs(times.errors())
+    print(
+        f"\nMedian of the {len(times.sources)} sources' medians "
+        f"{np.median(times.medians()):.1%}, of all {len(errors)} rows "
+        f"{np.median(errors):.1%}; root mean square {times.rms:.1%}, "
+        "each source counting the same"
+    )
+    print("\n## Rows that are not used\n")
+    counts = Counter(why for row in edgetpu_rows(SHARED) if (why := unused(row)))
+    rows = [[why, str(count)] for why, count in counts.most_common()]
+    print("\n".join(markdown(("why", "rows"), rows)))
     print("\n## Sizes estimated from a graph, each source left out in turn: factors\n")
     heads = ("", "files", "half", "three in four", "nine in ten")
     rows = [[name, str(n), *(f"{x:.2f}" for x in f)] for name, n, f in sizes(files)]
     print("\n".join(markdown(heads, rows)))
-    print("\n## Published times on boards\n")
-    heads = ("network", "place", "parts, ms", "ms", "predicted", "error")
-    print("\n".join(markdown(heads, map(_prediction_cells, predictions()), texts=3)))
+    if "--rows" in sys.argv[1:]:
+        print("\n## Each time\n")
+        heads = ("source", "network", "place", "ms", "predicted", "error")
+        print("\n".join(markdown(heads, _row_cells(times), texts=3)))
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ from edgec_devices.cores import cycles_file
 from edgec_partitioner.cpu_cost import in_graph
 
 from benchmarks.bench_arm import BOARDS, places
-from benchmarks.cost_fit import Matrix, nonnegative, relative
 from benchmarks.data_folder import ROOT
+from benchmarks.least_squares import Matrix, nonnegative, relative
 from benchmarks.networks import NETWORKS, available, files
 from benchmarks.single_ops import chosen, core_of, graphs_of, program
 from edgec.compiler.lower import lower

@@ -1,341 +1,198 @@
-"""Published latencies (support.md 7.3) and what the cost model says of them, from the
-networks' layers.
+"""Published latencies of the Edge TPU, and the network and place of each.
 
-The networks are not in the data folder, so their layers are written down here from
-their papers and public sources. No figure has a factor of its own. That the compiled
-file has more parameters for depthwise weights (cost.LAYOUT) was seen when the small CNN
-came out 33 % too slow; its factors are fitted to compiled files alone.
+The times are those of the data folder: `latencies/latencies.jsonl`, two that
+`edgetpu/support.md` names, and iwatake2222's of `edgetpu/cost_points.json`, whose
+compiled files are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from statistics import linear_regression
+from typing import Any
 
 from edgec_devices.boards import Board
-from edgec_partitioner.cost import CODE, CYCLES, LINKS, OpWork, TpuWork, streamed_bytes
+from edgec_partitioner.cost import CLOCK_MHZ, OpWork, TpuWork
 
+from benchmarks import edgetpu_detectors as detectors
+from benchmarks import edgetpu_networks as networks
+from benchmarks.cost_sizes import record_work
+from benchmarks.edgetpu_networks import Net
 
-@dataclass
-class Net:
-    """A network under construction.
+Make = Callable[[], Net]
+V1 = "mobilenet_v1_{}_quant"
+POSE = "posenet_mobilenet_v1_075_{}_16_quant_decoder"
+BODY = (64, 17, 34, 24, 1, 34)
+"""Columns of BodyPix's outputs."""
 
-    Attributes:
-        height: of the current image
-        width: of the current image
-        channels: of the current image
-        ops: the work of each op so far
-    """
+NETWORKS: Mapping[str, tuple[Make, str]] = {
+    "MobileNet V1 0.25 128": (
+        lambda: networks.mobilenet_v1(128, 0.25),
+        V1.format("0.25_128"),
+    ),
+    "MobileNet V1 0.5 160": (
+        lambda: networks.mobilenet_v1(160, 0.5),
+        V1.format("0.5_160"),
+    ),
+    "MobileNet V1 0.75 192": (
+        lambda: networks.mobilenet_v1(192, 0.75),
+        V1.format("0.75_192"),
+    ),
+    "MobileNet V1 1.0 224": (networks.mobilenet_v1, ""),
+    "TF2 MobileNet V1": (networks.mobilenet_v1, ""),
+    "MobileNet v1": (networks.mobilenet_v1, ""),
+    "MobileNet v1 1.0": (networks.mobilenet_v1, ""),
+    "MobileNet V2 1.0 224": (networks.mobilenet_v2, ""),
+    "MobileNet V2 iNat Birds": (lambda: networks.mobilenet_v2(965), ""),
+    "MobileNet V2 iNat Insects": (lambda: networks.mobilenet_v2(1022), ""),
+    "MobileNet V2 iNat Plants": (lambda: networks.mobilenet_v2(2102), ""),
+    "TF2 MobileNet V2": (networks.mobilenet_v2, ""),
+    "MobileNet v2": (networks.mobilenet_v2, ""),
+    "TF2 MobileNet V3 EdgeTPU": (networks.mobilenet_edgetpu, ""),
+    "EfficientNet-EdgeTPU Small": (
+        lambda: networks.efficientnet_edgetpu(224, 1.0, 1.0),
+        "",
+    ),
+    "EfficientNet-EdgeTPU Medium": (
+        lambda: networks.efficientnet_edgetpu(240, 1.1, 1.0),
+        "",
+    ),
+    "EfficientNet-EdgeTPU Large": (
+        lambda: networks.efficientnet_edgetpu(300, 1.4, 1.2),
+        "",
+    ),
+    "Inception V1 (GoogLeNet)": (networks.inception_v1, ""),
+    "Inception v1": (networks.inception_v1, ""),
+    # Coral's only Inception of 224 besides V1 is V2; V3's parameters alone take longer.
+    "Inception V3 224": (networks.inception_v2, ""),
+    "Inception V3": (networks.inception_v3, ""),
+    "Inception V4": (networks.inception_v4, ""),
+    "Inception v4": (networks.inception_v4, ""),
+    "TF Hub ResNet-50": (networks.resnet50, ""),
+    "SSD MobileNet V1": (detectors.ssd_mobilenet_v1, ""),
+    "SSDLite Mobilenet v1": (detectors.ssd_mobilenet_v1, ""),
+    "SSD MobileNet v1 0.75 depth COCO": (
+        lambda: detectors.ssd_mobilenet_v1(0.75),
+        "",
+    ),
+    "SSD MobileNet V2": (detectors.ssd_mobilenet_v2, ""),
+    "SSD MobileNet v2 COCO": (detectors.ssd_mobilenet_v2, ""),
+    "TF2 SSD MobileNet V2": (lambda: detectors.ssd_mobilenet_v2(320), ""),
+    "SSD MobileNet V2 Faces": (
+        lambda: detectors.ssd_mobilenet_v2(320, classes=2),
+        "",
+    ),
+    "SSDLite Mobilenet v2": (lambda: detectors.ssd_mobilenet_v2(lite=True), ""),
+    "SSDLite MobileNetEdgeTPU": (detectors.ssdlite_mobilenet_edgetpu, ""),
+    "SSDLite MobileDet-EdgeTPU": (detectors.ssdlite_mobiledet, ""),
+    "SSDLite MobileDet": (detectors.ssdlite_mobiledet, ""),
+    "MobileDet (default)": (detectors.ssdlite_mobiledet, ""),
+    "SSD MobileDet (without NMS op)": (
+        lambda: detectors.headless(detectors.ssdlite_mobiledet()),
+        "",
+    ),
+    **{
+        f"{start}{size}": (partial(detectors.efficientdet_lite, size), "")
+        for start in ("EfficientDet-Lite", "EfficientDet-lite")
+        for size in detectors.LITE
+    },
+    "PoseNet MNv1 353x481": (
+        lambda: detectors.posenet(353, 481),
+        POSE.format("353_481"),
+    ),
+    "PoseNet MNv1 481x641": (
+        lambda: detectors.posenet(481, 641),
+        POSE.format("481_641"),
+    ),
+    "PoseNet MNv1 721x1281": (
+        lambda: detectors.posenet(721, 1281),
+        POSE.format("721_1281"),
+    ),
+    "PoseNet MobileNet v1 (without decoder)": (
+        lambda: detectors.posenet(481, 641),
+        POSE.format("481_641"),
+    ),
+    "BodyPix MNv1": (
+        lambda: detectors.posenet(512, 512, BODY),
+        "bodypix_mobilenet_v1_075_512_512_16_quant_decoder",
+    ),
+    "DeepLabV3 MNv2 (Edge TPU part)": (
+        detectors.deeplab,
+        "deeplabv3_mnv2_pascal_quant",
+    ),
+    "U-Net MobileNetV2 128": (lambda: detectors.unet(128), ""),
+    "U-Net MobileNetV2 256": (lambda: detectors.unet(256), ""),
+    "RPS small CNN": (networks.rock_paper_scissors, ""),
+}
+"""What makes each network, and the name of its file among google-coral/test_data's, whose
+instructions are counted in the data folder; "" where there is none.
+"""
 
-    height: int
-    width: int
-    channels: int
-    ops: list[OpWork] = field(default_factory=list)
+SWEEPS: Mapping[str, Callable[[int], Net]] = {
+    "5 x conv 3x3 same relu, F filters, input 64x64x3, Num filters=": networks.conv_stack,
+    "4 dense layers of N, input 64, Hidden neurons=": networks.dense_stack,
+    "beautiful_mnist CNN, tall image of ": networks.mnist,
+}
+"""What makes the networks of a sweep, by the start of their names; a number follows."""
 
-    def __post_init__(self) -> None:
-        self.bytes_in = self.height * self.width * self.channels
-        self.bytes_out = 0
+MNIST_CODE = 57_000
+"""Bytes of instructions of tinycoral's MNIST networks, as it counted."""
 
-    @property
-    def elements(self) -> int:
-        """The elements of the current image."""
-        return self.height * self.width * self.channels
+UNUSED = {
+    "tinycoral (own program": "another compiler and another driver",
+    "tinycoral's own USB driver": "another driver",
+    "TinyStories": "another compiler and another driver",
+    "Popular US Products": "layers not known",
+    "SpaghettiNet": "layers not known",
+    "YOLOv9": "layers not written down",
+    "FPN": "51,150 anchors: post-processing on the CPU",
+    "MoveNet": "46 operations on the CPU",
+    "DeepLab MobileNet EdgeTPU": "a mask of 513 × 513 × 19 is made on the CPU",
+    "DeepLabV3 MNv2 dm0.5": "a mask of 513 × 513 × 21 is made on the CPU",
+    "DeepLabV3 MNv2": "a mask of 513 × 513 × 21 is made on the CPU",
+}
+"""Rows that are not used, by a part of their model or runtime, and why."""
 
-    @property
-    def macs(self) -> int:
-        """The multiply-accumulates of the convolutions."""
-        return sum(o.dense_macs + o.depthwise_macs for o in self.ops)
-
-    def conv(
-        self, channels: int, kernel: int = 1, stride: int = 1, same: bool = True
-    ) -> Net:
-        """Add a convolution with its bias and a fused activation."""
-        before = self.elements
-        old = self.channels
-        constants = channels * (kernel * kernel * self.channels + 4)
-        self._shrink(kernel, stride, same)
-        self.channels = channels
-        macs = self.elements * kernel * kernel * old
-        return self._add(
-            OpWork(macs, 0, self.elements, before + self.elements, constants)
-        )
-
-    def depthwise(self, kernel: int = 3, stride: int = 1) -> Net:
-        """Add a depthwise convolution with its bias."""
-        before = self.elements
-        constants = self.channels * (kernel * kernel + 4)
-        self._shrink(kernel, stride, True)
-        return self._add(
-            OpWork(
-                0,
-                self.elements * kernel**2,
-                self.elements,
-                before + self.elements,
-                constants,
-            )
-        )
-
-    def pool(self, size: int) -> Net:
-        """Add a pool of size × size."""
-        before = self.elements
-        self.height = self.height // size
-        self.width = self.width // size
-        return self._add(OpWork(0, 0, self.elements, before + self.elements, 0))
-
-    def dense(self, units: int) -> Net:
-        """Add a fully connected layer on the whole image."""
-        constants = units * (self.elements + 4)
-        before = self.elements
-        self.height = 1
-        self.width = 1
-        self.channels = units
-        return self._add(OpWork(0, 0, units, before + units, constants))
-
-    def same(self, count: int = 1, inputs: int = 2) -> Net:
-        """Add elementwise ops of some images: additions, or activations of one."""
-        for _ in range(count):
-            self._add(OpWork(0, 0, self.elements, (inputs + 1) * self.elements, 0))
-        return self
-
-    def branch(self) -> Net:
-        """Return a branch from the current image, whose ops count here too."""
-        twin = Net(self.height, self.width, self.channels)
-        twin.ops = self.ops
-        return twin
-
-    def output(self, rows: int, columns: int) -> None:
-        """Add an output tensor, whose columns are padded to a multiple of 4."""
-        self.bytes_out += rows * -(-columns // 4) * 4
-
-    def work(self) -> TpuWork:
-        """Return the work of all ops as one segment."""
-        code = CODE["segment"] + sum(o.code for o in self.ops)
-        cycles = CYCLES["segment"] + sum(o.cycles for o in self.ops)
-        parameters = sum(o.parameters for o in self.ops)
-        return TpuWork(
-            self.bytes_in, self.bytes_out, round(code), parameters, cycles / 1e6
-        )
-
-    def _shrink(self, kernel: int, stride: int, same: bool) -> None:
-        lost = 0 if same else kernel - 1
-        self.height = -(-(self.height - lost) // stride)
-        self.width = -(-(self.width - lost) // stride)
-
-    def _add(self, work: OpWork) -> Net:
-        self.ops.append(work)
-        return self
-
-
-def _bottleneck(
-    net: Net, channels: int, expand: int, kernel: int = 3, stride: int = 1
-) -> Net:
-    """Add MobileNetV2's inverted bottleneck; return the image after the expansion, which
-    SSD may read.
-    """
-    alike = stride == 1 and net.channels == channels
-    if expand > 1:
-        net.conv(net.channels * expand)
-    inner = net.branch()
-    net.depthwise(kernel, stride).conv(channels)
-    if alike:
-        net.same()
-    return inner
-
-
-def _fused(
-    net: Net, channels: int, expand: int, kernel: int = 3, stride: int = 1
-) -> None:
-    alike = stride == 1 and net.channels == channels
-    net.conv(net.channels * expand, kernel, stride).conv(channels)
-    if alike:
-        net.same()
-
-
-def _mobilenet_v2(net: Net) -> Net:
-    """Add MobileNetV2 up to its last convolution of 1280 channels; return the image that
-    SSD reads first (576 channels, stride 16).
-    """
-    net.conv(32, 3, 2)
-    first = net
-    for expand, channels, count, stride in (
-        (1, 16, 1, 1),
-        (6, 24, 2, 2),
-        (6, 32, 3, 2),
-        (6, 64, 4, 2),
-        (6, 96, 3, 1),
-        (6, 160, 3, 2),
-        (6, 320, 1, 1),
-    ):
-        for i in range(count):
-            inner = _bottleneck(net, channels, expand, 3, stride if i == 0 else 1)
-            if channels == 160 and i == 0:
-                first = inner
-    net.conv(1280)
-    return first
-
-
-def _mobiledet(net: Net) -> Net:
-    """Add MobileDet's backbone for the Edge TPU, of TensorFlow's object detection API;
-    return its image C4.
-    """
-    net.conv(32, 3, 2).conv(8).conv(16, 3).conv(16)
-    for channels, expand, kernel, stride, fused in (
-        (16, 8, 3, 2, True),
-        (16, 4, 3, 1, True),
-        (16, 8, 3, 1, True),
-        (16, 4, 3, 1, True),
-        (40, 8, 5, 2, True),
-        (40, 4, 3, 1, True),
-        (40, 4, 3, 1, True),
-        (40, 4, 3, 1, True),
-        (72, 8, 3, 2, False),
-        (72, 8, 3, 1, False),
-        (72, 4, 3, 1, True),
-        (72, 4, 3, 1, True),
-        (96, 8, 5, 1, False),
-        (96, 8, 5, 1, False),
-        (96, 8, 3, 1, False),
-        (96, 8, 3, 1, False),
-    ):
-        (_fused if fused else _bottleneck)(net, channels, expand, kernel, stride)
-    c4 = net.branch()
-    for channels, expand, kernel, stride in (
-        (120, 8, 5, 2),
-        (120, 8, 3, 1),
-        (120, 4, 5, 1),
-        (120, 8, 3, 1),
-        (384, 8, 5, 1),
-    ):
-        _bottleneck(net, channels, expand, kernel, stride)
-    return c4
-
-
-def _ssd(net: Net, first: Net, lite: bool, classes: int = 91) -> int:
-    """Add SSD's four further images and its heads on six; return the number of anchors.
-
-    Args:
-        net: the backbone
-        first: the image of the first head
-        lite: whether a depthwise convolution is before each other one
-        classes: the number of classes
-    """
-    anchors = 0
-    images = [first, net.branch()]
-    for channels in (512, 256, 256, 128):
-        net.conv(channels // 2)
-        if lite:
-            net.depthwise(3, 2).conv(channels)
-        else:
-            net.conv(channels, 3, 2)
-        images.append(net.branch())
-    for i, image in enumerate(images):
-        each = 3 if i == 0 else 6
-        anchors += image.height * image.width * each
-        for columns in (4, classes):
-            head = image.branch()
-            (head.depthwise() if lite else head).conv(each * columns)
-            head.same(inputs=1)  # the reshape to [anchors, columns]
-    for columns in (4, classes):
-        net.output(anchors, columns)
-        # the concatenation
-        net._add(OpWork(0, 0, anchors * columns, 2 * anchors * columns, 0))
-    net._add(OpWork(0, 0, anchors * classes, 2 * anchors * classes, 0))  # the logistic
-    return anchors
+SLOW_CPU = "139 and 468 ms for one network on one board: post-processing on the CPU"
+"""Why EfficientDet on a Raspberry Pi 2 and 3 is not used."""
 
 
 @dataclass(frozen=True)
-class Detector:
-    """A network with post-processing on the CPU.
+class Published:
+    """One published time.
 
     Attributes:
-        net: the network
-        anchors: the number of anchors
-        classes: the number of scores of an anchor
-        boxes: the number of boxes that come out
+        source: who published it
+        link: usb3, usb2 or pcie
+        host: the computer: a board of edgec's, "nano" (Jetson Nano) or "desktop"
+        clock: of the chip, MHz; that of libedgetpu1-max where nothing is said
+        network: its name
+        ms: the time
+        work: of the network on the chip
+        ops: the work of its operations
+        streamed: bytes of parameters that do not stay on the chip; None for an estimate
+        cpu_ms: estimated time of post-processing on the host
     """
 
-    net: Net
-    anchors: int
-    classes: int
-    boxes: int
+    source: str
+    link: str
+    host: str
+    clock: int
+    network: str
+    ms: float
+    work: TpuWork
+    ops: tuple[OpWork, ...]
+    streamed: int | None = None
+    cpu_ms: float = 0.0
 
-
-def ssdlite_mobilenet_v2(size: int = 300) -> Detector:
-    """SSDLite on MobileNetV2 1.0."""
-    net = Net(size, size, 3)
-    return Detector(net, _ssd(net, _mobilenet_v2(net), True), 91, 10)
-
-
-def ssd_mobilenet_v2(size: int = 300) -> Detector:
-    """SSD on MobileNetV2 1.0, heads of 1 × 1."""
-    net = Net(size, size, 3)
-    return Detector(net, _ssd(net, _mobilenet_v2(net), False), 91, 10)
-
-
-def ssdlite_mobiledet(size: int = 320) -> Detector:
-    """SSDLite on MobileDet for the Edge TPU."""
-    net = Net(size, size, 3)
-    return Detector(net, _ssd(net, _mobiledet(net), True), 91, 10)
-
-
-_B0 = (
-    (1, 16, 1, 1, 3),
-    (6, 24, 2, 2, 3),
-    (6, 40, 2, 2, 5),
-    (6, 80, 3, 2, 3),
-    (6, 112, 3, 1, 5),
-    (6, 192, 4, 2, 5),
-    (6, 320, 1, 1, 3),
-)
-
-
-def efficientdet_lite(
-    size: int, width: float, depth: float, fpn: int, cells: int
-) -> Detector:
-    """EfficientDet-Lite: EfficientNet-Lite (stem and first and last stage of fixed
-    depth), BiFPN, shared heads of 3.
-    """
-    net = Net(size, size, 3)
-    net.conv(32, 3, 2)
-    levels = list[Net]()
-    for i, (expand, channels, count, stride, kernel) in enumerate(_B0):
-        scaled = max(8, int(channels * width + 4) // 8 * 8)
-        for k in range(count if i in (0, len(_B0) - 1) else -int(-count * depth // 1)):
-            _bottleneck(net, scaled, expand, kernel, stride if k == 0 else 1)
-        if i in (2, 4, 6):
-            levels.append(net.branch())
-    for _ in range(2):
-        levels.append(levels[-1].branch().conv(fpn).pool(2))
-        levels[-1].height = -(-levels[-2].height // 2)
-        levels[-1].width = -(-levels[-2].width // 2)
-    pyramid = [level.branch().conv(fpn) for level in levels]
-    for _ in range(cells):
-        for image in (*pyramid[:-1], *pyramid[1:]):  # down, then up
-            node = image.branch().same(2)  # resize or pool, then the sum
-            node.depthwise().conv(fpn)
-    anchors = 0
-    for image in pyramid:
-        anchors += image.height * image.width * 9
-        for columns in (4, 90):
-            head = image.branch()
-            for _ in range(3):
-                head.depthwise().conv(fpn)
-            head.depthwise().conv(9 * columns).same(inputs=1)
-    for columns in (4, 90):
-        net.output(anchors, columns)
-        net._add(OpWork(0, 0, anchors * columns, 2 * anchors * columns, 0))
-    return Detector(net, anchors, 90, 25)
-
-
-def rock_paper_scissors() -> Net:
-    """The small CNN of EscVM/RPS_with_Edge_TPU (its training notebook)."""
-    net = Net(150, 150, 3)
-    for channels in (64, 64, 128, 128):
-        net.conv(channels, 3, same=False).pool(2)
-    net.dense(512).dense(3).same(inputs=1)
-    net.output(1, 3)
-    return net
+    @property
+    def is_desktop(self) -> bool:
+        """Whether the host is a desktop or a laptop."""
+        return self.host == "desktop"
 
 
 # ---- time on the CPU
@@ -348,8 +205,17 @@ BOXES = ((10, 5.7), (25, 11.4), (50, 15.9), (100, 22.5))
 
 BOXES_BOARD = "coral-dev-board"
 
+DESKTOP_RATE = 8.0
+"""1e9 instructions a second of a desktop's core: assumed."""
 
-def post_process(d: Detector, rate: float) -> float:
+THEN = {"pi4": 1.5, "pi2": 0.9, "pi3": 1.3}
+"""GHz of boards when these were published. A Raspberry Pi 4 has 1.8 with the firmware of
+2021 and later; pi2 is a Raspberry Pi 2, of the same core as pi3, pi3 the mean of the two
+models.
+"""
+
+
+def post_process(net: Net, rate: float) -> float:
     """Return the ms of post-processing on a core of this many 1e9 instructions a second.
 
     Each score and each box takes its time, by a line through BOXES. The exporters'
@@ -358,14 +224,18 @@ def post_process(d: Detector, rate: float) -> float:
     """
     slope, intercept = linear_regression(*zip(*BOXES, strict=True))
     score_ms = intercept / (2034 * 91)
-    ms = score_ms * d.anchors * d.classes + slope * d.boxes
+    ms = (score_ms * net.classes * net.anchors + slope * net.boxes) * bool(net.anchors)
     return ms * core(BOXES_BOARD) / rate
 
 
 def core(board: str, ghz: float | None = None) -> float:
     """Return the 1e9 instructions a second of a board's core, at a clock or its own."""
-    b = Board.load(board)
+    b = Board.load("pi3" if board == "pi2" else board)
     return (ghz or b.clock_ghz) * b.ipc
+
+
+def _rate(host: str) -> float:
+    return DESKTOP_RATE if host == "desktop" else core(host, THEN.get(host))
 
 
 LITERT = {"pi3": 1.9, "pi4": 3.4}
@@ -373,113 +243,190 @@ LITERT = {"pi3": 1.9, "pi4": 3.4}
 counted on an emulated core.
 """
 
-
-@dataclass(frozen=True)
-class Prediction:
-    """A published time and the model's.
-
-    Attributes:
-        network: the network
-        place: the board and the link
-        published: the published time, ms
-        parts: the parts of the model's time, ms
-    """
-
-    network: str
-    place: str
-    published: float
-    parts: dict[str, float]
-
-    @property
-    def predicted(self) -> float:
-        """The model's time, ms."""
-        return sum(self.parts.values())
-
-    @property
-    def error(self) -> float:
-        """The relative error of the model."""
-        return self.predicted / self.published - 1
+CPU_ALONE = (
+    ("SSDLite Mobilenet v2", "pi4", 168.2),
+    ("SSDLite MobileDet", "pi4", 276.5),
+    ("EfficientDet-Lite0", "pi4", 344.0),
+    ("EfficientDet-Lite1", "pi4", 546.9),
+    ("EfficientDet-Lite2", "pi4", 857.9),
+    ("SSDLite Mobilenet v2", "pi3", 341.9),
+)
+"""Detectors by TFLite on the CPU: network, board and published ms (support.md 7.3)."""
 
 
-PI4_THEN = 1.5
-"""GHz of a Raspberry Pi 4 when these were published; firmware of 2021 and later sets
-1.8.
+def cpu_alone() -> Iterator[tuple[str, str, float, float]]:
+    """Yield the network, board, published and estimated ms of CPU_ALONE."""
+    for name, board, ms in CPU_ALONE:
+        net = NETWORKS[name][0]()
+        ghz = THEN["pi4"] if board == "pi4" else Board.load(board).clock_ghz
+        compute = net.macs[0] / (LITERT[board] * ghz * 1e6)
+        yield name, board, ms, compute + post_process(net, core(board, ghz))
+
+
+# ---- the rows
+# --------------------------------------------------------------------------------------
+
+HOSTS = {
+    "Raspberry Pi 4": "pi4",
+    "Raspberry Pi 3": "pi3",
+    "Raspberry Pi 2": "pi2",
+    "Coral Dev Board": "coral-dev-board",
+}
+"""The board of a row by the start of its name; any other host is a desktop."""
+
+OTHER_ROWS = (
+    ("pi4", "usb3", 18.2),
+    ("pi3", "usb2", 58.1),
+)
+"""aallan's times of SSD MobileNet v2 that `edgetpu/support.md` names: host, link, ms."""
+
+STD = ("tinycoral", "Jorgitou98")
+"""Sources with libedgetpu1-std, 250 MHz. tinycoral's faster MobileNet and its MNIST are
+at 500; Jorgitou98 does not say, but the sweep's slope is that of 250.
 """
 
-Network = tuple[str, Callable[[], Detector]]
-"""The name of a network, and what makes it."""
-MOBILENET: Network = ("SSDLite MobileNetV2 300", ssdlite_mobilenet_v2)
-MOBILEDET: Network = ("SSDLite MobileDet 320", ssdlite_mobiledet)
-LITE0: Network = (
-    "EfficientDet-Lite0 320",
-    lambda: efficientdet_lite(320, 1.0, 1.0, 64, 3),
-)
-LITE1: Network = (
-    "EfficientDet-Lite1 384",
-    lambda: efficientdet_lite(384, 1.0, 1.1, 88, 4),
-)
-LITE2: Network = (
-    "EfficientDet-Lite2 448",
-    lambda: efficientdet_lite(448, 1.1, 1.2, 112, 5),
-)
-SSD: Network = ("SSD MobileNetV2 300", ssd_mobilenet_v2)
-DETECTORS = (
-    (MOBILENET, "pi4", "usb3", 14.8),
-    (MOBILEDET, "pi4", "usb3", 14.8),
-    (LITE0, "pi4", "usb3", 99.8),
-    (LITE1, "pi4", "usb3", 141.2),
-    (LITE2, "pi4", "usb3", 219.8),
-    (SSD, "pi4", "usb3", 18.2),
-    (SSD, "pi3", "usb2", 58.1),
-    (MOBILENET, "pi3", "usb2", 60.6),
-    (SSD, "coral-dev-board", "pcie", 20.9),
-)
-"""Detectors with an Edge TPU: network, board, link and published ms."""
-SMALL_CNN = (
-    ("pi4", "usb3", 1.4),
-    ("pi3", "usb2", 5.0),
-    ("coral-dev-board", "pcie", 1.3),
-)
-"""The small CNN with an Edge TPU: board, link and published ms."""
-CPU_ALONE = (
-    (MOBILENET, "pi4", 168.2),
-    (MOBILEDET, "pi4", 276.5),
-    (LITE0, "pi4", 344.0),
-    (LITE1, "pi4", 546.9),
-    (LITE2, "pi4", 857.9),
-    (MOBILENET, "pi3", 341.9),
-)
-"""Detectors by TFLite on the CPU: network, board and published ms."""
+
+def published(shared: Path) -> list[Published]:
+    """Return the published times whose network is known."""
+    code = _code(shared)
+    rows = [_known(row, code) for row in edgetpu_rows(shared) if unused(row) is None]
+    for host, link, ms in OTHER_ROWS:
+        net = detectors.ssd_mobilenet_v2()
+        cpu = post_process(net, _rate(host))
+        rows.append(
+            Published(
+                "aallan",
+                link,
+                host,
+                CLOCK_MHZ,
+                "SSD MobileNet v2 COCO",
+                ms,
+                net.work(),
+                tuple(net.ops),
+                None,
+                cpu,
+            )
+        )
+    return [*rows, *_points(shared)]
 
 
-def predictions() -> list[Prediction]:
-    """Return the published times of boards whose network is known."""
-    rows = []
-    for (name, make), board, link, ms in DETECTORS:
-        detector = make()
-        parts = _edgetpu_parts(detector.net, link)
-        parts["post-process"] = post_process(detector, core(board, _then(board)))
-        rows.append(Prediction(name, f"{board}, {link}", ms, parts))
-    for board, link, ms in SMALL_CNN:
-        parts = _edgetpu_parts(rock_paper_scissors(), link)
-        rows.append(Prediction("small CNN", f"{board}, {link}", ms, parts))
-    for (name, make), board, ms in CPU_ALONE:
-        detector = make()
-        ghz = _then(board) or Board.load(board).clock_ghz
-        parts = {
-            "compute": detector.net.macs / (LITERT[board] * ghz * 1e6),
-            "post-process": post_process(detector, core(board, _then(board))),
-        }
-        rows.append(Prediction(name, f"{board}, TFLite, 1 thread", ms, parts))
-    return rows
+def edgetpu_rows(shared: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an Edge TPU of latencies.jsonl."""
+    with (shared / "latencies" / "latencies.jsonl").open() as file:
+        for line in file:
+            row = json.loads(line)
+            if any(name in row["device"] for name in ("Edge TPU", "Coral")):
+                yield row
 
 
-def _then(board: str) -> float | None:
-    """Return the clock of a board at that time, GHz; None if it is still the same."""
-    return PI4_THEN if board == "pi4" else None
+def unused(row: Mapping[str, Any]) -> str | None:
+    """Return why a row is not used, None if it is."""
+    if row["model"] in NETWORKS and "tinycoral" not in row["runtime"]:
+        slow = "EfficientDet" in row["model"] and _host(row) in ("pi2", "pi3")
+        return SLOW_CPU if slow else None
+    for part, why in UNUSED.items():
+        if part in row["runtime"] or part in row["model"]:
+            return why
+    return None
 
 
-def _edgetpu_parts(net: Net, link: str) -> dict[str, float]:
-    work = net.work()
-    (streamed,) = streamed_bytes([work])
-    return work.parts(LINKS[link], streamed).parts()
+def _known(row: Mapping[str, Any], code: Mapping[str, int]) -> Published:
+    """Return the time of a row."""
+    net, bytes_of_code = _network(row["model"], code)
+    host = _host(row)
+    source = row["source"].split("/")[0].split(" ")[0]
+    source = "coral FAQ" if "FAQ" in row["source"] else source
+    source = "tinycoral" if "tinycoral" in row["source"] else source
+    fast = "MNIST" in row["model"] or "mnist" in row["model"] or row["ms"] == 2.45
+    off_chip = float(row["off_chip"]) * 2**20 if "off_chip" in row else None
+    return Published(
+        source,
+        _link(row),
+        host,
+        250 if source in STD and not fast else CLOCK_MHZ,
+        row["model"],
+        row["ms"],
+        net.work(bytes_of_code),
+        tuple(net.ops),
+        None if off_chip is None else round(off_chip),
+        post_process(net, _rate(host)),
+    )
+
+
+def _network(model: str, code: Mapping[str, int]) -> tuple[Net, int]:
+    """Return a network by its name, and the size of its instructions, 0 if unknown."""
+    if model in NETWORKS:
+        make, file = NETWORKS[model]
+        return make(), code.get(file, 0)
+    for start, sweep in SWEEPS.items():
+        if model.startswith(start):
+            number = int(model.removeprefix(start))
+            return sweep(number), MNIST_CODE if sweep is networks.mnist else 0
+    # "dense N x K 288x768" and "Dense 256x256"
+    outputs, inputs = (int(n) for n in model.split(" ")[-1].split("x"))
+    return networks.dense(inputs, outputs), 0
+
+
+def _host(row: Mapping[str, Any]) -> str:
+    starts = (host for start, host in HOSTS.items() if row["board"].startswith(start))
+    return next(starts, "desktop")
+
+
+def _link(row: Mapping[str, Any]) -> str:
+    """Return the link; where it is not stated, that of the host."""
+    for link in ("USB2", "USB3", "PCIe"):
+        if link in row["device"]:
+            return link.lower()
+    where = row["board"] + row["source"]
+    return "pcie" if "Dev Board" in where or "Jorgitou98" in where else "usb3"
+
+
+def _code(shared: Path) -> dict[str, int]:
+    """Return the bytes of instructions of google-coral/test_data's compiled files."""
+    sizes = {}
+    for m in json.loads((shared / "edgetpu" / "ground_truth.json").read_text()):
+        if m["source"] == "google-coral/test_data" and len(m["custom_ops"]) == 1:
+            name = m["compiled"].split("/")[-1].removesuffix("_edgetpu.tflite")
+            sizes[name] = _execution(m)["instr_bytes"]
+    return sizes
+
+
+def _execution(m: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the program of a compiled file that runs with each inference."""
+    parts: list[Mapping[str, Any]] = m["custom_ops"][0]["executables"]
+    return next(e for e in parts if e["type"] != "PARAMETER_CACHING")
+
+
+def _points(shared: Path) -> Iterator[Published]:
+    """Yield iwatake2222's times over USB 3 and USB 2, with the sizes of the files."""
+    folder = shared / "edgetpu"
+    ops = {
+        m["compiled"].split("/")[-1].replace("_edgetpu", ""): tuple(
+            record_work(op) for op in m["ops"] if op["mapped"]
+        )
+        for m in json.loads((folder / "ground_truth.json").read_text())
+        if m["source"] == "iwatake2222/EdgeTPU_Analysis"
+    }
+    for p in json.loads((folder / "cost_points.json").read_text())["points"]:
+        name = p["model"].split("/")[-1]
+        work = TpuWork(
+            p["in_bytes"],
+            p["out_bytes_padded"],
+            p["instr_bytes"],
+            p["streamed_param_bytes"] + p["cached_param_bytes"],
+            sum(o.cycles for o in ops[name]) / 1e6,
+        )
+        for link in ("usb3", "usb2"):
+            if ms := p[f"{link}_ms"]:
+                streamed = p["streamed_param_bytes"]
+                yield Published(
+                    "iwatake2222",
+                    link,
+                    "nano",
+                    CLOCK_MHZ,
+                    name,
+                    ms,
+                    work,
+                    ops[name],
+                    streamed,
+                )

@@ -1,10 +1,14 @@
 """Estimated time of a segment on the Edge TPU, in milliseconds.
 
-The coefficients are fits to published times and to sizes in compiled files.
+A call costs its overhead, the bytes over the link, and the cycles on the chip. The chip
+is 16 tiles; each computes 64 outputs from 4 input channels in a cycle (4096
+multiply-accumulates, the 4 TOPS that it is sold with at 500 MHz). An operation takes
+the cycles of its computation or those for moving its activations, whichever are more.
 
-Everything here is an estimate, and is called one wherever it is shown. `make
-cost-table` fits all coefficients anew, cross-validates them, and compares them with
-these; a test fails when they differ.
+Everything here is an estimate, and is called one wherever it is shown. The coefficients
+are fits to times that others published and to sizes in compiled files. `make
+cost-table` fits all of them anew, predicts each source of times from the others, and
+compares the fits with the values here; a test fails when they differ.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from edgec.ir import ChannelFlow, Op, Value
+from edgec.ir import Op, Value
 
 _MB = 1e6
 
@@ -22,56 +26,61 @@ class Link:
     """How an Edge TPU is attached.
 
     Reading results back over USB is slow because the driver asks for 1 KB (USB 3) or
-    256 bytes (USB 2) at a time.
+    256 bytes (USB 2) at a time, and each answer waits for the host. So this rate is the
+    host's: 34 ms for a MB on a Raspberry Pi 4 and a Jetson Nano, 18 on a MacBook, 12
+    on a desktop.
 
     Attributes:
         name: the name in a board's profile.
         invoke: ms for each inference.
-        per_mb_in: ms for each MB (1e6 bytes) of inputs.
-        per_mb_out: ms for each MB of outputs.
-        per_mb_sent: ms for each MB of instructions, and of parameters beyond the
-            on-chip memory; both go to the chip anew with every inference.
+        per_mb_sent: ms for each MB (1e6 bytes) of inputs, and of instructions, which go
+            to the chip anew with every inference.
+        per_mb_received: ms for each MB of outputs.
+        per_mb_streamed: ms for each MB of parameters beyond the on-chip memory, which
+            also go to the chip anew. Less than for inputs where the chip computes
+            meanwhile.
     """
 
     name: str
     invoke: float
-    per_mb_in: float
-    per_mb_out: float
     per_mb_sent: float
+    per_mb_received: float
+    per_mb_streamed: float
 
 
 LINKS = {
     link.name: link
     for link in (
-        Link("usb3", 0.2778, 3.035, 32.24, 2.532),
-        Link("usb2", 0.2382, 27.38, 85.7, 26.54),
-        # No times by size are published for PCIe. Assumed: USB 3's overhead, 400 MB/s
-        # (one Gen2 lane) both ways.
-        Link("pcie", 0.28, 2.5, 2.5, 2.5),
+        Link("usb3", 0.2231, 3.187, 33.71, 2.044),
+        # The controller of a Raspberry Pi 2, 3 and Zero 2, whose transfers take 1.64
+        # times as long as those of a Jetson Nano over USB 2.
+        Link("usb2", 0.2323, 43.84, 142.1, 43.84),
+        # The Coral Dev Board. A desktop with PCIe reads at 8 ms for a MB.
+        Link("pcie", 0.3820, 2.522, 31.01, 2.522),
     )
 }
-"""The links, by their names in a board's profile.
+"""The links of the boards, by their names in a board's profile."""
 
-USB: fitted to 57 times of a Coral USB Accelerator. With each model left out in turn, 30
-of 31 (USB 3) and 25 of 26 (USB 2) are predicted within 10 %.
+CLOCK_MHZ = 500
+"""The chip's clock with libedgetpu1-max, and in most published times.
+
+With libedgetpu1-std it is 250, and the part `compute` takes twice as long.
 """
 
-PER_MCYCLE = 0.9793
-"""ms for 1e6 cycles of the compiler's own estimate; from the same fit, one figure for
-both links.
-"""
+PER_MCYCLE = 1e3 / CLOCK_MHZ
+"""ms for 1e6 cycles; not fitted."""
 
-PER_MB_PARAMETERS = 0.2381
-"""ms for the chip to read 1 MB of the parameters that it holds; from the same fit.
-
-The compiler's cycles leave this out; a fully connected layer costs nothing else.
-"""
-
-PARAMETER_CACHE = 6_500_000
+PARAMETER_CACHE = 7_000_000
 """Bytes of parameters that stay on the chip, for all segments together.
 
-Logs show 5.0 to 8.05 MiB, less with large activations, but no rule fits both the size
-of the activations and the compilers' versions; this is their lower half.
+Logs show 5.0 to 8.05 MiB, less with large activations; a sweep of dense layers has all
+of 7.43 MiB there and streams a layer of 7.91. No rule fits both the size of the
+activations and the compilers' versions; this is their middle.
+"""
+
+ERROR = 0.197
+"""The relative error of these estimates: the root mean square of the errors of sources
+that the fit has not seen, each source counting the same.
 """
 
 
@@ -79,38 +88,23 @@ of the activations and the compilers' versions; this is their lower half.
 class OpWork:
     """The work of one operation in a segment.
 
-    Cycles and instruction bytes are estimated from these numbers.
-
     Attributes:
-        dense_macs: multiply-accumulates of convolutions over all channels.
-        depthwise_macs: multiply-accumulates of depthwise convolutions.
-        elements: the number of computed elements.
+        compute: cycles of a convolution's multiply-accumulates.
         touched: bytes of activations read and written.
-        constants: bytes of constants read.
+        parameters: bytes of parameters in the compiled file.
+        dense: of these, bytes of a fully connected layer.
     """
 
-    dense_macs: int
-    depthwise_macs: int
-    elements: int
+    compute: float
     touched: int
-    constants: int
-
-    @property
-    def parameters(self) -> int:
-        """Bytes of parameters in the compiled file."""
-        # Depthwise weights are padded, hence a factor of their own.
-        key = "depthwise_constant" if self.depthwise_macs else "constant"
-        return round(LAYOUT[key] * self.constants)
+    parameters: int
+    dense: int = 0
 
     @property
     def cycles(self) -> float:
-        """The compiler's own estimate, without fully connected layers, as it does."""
-        c = CYCLES
-        return (
-            c["dense_mac"] * self.dense_macs
-            + c["depthwise_mac"] * self.depthwise_macs
-            + c["element"] * self.elements
-        )
+        """The cycles on the chip: computing and moving go on at the same time."""
+        moving = CYCLES["moved_byte"] * self.touched
+        return max(self.compute, moving) + CYCLES["dense_byte"] * self.dense
 
     @property
     def code(self) -> float:
@@ -118,29 +112,71 @@ class OpWork:
         return CODE["operation"] + CODE["large_byte"] * max(0, self.touched - LARGE)
 
 
-CYCLES = {
-    "segment": 690.4,
-    "dense_mac": 9.806e-4,
-    "depthwise_mac": 7.539e-3,
-    "element": 9.093e-4,
-}
-"""Coefficients of the compiler's cycle estimate, fitted to 33 compiled files that hold
-one. Cross-validated, half of the estimates are within 5 %, nine in ten within 10 %.
+CYCLES = {"moved_byte": 0.06261, "dense_byte": 2.497e-3}
+"""Cycles for each byte of activations that an operation reads or writes, and for each
+byte of parameters of a fully connected layer, which lie in all tiles.
 """
+
+TILES = 16
+LANES = 64
+DEPTH = 4
+"""The array: tiles, which share the positions of an image; the outputs of a tile, and
+the input channels of an output, in a cycle. Parameters are padded to whole cycles.
+"""
+
+
+def convolution(
+    positions: int, taps: int, inputs: int, outputs: int, touched: int, groups: int = 1
+) -> OpWork:
+    """Return the work of a convolution.
+
+    Args:
+        positions: of the image where the kernel is applied
+        taps: height times width of the kernel
+        inputs: channels that an output reads
+        outputs: channels of a group
+        touched: bytes of activations read and written
+        groups: of channels
+    """
+    lanes = _up(outputs, LANES)
+    depth = _up(inputs, DEPTH)
+    cycles = _up(positions, TILES) * taps * depth * lanes / (TILES * LANES * DEPTH)
+    return OpWork(groups * cycles, touched, groups * lanes * (taps * depth + 4))
+
+
+def depthwise(taps: int, channels: int, touched: int) -> OpWork:
+    """Return the work of a depthwise convolution, whose time is moving alone.
+
+    Its weights are padded as if each channel read DEPTH.
+    """
+    return OpWork(0.0, touched, _up(channels, LANES) * (taps * DEPTH + 4))
+
+
+def fully_connected(inputs: int, outputs: int, touched: int) -> OpWork:
+    """Return the work of a fully connected layer, whose time is reading its weights."""
+    # Few outputs take fewer lanes.
+    lanes = _up(outputs, LANES if outputs >= LANES else LANES // DEPTH)
+    parameters = lanes * (_up(inputs, DEPTH) + 4)
+    return OpWork(0.0, touched, parameters, parameters)
+
+
+FREE = ("pad", "reshape")
+"""Operations that move nothing: the compiler makes them a part of their neighbours."""
+
+
+def _up(n: int, step: int) -> int:
+    """Return the next multiple of a step."""
+    return -(-n // step) * step
+
 
 LARGE = 1_200_000
 """Bytes of activations of one operation beyond which its instructions grow."""
 
-CODE = {"segment": 3021.0, "operation": 1943.0, "large_byte": 4.317e-3}
+CODE = {"segment": 3038.0, "operation": 1933.0, "large_byte": 5.350e-3}
 """Coefficients of the instruction bytes, fitted to the logarithms of 80 compiled files.
 
 Compilers differ by up to a factor of 3.7 for one model, so this is coarse: half are
-within a factor of 1.4, nine in ten within 2.9.
-"""
-
-LAYOUT = {"constant": 1.071, "depthwise_constant": 3.448}
-"""Bytes of parameters in a compiled file for each byte of constants, more for depthwise
-convolutions, whose weights are padded. Half are within 5 %, three in four within 8 %.
+within a factor of 1.3, nine in ten within 2.9.
 """
 
 
@@ -188,7 +224,7 @@ class TpuWork:
         bytes_out: bytes of the outputs, padded.
         code: bytes of the instructions.
         parameters: bytes of the parameters.
-        mcycles: 1e6 cycles of the compiler's estimate.
+        mcycles: 1e6 cycles on the chip.
     """
 
     bytes_in: int
@@ -202,16 +238,13 @@ class TpuWork:
 
         `streamed` bytes of the parameters do not fit the on-chip memory.
         """
-        # The chip reads its cached parameters faster than the link sends others.
-        cached = self.parameters - streamed
-        cycles_ms = PER_MCYCLE * self.mcycles
         return TpuTime(
             invoke=link.invoke,
-            input=link.per_mb_in * self.bytes_in / _MB,
-            output=link.per_mb_out * self.bytes_out / _MB,
+            input=link.per_mb_sent * self.bytes_in / _MB,
+            output=link.per_mb_received * self.bytes_out / _MB,
             code=link.per_mb_sent * self.code / _MB,
-            compute=cycles_ms + PER_MB_PARAMETERS * cached / _MB,
-            streamed=link.per_mb_sent * streamed / _MB,
+            compute=PER_MCYCLE * self.mcycles,
+            streamed=link.per_mb_streamed * streamed / _MB,
         )
 
     def ms(self, link: Link, streamed: int = 0) -> float:
@@ -231,10 +264,6 @@ def op_work(op: Op) -> OpWork:
 
     Constants count for each operation that reads them.
     """
-    # The compiler counts no cycles for fully connected layers.
-    macs = 0 if op.kind == "fully_connected" else op.spec.macs(op)
-    depthwise = macs if op.spec.channel_flow is ChannelFlow.DEPTHWISE else 0
-
     touched = sum(v.type.nbytes for v in op.outputs)
     constants = 0
     for v in op.inputs:
@@ -242,28 +271,36 @@ def op_work(op: Op) -> OpWork:
             touched += v.type.nbytes
         else:
             constants += v.type.nbytes
-    return OpWork(
-        dense_macs=macs - depthwise,
-        depthwise_macs=depthwise,
-        elements=sum(v.type.size for v in op.outputs),
-        touched=touched,
-        constants=constants,
-    )
+
+    # The weights are [O, KH, KW, C / groups], or [O, C] of a fully connected layer.
+    if op.kind == "fully_connected":
+        outputs, inputs = op.inputs[1].type.shape
+        return fully_connected(inputs, outputs, touched)
+    if op.kind == "depthwise_conv2d":
+        _, high, wide, channels = op.inputs[1].type.shape
+        return depthwise(high * wide, channels, touched)
+    if op.kind in ("conv2d", "transpose_conv2d"):
+        outputs, high, wide, depth = op.inputs[1].type.shape
+        image = op.inputs[0] if op.kind == "transpose_conv2d" else op.output
+        positions = image.type.size // max(image.type.shape[-1], 1)
+        groups = max(1, op.inputs[0].type.shape[-1] // max(depth, 1))
+        taps = high * wide
+        return convolution(positions, taps, depth, outputs // groups, touched, groups)
+    return OpWork(0.0, 0 if op.kind in FREE else touched, constants)
 
 
 def tpu_work(
     works: Sequence[OpWork], inputs: Iterable[Value], outputs: Iterable[Value]
 ) -> TpuWork:
     """Return the work of operations as one segment with these crossing values."""
-    # Every segment has cycles and code of its own, whatever its operations.
-    cycles = CYCLES["segment"] + sum(work.cycles for work in works)
+    # Every segment has code of its own, whatever its operations.
     code = CODE["segment"] + sum(work.code for work in works)
     return TpuWork(
         bytes_in=sum(v.type.nbytes for v in inputs),
         bytes_out=sum(padded_bytes(v) for v in outputs),
         code=round(code),
         parameters=sum(work.parameters for work in works),
-        mcycles=cycles / 1e6,
+        mcycles=sum(work.cycles for work in works) / 1e6,
     )
 
 

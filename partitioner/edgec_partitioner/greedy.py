@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from edgec.ir import Graph, Op, Value
-from edgec_partitioner.cost import PARAMETER_CACHE, PER_MB_PARAMETERS
+from edgec_partitioner.cost import PARAMETER_CACHE
 from edgec_partitioner.regions import (
     PLACES,
     Costs,
@@ -160,8 +160,7 @@ class Surroundings:
 
         streamed_before = max(0, before - PARAMETER_CACHE)
         streamed_after = max(0, after - PARAMETER_CACHE)
-        per_mb = costs.link.per_mb_sent - PER_MB_PARAMETERS
-        return per_mb * (streamed_after - streamed_before) / 1e6
+        return costs.link.per_mb_streamed * (streamed_after - streamed_before) / 1e6
 
 
 def blocks(graph: Graph) -> list[list[Op]]:

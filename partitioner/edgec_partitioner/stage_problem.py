@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from edgec.ir import Graph, Op, Value
 from edgec_partitioner.cost import (
     CODE,
-    CYCLES,
-    PER_MB_PARAMETERS,
     TpuWork,
     padded_bytes,
 )
@@ -95,8 +93,7 @@ class Problem:
         later: for each node, the nodes that depend on it.
         earlier: for each node, the nodes that it depends on.
         segment_ms: the overhead of an Edge TPU segment.
-        streamed_ms: the time for each byte of parameters beyond the cache, in addition
-            to reading it on the chip.
+        streamed_ms: the time for each byte of parameters beyond the cache.
     """
 
     nodes: tuple[StageNode, ...]
@@ -137,11 +134,9 @@ def problem(graph: Graph, allowed: Places, costs: Costs) -> Problem:
 
     link = costs.link
 
-    # A segment costs a call, its basic instructions and cycles.
-    mcycles = CYCLES["segment"] / 1e6
-    segment = TpuWork(0, 0, round(CODE["segment"]), 0, mcycles)
-    # Reading on the chip is paid in the time of the nodes already.
-    streamed_ms = (link.per_mb_sent - PER_MB_PARAMETERS) / 1e6
+    # A segment costs a call and its basic instructions.
+    segment = TpuWork(0, 0, round(CODE["segment"]), 0, 0.0)
+    streamed_ms = link.per_mb_streamed / 1e6
     return Problem(order, tuple(edges), later, earlier, segment.ms(link), streamed_ms)
 
 

@@ -12,12 +12,15 @@ import pytest
 from edgec_devices.boards import Board, boards
 from edgec_partitioner.cost import (
     CODE,
+    CYCLES,
     LARGE,
     LINKS,
     PARAMETER_CACHE,
-    PER_MB_PARAMETERS,
     PER_MCYCLE,
     TpuWork,
+    convolution,
+    depthwise,
+    fully_connected,
     op_work,
     padded_bytes,
     streamed_bytes,
@@ -27,13 +30,16 @@ from edgec_partitioner.cpu_cost import CpuCost, cycles, in_graph, kernels
 from edgec_partitioner.regions import Costs, regions
 
 from benchmarks import cpu_table
-from benchmarks.cost_fit import TIMES, Compiled, TimeFit, compiled, fit_times
-from benchmarks.cost_table import coefficients, sizes
-from benchmarks.published import predictions
+from benchmarks.cost_fit import TimeFit
+from benchmarks.cost_sizes import Compiled, compiled, sizes
+from benchmarks.cost_table import coefficients
+from benchmarks.edgetpu_networks import conv_stack
+from benchmarks.published import NETWORKS, cpu_alone, edgetpu_rows, published, unused
 from edgec.ir import Builder, Op, Quant, TensorType, Value
 from edgec.ops.binary import Add
 from edgec.ops.conv import CONV2D, DEPTHWISE_CONV2D, Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FULLY_CONNECTED, FullyConnected
+from edgec.ops.pad import Pad
 from edgec.ops.shape import Reshape
 from edgec.ops.unary import Logistic
 from edgec.schedule.cores import core
@@ -65,11 +71,11 @@ def test_the_parts_of_a_time() -> None:
     assert time.parts() == pytest.approx(
         {
             "invoke": usb3.invoke,
-            "input": usb3.per_mb_in,
-            "output": usb3.per_mb_out,
+            "input": usb3.per_mb_sent,
+            "output": usb3.per_mb_received,
             "code": usb3.per_mb_sent,
-            "compute": PER_MCYCLE + PER_MB_PARAMETERS,
-            "streamed": usb3.per_mb_sent,
+            "compute": PER_MCYCLE,
+            "streamed": usb3.per_mb_streamed,
         }
     )
     assert (
@@ -80,13 +86,39 @@ def test_the_parts_of_a_time() -> None:
 
 
 def test_the_work_of_ops() -> None:
+    """16 tiles share 8 × 8 positions; a cycle has 4 input channels and 64 outputs."""
     dense = op_work(conv())
     deep = op_work(conv(depthwise=True))
-    assert (dense.dense_macs, dense.depthwise_macs) == (8 * 8 * 4 * 72, 0)
-    assert (deep.dense_macs, deep.depthwise_macs) == (0, 8 * 8 * 8 * 9)
+    assert dense.compute == 8 * 8 / 16 * 9 * 8 / 4
+    assert deep.compute == 0
     assert dense.touched == 800 + 8 * 8 * 4
-    assert dense.constants == 4 * 9 * 8
-    assert deep.cycles > 2 * dense.cycles * deep.depthwise_macs / dense.dense_macs
+    assert dense.cycles == max(dense.compute, CYCLES["moved_byte"] * dense.touched)
+    assert deep.cycles == CYCLES["moved_byte"] * deep.touched
+
+
+def test_parameters_are_padded_to_whole_cycles() -> None:
+    """Bytes of compiled files: LibrEdgeTPU's dense layers, and the steps of a sweep of
+    convolutions, which are at multiples of 64 filters.
+    """
+    assert fully_connected(1024, 1024, 0).parameters == pytest.approx(1_056_768, 0.01)
+    assert fully_connected(256, 256, 0).parameters == pytest.approx(67_584, 0.02)
+    assert depthwise(9, 960, 0).parameters == 960 * (9 * 4 + 4)
+    steps = [conv_stack(n).work().parameters / 2**20 for n in (62, 72, 442, 452)]
+    assert steps == pytest.approx([0.14526, 0.32568, 6.86, 7.98], rel=0.02)
+
+
+def test_a_group_of_a_convolution_is_a_convolution() -> None:
+    alone = convolution(100, 9, 8, 16, 500)
+    both = convolution(100, 9, 8, 16, 500, groups=2)
+    assert both.compute == 2 * alone.compute
+    assert both.parameters == 2 * alone.parameters
+
+
+def test_a_pad_moves_nothing() -> None:
+    build = Builder("pad")
+    x = build.input("x", image("x", 10, 10, 8).type)
+    build.add(Pad(((0, 0), (1, 1), (1, 1), (0, 0))), [x], "y", quant=Q)
+    assert op_work(build.graph.ops[0]).cycles == 0
 
 
 def test_a_fully_connected_layer_is_its_parameters() -> None:
@@ -94,13 +126,16 @@ def test_a_fully_connected_layer_is_its_parameters() -> None:
     x = build.input("x", TensorType((1, 100), "int8", Q))
     build.add(
         FullyConnected(),
-        [x, build.const(np.ones((50, 100), np.int8), "w", W)],
+        [x, build.const(np.ones((64, 100), np.int8), "w", W)],
         "y",
         quant=Q,
     )
     work = op_work(build.graph.ops[0])
-    assert work.dense_macs == 0
-    assert work.parameters == pytest.approx(5000, rel=0.1)
+    assert work.parameters == work.dense == 64 * 104
+    assert work.compute == 0
+    assert work.cycles == pytest.approx(
+        CYCLES["dense_byte"] * work.dense + CYCLES["moved_byte"] * 164
+    )
 
 
 def test_large_activations_take_more_instructions() -> None:
@@ -277,7 +312,7 @@ def test_cpu_times_are_fitted_to_what_was_measured() -> None:
 
 @cache
 def _times(shared: Path) -> TimeFit:
-    return fit_times(shared)
+    return TimeFit(tuple(published(shared)))
 
 
 @cache
@@ -288,18 +323,45 @@ def _files(shared: Path) -> list[Compiled]:
 @pytest.mark.shared
 def test_the_coefficients_are_what_the_fits_give(shared: Path) -> None:
     for name, fitted, used in coefficients(_times(shared), _files(shared)):
-        assert used == pytest.approx(fitted, rel=1e-3), name
+        assert used == pytest.approx(fitted, rel=3e-3), name
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(("link", "good"), [("usb3_ms", 30), ("usb2_ms", 25)])
-def test_times_that_the_fit_has_not_seen(shared: Path, link: str, good: int) -> None:
-    """A model is left out of both links at once."""
+def test_times_of_sources_that_the_fit_has_not_seen(shared: Path) -> None:
+    """Half of the sources are within 12 % in the median; so is each that has a
+    Raspberry Pi or a Dev Board alone.
+    """
     times = _times(shared)
-    within, count = times.count(link)
-    assert count == {"usb3_ms": 31, "usb2_ms": 26}[link]
-    assert within >= good
-    assert len(times.names) == sum(times.count(t)[1] for t in TIMES)
+    assert len(times.sources) == 11
+    assert len(times.rows) > 350
+    assert np.median(times.medians()) < 0.12
+    for source, median in zip(times.sources, times.medians(), strict=True):
+        hosts = {p.host for p in times.rows if p.source == source}
+        if not hosts & {"desktop", "nano"}:
+            assert median < 0.12, source
+
+
+@pytest.mark.shared
+def test_every_row_is_used_or_has_a_reason(shared: Path) -> None:
+    rows = list(edgetpu_rows(shared))
+    reasons = [unused(row) for row in rows]
+    assert reasons.count(None) == len(published(shared)) - 2 - 57
+    assert len(reasons) - reasons.count(None) < 0.12 * len(rows)
+
+
+def test_networks_have_the_operations_of_their_papers() -> None:
+    """1e6 multiply-accumulates."""
+    macs = {
+        "MobileNet V1 1.0 224": 569,
+        "MobileNet V2 1.0 224": 300,
+        "Inception V1 (GoogLeNet)": 1500,
+        "Inception V3": 5700,
+        "Inception V4": 12300,
+        "TF Hub ResNet-50": 4100,
+        "TF2 MobileNet V3 EdgeTPU": 990,
+    }
+    counted = {name: NETWORKS[name][0]().macs[0] / 1e6 for name in macs}
+    assert counted == pytest.approx(macs, rel=0.02)
 
 
 @pytest.mark.shared
@@ -308,23 +370,15 @@ def test_sizes_that_the_fit_has_not_seen(shared: Path) -> None:
     by no more than these factors.
     """
     claimed = {
-        "cycles": (1.05, 1.08, 1.1),
-        "instruction bytes": (1.4, 1.7, 2.9),
-        "parameter bytes": (1.05, 1.08, 1.21),
+        "instruction bytes": (1.3, 1.6, 2.9),
+        "parameter bytes": (1.03, 1.05, 1.1),
     }
     for name, files, factors in sizes(_files(shared)):
-        assert files >= 33
+        assert files >= 67
         assert all(f <= c for f, c in zip(factors, claimed[name], strict=True)), (
             name,
             factors,
         )
-
-
-def test_published_times_of_a_raspberry_pi_4_with_an_edge_tpu() -> None:
-    """Within 30 %, all of them; no coefficient was fitted to them."""
-    found = [p for p in predictions() if p.place == "pi4, usb3"]
-    assert len(found) == 7
-    assert {p.network: round(p.error, 2) for p in found if abs(p.error) > 0.3} == {}
 
 
 def test_published_times_of_a_raspberry_pi_4_alone() -> None:
@@ -332,8 +386,6 @@ def test_published_times_of_a_raspberry_pi_4_alone() -> None:
 
     It is too fast for one of five.
     """
-    found = [p for p in predictions() if p.place.startswith("pi4, TFLite")]
+    found = [(name, b / a - 1) for name, board, a, b in cpu_alone() if board == "pi4"]
     assert len(found) == 5
-    assert {p.network for p in found if abs(p.error) > 0.3} == {
-        "EfficientDet-Lite0 320"
-    }
+    assert {name for name, error in found if abs(error) > 0.3} == {"EfficientDet-Lite0"}
