@@ -264,4 +264,8 @@ def test_real_models_become_one_region(shared: Path, file: str, rewrite: str) ->
     assert rewrite in {a.rewrite for a in parts.applied}
     assert sum(s.place == "edgetpu" for s in parts.segments) == 1
     on_cpu = [op for op in parts.graph.ops if parts.segment_of[op].place == "cpu"]
-    assert not any(op.kind in ("slice", "conv2d", "depthwise_conv2d") for op in on_cpu)
+    assert not any(op.kind in ("slice", "depthwise_conv2d") for op in on_cpu)
+    # A last convolution comes to the CPU where its output is wider than its input.
+    for op in on_cpu:
+        if op.kind == "conv2d":
+            assert op.output.type.size > op.inputs[0].type.size
