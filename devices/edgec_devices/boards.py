@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from edgec_devices.cores import core_facts, core_names
 from edgec_devices.decoding import from_toml
+from edgec_devices.intervals import ErrorFacts
 
 PROFILES = Path(__file__).parent / "profiles"
 HOST = "host"
@@ -78,6 +79,9 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True):
         optional: the code that a bundle has only on request
         memory_gbs: rate of the memory that networks reach with all cores, reading and
             writing, GB/s; 0 where it is unknown
+        error: relative errors of its estimates, root mean square beside published times
+            of networks, with one thread and with more (docs/measured.md); a board that
+            nobody compared has none, and is given UNCHECKED
         name: name of the profile
     """
 
@@ -90,6 +94,7 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True):
     caches: tuple[Cache, ...] = ()
     optional: tuple[ArchTarget, ...] = ()
     memory_gbs: float = 0.0
+    error: ErrorFacts = ErrorFacts()
     name: str = ""
 
     @staticmethod

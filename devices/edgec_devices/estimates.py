@@ -7,10 +7,19 @@ TPU by its cost model.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from edgec_runtime import Bundle, SegmentInfo
 
 from edgec_devices.boards import Board
+from edgec_devices.intervals import (
+    CPU,
+    EDGETPU,
+    EDGETPU_ERROR,
+    UNCHECKED,
+    EstimatedPart,
+    error_of_sum,
+)
 from edgec_devices.measurement import OpEstimate, SegmentEstimate
 from edgec_devices.multicore import cycles_alone, cycles_together
 from edgec_devices.pipeline import Counts, Estimate, Place, estimate, estimate_parts
@@ -29,22 +38,58 @@ def backend(s: SegmentInfo) -> str:
     return COST_MODEL if s.place == "edgetpu" and s.est_ms is not None else "c"
 
 
-def estimated(
-    bundle: Bundle, board: Board, counts: Counts | None
-) -> tuple[tuple[SegmentEstimate, ...], float]:
-    """Return the estimate of each segment, and the time between segments, ms.
+@dataclass(frozen=True)
+class InferenceEstimate:
+    """The estimate of an inference.
 
-    `counts` has the instructions of a profiled inference; None if none were counted.
+    Attributes:
+        segments: the estimate of each segment
+        between_ms: time between segments, ms
+        error: relative error of the whole
+    """
+
+    segments: tuple[SegmentEstimate, ...]
+    between_ms: float
+    error: float
+
+    @property
+    def ms(self) -> float:
+        """Return the time of all segments that have an estimate, ms."""
+        return sum((s.ms or 0.0 for s in self.segments), self.between_ms)
+
+
+def estimated(
+    bundle: Bundle, board: Board, counts: Counts | None, threads: int = 1
+) -> InferenceEstimate:
+    """Return the estimate of an inference.
+
+    `counts` has the instructions of a profiled inference on so many threads; None if
+    none were counted.
     """
     # Without counts there are still estimates for segments on the Edge TPU.
     timed = _timer(board, counts) if counts else None
+    cpu_error = _cpu_error(board, counts, threads)
     segments = []
-    for i, segment in enumerate(bundle.manifest.segments):
-        segments.append(_segment(i, segment, counts, timed))
+    parts = []
+    for i, info in enumerate(bundle.manifest.segments):
+        model, error = CPU, cpu_error
+        if backend(info) == COST_MODEL:
+            model, error = EDGETPU, EDGETPU_ERROR
+        segment = replace(_segment(i, info, counts, timed), error=error)
+        parts.append(EstimatedPart(segment.ms or 0.0, error, model))
+        segments.append(segment)
 
     # Code outside of all segments has this place.
     between_ms = timed([(-1, -1)]).ms if timed else 0.0
-    return tuple(segments), between_ms
+    parts.append(EstimatedPart(between_ms, cpu_error, CPU))
+    return InferenceEstimate(tuple(segments), between_ms, error_of_sum(parts))
+
+
+def _cpu_error(board: Board, counts: Counts | None, threads: int) -> float:
+    """Return the relative error of the times of C on so many threads."""
+    if counts is None or not _modelled(board, counts):
+        return UNCHECKED
+    return board.error.one if threads == 1 else board.error.more
 
 
 def _segment(
@@ -71,13 +116,18 @@ def _segment(
     return SegmentEstimate(segment_cycles.ms, how, tuple(op_estimates))
 
 
+def _modelled(board: Board, counts: Counts) -> bool:
+    """Return whether there is a pipeline model for this code."""
+    return counts.target == "aarch64" and board.core != ""
+
+
 def _timer(board: Board, counts: Counts) -> Timed:
     """Return a function that estimates the time of some places of the program.
 
     It uses the pipeline model, or the board's instructions per cycle if there is no
     model for this code.
     """
-    if counts.target == "aarch64" and board.core:
+    if _modelled(board, counts):
         return _timer_by_model(board, board.core, counts)
 
     def by_rate(places: list[Place]) -> OpEstimate:

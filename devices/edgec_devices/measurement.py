@@ -256,12 +256,14 @@ class OpEstimate:
 class SegmentEstimate:
     """The estimate of a segment, ms; None without an estimate.
 
-    `how` is its origin, or the reason why there is none.
+    `how` is its origin, or the reason why there is none; `error` is its relative error,
+    which its ops have too (edgec_devices.intervals).
     """
 
     ms: float | None
     how: str
     ops: tuple[OpEstimate, ...] = ()
+    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -300,6 +302,7 @@ class Measurement:
         between_ms: estimated time outside of segments, ms
         notes: remarks
         stream: figures of the plan's frames
+        error: relative error of the estimate of the whole
     """
 
     device: Identity
@@ -310,6 +313,7 @@ class Measurement:
     between_ms: float = 0.0
     notes: tuple[str, ...] = ()
     stream: StreamFigures | None = None
+    error: float | None = None
 
     @property
     def timed(self) -> tuple[Launch, ...]:

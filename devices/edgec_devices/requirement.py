@@ -15,9 +15,12 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from edgec_runtime import InputError
 from edgec_runtime.errors import did_you_mean
+
+from edgec_devices.intervals import interval_text, two_digits
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -104,6 +107,8 @@ class Figure:
         whole: the whole that it is a part of, in the same unit; None for no whole
         culprit: the obstacle to a better number, in words; "" if there is none
         estimated: whether it was not measured on the target's hardware
+        ends: the lower and the upper end of the interval of an estimate
+            (edgec_devices.intervals); None of a figure without one
     """
 
     value: float
@@ -111,6 +116,7 @@ class Figure:
     whole: float | None = None
     culprit: str = ""
     estimated: bool = False
+    ends: tuple[float, float] | None = None
 
     def measured(self, unit: str) -> float:
         """Return the number in `unit`, which its Kind accepts.
@@ -118,10 +124,58 @@ class Figure:
         The share of a whole of zero is 0 %.
         """
         # A figure in % is a number of its own; of others, % is the part of their whole.
-        if unit == "%" and self.unit != "%":
+        if self._as_share(unit):
             return 100.0 * self.value / self.whole if self.whole else 0.0
-        factor = UNITS[self.unit].factor
-        return self.value * factor / UNITS[unit or self.unit].factor
+        return self._converted(self.value, unit)
+
+    def ends_in(self, unit: str) -> tuple[float, float] | None:
+        """Return the ends of its interval in `unit`; None without one.
+
+        A share of the whole has none: the errors of part and whole mostly cancel.
+        """
+        if self.ends is None or self._as_share(unit):
+            return None
+        low, high = self.ends
+        return self._converted(low, unit), self._converted(high, unit)
+
+    def text(self) -> str:
+        """Return the number with its unit; of an estimate with an interval its ends."""
+        if self.ends is None:
+            return amount(self.value, self.unit)
+        return f"{interval_text(*self.ends)} {self.unit}"
+
+    def _as_share(self, unit: str) -> bool:
+        return unit == "%" and self.unit != "%"
+
+    def _converted(self, value: float, unit: str) -> float:
+        return value * UNITS[self.unit].factor / UNITS[unit or self.unit].factor
+
+
+@dataclass(frozen=True)
+class JudgedInterval:
+    """The interval of an estimate, and the end by which a requirement is judged.
+
+    Attributes:
+        low: its lower end
+        high: its upper end
+        judged: the judged end; "neither" if it is the estimate itself
+    """
+
+    low: float
+    high: float
+    judged: Literal["lower", "upper", "neither"]
+
+    @property
+    def value(self) -> float | None:
+        """Return the judged end; None if it is the estimate itself."""
+        return {"lower": self.low, "upper": self.high}.get(self.judged)
+
+    def text(self, unit: str) -> str:
+        """Return, for example, "upper end of est. 8.2 to 10.4 ms"."""
+        interval = f"est. {interval_text(self.low, self.high)} {unit}"
+        return (
+            interval if self.judged == "neither" else f"{self.judged} end of {interval}"
+        )
 
 
 @dataclass(frozen=True)
@@ -135,6 +189,7 @@ class RequirementOutcome:
         margin: distance to the limit in `unit`; negative if the requirement is missed
         holds: whether it holds
         culprit: the obstacle, in words
+        interval: the interval of an estimate in `unit`; None of a figure without one
     """
 
     text: str
@@ -143,12 +198,16 @@ class RequirementOutcome:
     margin: float
     holds: bool
     culprit: str
+    interval: JudgedInterval | None = None
 
     def line(self) -> str:
         """Return one line: the value, the requirement, the margin and the obstacle."""
         word = "holds" if self.holds else "MISSED"
         measured = amount(self.measured, self.unit)
         margin = amount(self.margin, self.unit)
+        if self.interval is not None:
+            measured = self.interval.text(self.unit)
+            margin = f"{two_digits(self.margin)} {self.unit}"
         line = f"{word:<6}  {self.text}: {measured}, margin {margin}"
         if self.holds or not self.culprit:
             return line
@@ -166,9 +225,17 @@ class Requirement:
     unit: str
 
     def check(self, figure: Figure) -> RequirementOutcome:
-        """Return whether it holds for a figure."""
+        """Return whether it holds for a figure.
+
+        An estimate is judged by the worse end of its interval: the upper one for a
+        limit that it must not exceed, the lower one for one that it must reach.
+        """
         measured = figure.measured(self.unit)
-        gap = measured - self.value
+        interval = self._interval(figure)
+        judged = measured
+        if interval is not None and interval.value is not None:
+            judged = interval.value
+        gap = judged - self.value
         # A limit that is met exactly must hold, however the figure was divided.
         if abs(gap) < TOLERANCE * max(1.0, abs(self.value)):
             gap = 0.0
@@ -182,8 +249,25 @@ class Requirement:
         # Nothing is in the way of a requirement that holds.
         culprit = "" if holds else figure.culprit
         return RequirementOutcome(
-            self.text, measured, self.unit or figure.unit, margin + 0.0, holds, culprit
+            self.text,
+            measured,
+            self.unit or figure.unit,
+            margin + 0.0,
+            holds,
+            culprit,
+            interval,
         )
+
+    def _interval(self, figure: Figure) -> JudgedInterval | None:
+        """Return the interval of an estimate; None of a figure without one."""
+        ends = figure.ends_in(self.unit)
+        if ends is None:
+            return None
+        if self.operator in (">=", ">"):
+            return JudgedInterval(*ends, "lower")
+        if self.operator in ("<=", "<"):
+            return JudgedInterval(*ends, "upper")
+        return JudgedInterval(*ends, "neither")
 
 
 @dataclass(frozen=True)

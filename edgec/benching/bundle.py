@@ -12,11 +12,17 @@ Budgets of a cascade name a figure of a network, `mesh.p95<=9ms`, or one of the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edgec_devices.decoding import from_json
+from edgec_devices.intervals import (
+    CPU,
+    EstimatedPart,
+    ends,
+    error_of_sum,
+)
 from edgec_devices.requirement import (
     Figure,
     Kind,
@@ -29,7 +35,13 @@ from edgec_runtime.cascade.parameters import Cascade
 from edgec_runtime.session.meters import StreamFigures
 
 from edgec.benching.figures import check_budget
-from edgec.benching.quantities import WHOLE, Absent, Quantity, stream_quantities
+from edgec.benching.quantities import (
+    WHOLE,
+    Absent,
+    Quantity,
+    stream_quantities,
+    time_text,
+)
 from edgec.benching.result import EARLIER, BenchReport, Check, earlier_data
 from edgec.benching.verdicts import BudgetVerdict, budget_verdict, verdicts
 from edgec.errors import InputError
@@ -173,27 +185,58 @@ class BundleBench:
             # The stream is all networks', whatever else a network's report has.
             return quantity.figure(replace(self.report, stream=self.stream))
         kind, objects = name.split(".")
-        ms = self.ms(int(objects))
+        return (self.rate if kind == "fps" else self.frame)(int(objects))
+
+    def frame(self, objects: int) -> Figure | Absent:
+        """Return the time of all networks for a frame with so many objects."""
+        ms = self.ms(objects)
         if not ms:
             return Absent("a network has no latency")
+        # One estimate among the times of a frame makes their sum an estimate.
         estimated = any(report.estimated for report in self.networks.values())
-        slowest = self._slowest(int(objects))
-        if kind == "fps":
-            return Figure(MS_PER_S / ms, "fps", None, slowest, estimated)
-        return Figure(ms, "ms", None, slowest, estimated)
+        error = self._error(objects)
+        interval = None if error is None else ends(ms, error)
+        return Figure(ms, "ms", None, self._slowest(objects), estimated, interval)
+
+    def rate(self, objects: int) -> Figure | Absent:
+        """Return the frames per second with so many objects."""
+        frame = self.frame(objects)
+        if isinstance(frame, Absent):
+            return frame
+        interval = None
+        if frame.ends is not None:
+            low, high = frame.ends
+            interval = (MS_PER_S / high, MS_PER_S / low)
+        return replace(frame, value=MS_PER_S / frame.value, unit="fps", ends=interval)
+
+    def _error(self, objects: int) -> float | None:
+        """Return the relative error of the time for a frame; None for times by a clock.
+
+        All networks are estimated by the same models, so that their errors add up.
+        """
+        parts = []
+        for share in self.shares:
+            error = share.report.latency.error
+            if error is None:
+                return None
+            parts.append(EstimatedPart(share.ms(objects) or 0.0, error, CPU))
+        return error_of_sum(parts)
 
     def _slowest(self, objects: int) -> str:
         """Return the network with the most time in a frame, in words."""
         times = {share.name: share.ms(objects) or 0.0 for share in self.shares}
         name = max(times, key=times.__getitem__)
-        return f"{name}, {times[name]:.2f} ms a frame"
+        (share,) = (share for share in self.shares if share.name == name)
+        latency = share.report.latency
+        text = time_text(times[name], latency.estimated, latency.error)
+        return f"{name}, {text} a frame"
 
     def to_json(self) -> dict[str, Any]:
         """Return the bench in JSON's types: of one network its report."""
         if self.cascade is None:
             return self.report.to_json()
         rates = {str(n): round(fps, 2) for n, fps in self.frames_per_second().items()}
-        whole = [vars(check) for check in self.whole_budgets]
+        whole = [asdict(check) for check in self.whole_budgets]
         return {
             "cascade": self.model,
             "networks": {n: report.to_json() for n, report in self.networks.items()},

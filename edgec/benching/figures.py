@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary, amount
+from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary
 from edgec_runtime import Bundle
 
 from edgec.benching.build import read_graph
@@ -25,6 +25,11 @@ USUALLY_SHARES = ("spread", "tpu.transfer", "tpu.invoke", "tpu.compute")
 """Figures that are mostly given as a share of the latency: a number without a unit is
 likely to lack its %.
 """
+UNACCEPTED = (
+    "the estimate would hold; give --accept-estimates to let estimates count, "
+    "or --on ssh://USER@HOST to measure"
+)
+"""Why a budget that an estimate meets is not met."""
 EXAMPLE = "p95<=33ms, first<=500ms or rss<=80MB"
 
 
@@ -146,11 +151,7 @@ def check_budget(
             why += f"; --on emulated:{r.board} estimates one"
     elif holds and figure.estimated and not accept_estimates:
         holds = False
-        estimate = amount(outcome.measured, outcome.unit)
-        why = (
-            f"est. {estimate} would hold; "
-            "give --accept-estimates to let estimates count"
-        )
+        why = UNACCEPTED
     return Check(
         what=outcome.text,
         holds=holds,
@@ -159,6 +160,7 @@ def check_budget(
         margin=outcome.margin,
         estimated=figure.estimated,
         why=why,
+        interval=outcome.interval,
     )
 
 

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 
 from edgec_devices.estimates import COST_MODEL
 from edgec_devices.flash import METRICS
+from edgec_devices.intervals import EDGETPU_ERROR, ends, estimate_text
 from edgec_devices.requirement import Figure, amount
 from edgec_devices.throttling import Throttling
 from edgec_runtime import Summary
@@ -58,8 +59,23 @@ class Absent:
     why: str
 
 
-Reading = tuple[float, bool] | str
-"""A value and whether it is an estimate, or the reason why there is none."""
+@dataclass(frozen=True)
+class Value:
+    """A value of a figure.
+
+    Attributes:
+        value: the number
+        estimated: whether it is an estimate
+        ends: the lower and the upper end of an estimate's interval; None without one
+    """
+
+    value: float
+    estimated: bool = False
+    ends: tuple[float, float] | None = None
+
+
+Reading = Value | str
+"""A value, or the reason why there is none."""
 Reader = Callable[[BenchReport], Reading]
 Culprit = Callable[[BenchReport], str]
 """Returns what contributes most to a figure, in words."""
@@ -92,12 +108,14 @@ class Quantity:
         reading = self.read(r)
         if isinstance(reading, str):
             return Absent(reading)
-        value, estimated = reading
         median = None
         summary = r.latency.summary()
         if self.part and summary:
             median = summary.p50
-        return Figure(value, self.unit, median, self.culprit(r), estimated)
+        culprit = self.culprit(r)
+        return Figure(
+            reading.value, self.unit, median, culprit, reading.estimated, reading.ends
+        )
 
 
 def spread(summary: Summary) -> float:
@@ -142,7 +160,13 @@ def _of_series(series: Series, pick: Pick, why: str) -> Reading:
     summary = series.summary()
     if not summary:
         return why
-    return pick(summary), series.estimated
+    end_summaries = series.end_summaries()
+    figure_ends = None
+    if end_summaries is not None:
+        # A rate is lowest where the time is longest.
+        low, high = sorted(map(pick, end_summaries))
+        figure_ends = (low, high)
+    return Value(pick(summary), series.estimated, figure_ends)
 
 
 def _metric(name: str) -> Pick:
@@ -175,7 +199,7 @@ def _once(pick: Callable[[BenchReport], OncePerLaunch]) -> Reader:
         once = pick(r)
         if once.worst is None:
             return "it was not measured on this device"
-        return once.worst, once.estimated
+        return Value(once.worst, once.estimated)
 
     return read
 
@@ -199,15 +223,15 @@ def _slowest_of(segments: Sequence[SegmentReport], pick: Pick) -> str:
 
     ms = max(times)
     slowest = timed[times.index(ms)]
-    estimated = slowest.latency.estimated
+    estimated, error = slowest.latency.estimated, slowest.latency.error
     place = "on the Edge TPU" if slowest.backend in ON_TPU else "on the CPU"
-    text = f"{slowest.name} {place}, {_ms(ms, estimated)}"
+    text = f"{slowest.name} {place}, {time_text(ms, estimated, error)}"
     if not slowest.ops:
         return text
     op_times = [op.ms for op in slowest.ops]
     i = op_times.index(max(op_times))
     op = slowest.ops[i]
-    return f"{text}, slowest op{i} {_op_name(op)} {_ms(op.ms, estimated)}"
+    return f"{text}, slowest op{i} {_op_name(op)} {time_text(op.ms, estimated, error)}"
 
 
 def _widest(r: BenchReport) -> str:
@@ -226,9 +250,17 @@ def _op_name(op: OpReport) -> str:
     return f"{kind} ({source})" if source else kind
 
 
-def _ms(ms: float, estimated: bool) -> str:
+def time_text(ms: float, estimated: bool, error: float | None) -> str:
+    """Return a time in words: with the relative error of an estimate its interval."""
+    if error is not None:
+        return f"est. {estimate_text(ms, error)} ms"
     prefix = "est. " if estimated else ""
     return f"{prefix}{amount(ms, 'ms')}"
+
+
+def _ends(ms: float, error: float | None) -> tuple[float, float] | None:
+    """Return the ends of the interval of an estimate; None of a time by a clock."""
+    return None if error is None else ends(ms, error)
 
 
 # ---- the Edge TPU and the CPU
@@ -268,7 +300,9 @@ def _time_on(place: str) -> Reader:
         series = [segment.latency.samples for segment in segments]
         totals = map(sum, zip(*series, strict=True))
         estimated = any(segment.latency.estimated for segment in segments)
-        return statistics.median(totals), estimated
+        total = statistics.median(totals)
+        # Segments of one place have one model, and so one error.
+        return Value(total, estimated, _ends(total, segments[0].latency.error))
 
     return read
 
@@ -291,7 +325,7 @@ def _parts(*names: str) -> Reader:
         for segment in segments:
             for name in names:
                 total += segment.parts.get(name, 0.0)
-        return total, True
+        return Value(total, True, ends(total, EDGETPU_ERROR))
 
     return read
 
@@ -306,7 +340,7 @@ def _largest_part(*names: str) -> Culprit:
                 part = (segment.parts.get(name, 0.0), f"{segment.name}, {name}")
                 largest = max(largest, part)
         ms, where = largest
-        return f"{where} {_ms(ms, True)}" if where else ""
+        return f"{where} {time_text(ms, True, EDGETPU_ERROR)}" if where else ""
 
     return culprit
 
@@ -339,7 +373,8 @@ def _op(segment: str, index: int) -> Reader:
 
     def read(r: BenchReport) -> Reading:
         report = _named(segment, r)
-        return report.ops[index].ms, report.latency.estimated
+        ms, latency = report.ops[index].ms, report.latency
+        return Value(ms, latency.estimated, _ends(ms, latency.error))
 
     return read
 
@@ -375,7 +410,7 @@ def _streamed(pick: Callable[[StreamFigures], float | str]) -> Reader:
         value = pick(r.stream)
         if isinstance(value, str):
             return value
-        return value, r.emulated
+        return Value(value, r.emulated)
 
     return read
 
@@ -416,14 +451,14 @@ def _slowest_stage(r: BenchReport) -> str:
         if stage.ms is not None and stage.ms.p50 > slowest_ms:
             slowest = stage.name
             slowest_ms = stage.ms.p50
-    return f"stage {slowest}, {_ms(slowest_ms, False)}" if slowest else ""
+    return f"stage {slowest}, {time_text(slowest_ms, False, None)}" if slowest else ""
 
 
 def _frames_per_second(r: BenchReport) -> Reading:
     """Return the rate of the stream, or of inferences one after the other."""
     if r.stream is None:
         return _latency(_rate)(r)
-    return r.stream.fps, r.emulated
+    return Value(r.stream.fps, r.emulated)
 
 
 def _rate_culprit(r: BenchReport) -> str:
@@ -441,7 +476,7 @@ def _rss(r: BenchReport) -> Reading:
     memory = r.memory
     if memory.rss is None:
         return "the resident size was not measured"
-    return memory.rss, memory.rss_estimated
+    return Value(memory.rss, memory.rss_estimated)
 
 
 def _section(pick: Callable[[BenchReport], int]) -> Reader:
@@ -451,7 +486,7 @@ def _section(pick: Callable[[BenchReport], int]) -> Reader:
         # A program without code is a file that could not be read.
         if not r.memory.code:
             return "the sections of the program's file are not known"
-        return pick(r), False
+        return Value(pick(r))
 
     return read
 
@@ -459,7 +494,7 @@ def _section(pick: Callable[[BenchReport], int]) -> Reader:
 def _arena(r: BenchReport) -> Reading:
     """Return the planned bytes of the largest arena."""
     if "arena" in r.memory.plan:
-        return r.memory.plan["arena"], False
+        return Value(r.memory.plan["arena"])
     return "the plan does not say"
 
 
@@ -483,7 +518,7 @@ def _vital(pick: Callable[[Throttling], float | None], why: str) -> Reader:
         value = pick(r.vitals)
         if value is None:
             return why
-        return value, False
+        return Value(value)
 
     return read
 

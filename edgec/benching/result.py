@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from edgec_devices.decoding import LARGEST_JSON, from_json
+from edgec_devices.intervals import ends
 from edgec_devices.measurement import Identity
+from edgec_devices.requirement import JudgedInterval
 from edgec_devices.throttling import Throttling
 from edgec_runtime import Summary
 from edgec_runtime.device_end.disk import given
@@ -31,11 +33,14 @@ class Series:
         rounds: latencies of each launch, which is one start of the program, ms
         estimated: whether they were not measured on the target's hardware
         how: "measured", EMULATOR, or the origin of an estimate
+        error: relative error of an estimate (edgec_devices.intervals); None of a time
+            by a clock
     """
 
     rounds: tuple[tuple[float, ...], ...]
     estimated: bool
     how: str
+    error: float | None = None
 
     @cached_property
     def samples(self) -> tuple[float, ...]:
@@ -51,6 +56,17 @@ class Series:
         # Computed once: sorting a hundred thousand latencies takes a while, and each
         # report asks several times.
         return Summary.of(self.samples) if self.samples else None
+
+    def end_summaries(self) -> tuple[Summary, Summary] | None:
+        """Return the summaries of both ends of an estimate's interval.
+
+        None for times by a clock, and without any latency.
+        """
+        if self.error is None or not self.samples:
+            return None
+        pairs = [ends(ms, self.error) for ms in self.samples]
+        low, high = zip(*pairs, strict=True)
+        return Summary.of(low), Summary.of(high)
 
 
 @dataclass(frozen=True)
@@ -180,6 +196,7 @@ class Check:
         margin: distance to the limit in `unit`; None without a figure
         estimated: whether the figure is an estimate
         why: what contributes most, or the reason why there is no figure
+        interval: interval of an estimate in `unit`; None of a figure without one
     """
 
     what: str
@@ -189,6 +206,7 @@ class Check:
     margin: float | None
     estimated: bool
     why: str = ""
+    interval: JudgedInterval | None = None
 
 
 @dataclass(frozen=True)
@@ -310,14 +328,14 @@ class BenchReport:
         return None if name == "host" else name
 
     def to_json(self) -> dict[str, Any]:
-        """Return every field, and a summary of each series.
+        """Return every field, and of each series a summary and an estimate's interval.
 
         The summaries are for programs that compute no percentiles.
         """
         data = asdict(self)
-        data["latency"]["summary"] = _summary(self.latency)
+        data["latency"] |= _computed(self.latency)
         for row, segment in zip(data["segments"], self.segments, strict=True):
-            row["latency"]["summary"] = _summary(segment.latency)
+            row["latency"] |= _computed(segment.latency)
         return data
 
     @staticmethod
@@ -343,6 +361,11 @@ class _Schema:
     schema: int | None = None
 
 
-def _summary(series: Series) -> dict[str, float] | None:
+def _computed(series: Series) -> dict[str, Any]:
+    """Return the summary of a series, and the interval of its median in ms."""
     summary = series.summary()
-    return summary.as_dict() if summary else None
+    both_ends = series.end_summaries()
+    return {
+        "summary": summary.as_dict() if summary else None,
+        "interval": [end.p50 for end in both_ends] if both_ends else None,
+    }

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from edgec_devices.intervals import two_digits
 from edgec_devices.requirement import amount
 
 from edgec.benching.result import BenchReport, Check, Compared
@@ -70,6 +71,9 @@ def budget_verdict(c: Check, mark: str) -> BudgetVerdict:
     margin = ""
     if c.margin is not None:
         margin = mark + amount(c.margin, c.unit)
+    if c.interval is not None and c.margin is not None:
+        value = c.interval.text(c.unit)
+        margin = f"{mark}{two_digits(c.margin)} {c.unit}"
     state: State = "pass" if c.holds else "fail"
     return BudgetVerdict(c.what, state, value, margin, c.why)
 

@@ -22,7 +22,8 @@ from edgec_runtime.webcam.stream_measurement import streamed
 from edgec.benching.build import build_report, read_graph
 from edgec.benching.bundle import BundleBench, earlier_reports, split_budgets
 from edgec.benching.comparison import Comparison, compare, compare_estimates
-from edgec.benching.figures import check_budgets, parse_budgets
+from edgec.benching.figures import check_budgets, figures, parse_budgets
+from edgec.benching.quantities import Absent
 from edgec.benching.result import BenchReport, Compared
 from edgec.emit.graph_file import GraphFile
 from edgec.errors import EdgecError, InputError
@@ -276,11 +277,11 @@ def _estimate_note(
 
     The estimate is that of the board's models, not of the machine that emulates.
     """
-    latency = estimate.latency.summary() if estimate is not None else None
-    if latency is None:
+    latency = figures(estimate)["p50"] if estimate is not None else Absent(why)
+    if isinstance(latency, Absent):
         estimate_text = f"No estimate of the board here ({why})"
     else:
-        estimate_text = f"The board itself: est. {latency.p50:.2f} ms"
+        estimate_text = f"The board itself: est. {latency.text()}"
     command = f"edgec bench {bundle.path.name} --on emulated:{board}"
     return f"{estimate_text}, more by {command}."
 

@@ -148,6 +148,7 @@ def test_an_estimate_holds_nothing_unless_it_is_accepted(bundle: Path) -> None:
     code, said = run(bundle, "--on", "emulated:pi4", *budgets)
     assert code == 1
     assert "would hold; give --accept-estimates" in said
+    assert "--on ssh://USER@HOST to measure" in said
     assert "est. " in said.splitlines()[0]
     code, said = run(bundle, "--on", "emulated:pi4", *budgets, "--accept-estimates")
     assert code == 0, said
@@ -186,7 +187,7 @@ def test_an_emulated_machines_clock_holds_nothing_and_the_board_is_estimated(
     )
     assert re.search(r"\| PASS +\| `rss<=1GB`", said), "bytes are bytes"
     assert re.search(
-        r"The board itself: est\. [\d.]+ ms, more by edgec bench .+ --on emulated:pi4",
+        r"The board itself: est\. [\d.]+ to [\d.]+ ms, more by edgec bench .+ --on emulated:pi4",
         said,
     )
     assert EMULATOR in unescape(Path("p.html").read_text())
@@ -223,7 +224,7 @@ def shape(value: Any) -> Any:
     return [] if isinstance(value, list) else None
 
 
-OPTIONAL = {"vitals", "summary"}
+OPTIONAL = {"vitals", "summary", "interval"}
 
 
 @pytest.mark.slow

@@ -162,14 +162,23 @@ def test_an_emulated_machine_measures_nothing(bundle: Bundle) -> None:
 def test_estimates(bundle: Bundle) -> None:
     e = (
         SegmentEstimate(1.0, "from cycles", ()),
-        SegmentEstimate(0.25, "by the cost model"),
+        SegmentEstimate(0.25, "by the cost model", error=0.2),
         SegmentEstimate(0.5, "from cycles", (OpEstimate(0.2, ""), OpEstimate(0.3, ""))),
     )
     m = Measurement(
-        HERE, "program", ("c", "cost model", "c"), (), e, 0.125, ("a note",)
+        HERE,
+        "program",
+        ("c", "cost model", "c"),
+        (),
+        e,
+        0.125,
+        ("a note",),
+        error=0.1,
     )
     r = build_report(bundle, m, {})
     assert r.latency.rounds == ((1.875,),)
+    assert (r.latency.error, r.segments[1].latency.error) == (0.1, 0.2)
+    assert r.to_json()["latency"]["interval"] == pytest.approx([1.6875, 2.0625])
     assert r.estimated
     assert r.first.ms == r.load.ms == ()
     assert [op.ms for op in r.segments[2].ops] == [0.2, 0.3]

@@ -129,7 +129,7 @@ def test_schema_and_dataclasses_have_the_same_fields() -> None:
     seen = set()
     for at, kind, form in _forms(BenchReport, FORM, "report"):
         names = {f.name for f in fields(kind)} | (
-            {"summary"} if kind is Series else set()
+            {"summary", "interval"} if kind is Series else set()
         )
         assert set(form["properties"]) == names, at
         assert set(form["required"]) == names, at

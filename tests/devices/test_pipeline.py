@@ -423,7 +423,8 @@ def times_of_parts(folder: Path, board: Board, parts: Sequence[str]) -> list[flo
     counts = Counts.read(folder / "counts")
     write_bundle(folder / "tiny.edgec", *tiny_model.parts())
     with Bundle.open(folder / "tiny.edgec") as bundle:
-        (segment, *_), between = estimated(bundle, board, counts)
+        estimate = estimated(bundle, board, counts)
+        segment, between = estimate.segments[0], estimate.between_ms
     assert segment.ms == pytest.approx(sum(op.ms for op in segment.ops))
     assert between == 0
     return [op.ms * board.clock_ghz * 1e6 for op in segment.ops]

@@ -16,7 +16,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +28,13 @@ from edgec_runtime.model.inputs import Array, check_inputs
 from edgec_devices import device_names
 from edgec_devices.boards import ArchTarget, Board
 from edgec_devices.device import Device, Progress
-from edgec_devices.estimates import backend, estimated
+from edgec_devices.estimates import InferenceEstimate, backend, estimated
+from edgec_devices.intervals import estimate_text, two_digits
 from edgec_devices.links.ssh import SshStream
 from edgec_devices.measurement import (
     Identity,
     Measurement,
     MeasuringPlan,
-    SegmentEstimate,
     on_threads,
 )
 from edgec_devices.multicore import BARRIER_US
@@ -156,21 +156,26 @@ class Emulated(Device):
             notes.append(f"no estimate for C segments: {e.what}.")
         else:
             counts = self.counts(bundle, plugin, plan.threads)
-        segments, between = estimated(bundle, self.board, counts)
+        estimate = estimated(bundle, self.board, counts, plan.threads)
         # The gain by threads is worth a note only against one thread.
         if counts is not None and plan.threads > 1:
             say(
                 f"{bundle.manifest.name} on {self.url}: counting one inference on one core"
             )
-            alone, alone_between = estimated(
-                bundle, self.board, self.counts(bundle, plugin)
-            )
-            ms = _whole(segments, between)
-            notes.append(_cores(plan.threads, ms, _whole(alone, alone_between)))
+            alone = estimated(bundle, self.board, self.counts(bundle, plugin))
+            notes.append(_cores(plan.threads, estimate, alone))
         core = self.board.core or target.qemu_cpu
         about = Identity(self.url, self.board.model, core, "", "", target.name, True)
         by = tuple(map(backend, bundle.manifest.segments))
-        return Measurement(about, "program", by, (), segments, between, tuple(notes))
+        return Measurement(
+            about,
+            "program",
+            by,
+            estimates=estimate.segments,
+            between_ms=estimate.between_ms,
+            error=estimate.error,
+            notes=tuple(notes),
+        )
 
     def counts(self, bundle: Bundle, plugin: Path, threads: int = 1) -> Counts:
         """Count the instructions of a profiled inference, by segment and op.
@@ -286,16 +291,12 @@ class Emulated(Device):
         )
 
 
-def _whole(segments: Sequence[SegmentEstimate], between: float) -> float:
-    """Return the estimate of a whole inference, ms."""
-    return sum((s.ms or 0.0 for s in segments), between)
-
-
-def _cores(threads: int, ms: float, alone: float) -> str:
+def _cores(threads: int, together: InferenceEstimate, alone: InferenceEstimate) -> str:
     """Return the estimate for several cores beside the one for one core, in words."""
     return (
-        f"{threads}-core estimate: {ms:.2f} ms, {alone / ms:.2f} times as fast as one "
-        f"core ({alone:.2f} ms). Each op "
+        f"{threads}-core estimate: {estimate_text(together.ms, together.error)} ms, "
+        f"{two_digits(alone.ms / together.ms)} times as fast as one "
+        f"core ({estimate_text(alone.ms, alone.error)} ms). Each op "
         "takes as long as its slowest part, or as the shared cache or the memory for "
         f"all parts, and {BARRIER_US:g} µs where it is shared."
     )

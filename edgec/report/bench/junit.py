@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edgec_devices.requirement import amount
-
 from edgec.benching.bundle import BundleBench
 from edgec.benching.figures import figures
 from edgec.benching.quantities import Absent
@@ -36,8 +34,8 @@ def to_junit(bench: BundleBench) -> str:
 def _whole(bench: BundleBench) -> VerdictSuite:
     """Return the suite of the verdicts on a whole cascade."""
     properties = {"cascade": bench.model, "device": wording.device(bench.report)}
-    for objects, rate in bench.frames_per_second().items():
-        properties[f"fps.{objects}"] = f"{rate:.2f} fps"
+    for objects in bench.frames_per_second():
+        properties[f"fps.{objects}"] = wording.figure(bench.rate(objects), bench.report)
     return _suite(bench.report, bench.model, properties, bench.own_verdicts())
 
 
@@ -75,8 +73,7 @@ def _properties(r: BenchReport) -> dict[str, str]:
     for name, figure in figures(r).items():
         if isinstance(figure, Absent) or _of_segment(name, r):
             continue
-        mark = wording.mark(r, figure.estimated)
-        values[name] = f"{mark}{amount(figure.value, figure.unit)}"
+        values[name] = wording.figure(figure, r)
     return values
 
 

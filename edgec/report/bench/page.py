@@ -163,11 +163,8 @@ def _tiles(r: BenchReport) -> Iterator[dict[str, str]]:
 def _amount(figure: Figure) -> tuple[str, str]:
     """Return the number and the unit of a figure; bytes become MB."""
     if figure.unit == "B":
-        text = amount(round(figure.value / 1e6, 2), "MB")
-    else:
-        text = amount(figure.value, figure.unit)
-    number, _, unit = text.partition(" ")
-    return number, unit
+        return amount(round(figure.value / 1e6, 2), ""), "MB"
+    return figure.text().removesuffix(f" {figure.unit}"), figure.unit
 
 
 def _verdicts(r: BenchReport) -> dict[str, Any]:
@@ -210,7 +207,7 @@ def _latency(r: BenchReport) -> dict[str, Any]:
     if summary is None:
         sentence = f"There is no latency: {plain(r.latency.how)}."
     elif summary.n == 1:
-        latency = ms(summary.p50, mark(r, r.latency.estimated))
+        latency = ms(summary.p50, mark(r, r.latency.estimated), r.latency.error)
         sentence = f"{latency} ms: {plain(r.latency.how)}."
     else:
         columns = {
@@ -277,13 +274,14 @@ def _segments(r: BenchReport) -> Iterator[dict[str, Any]]:
             continue
 
         marked = mark(r, segment.latency.estimated)
-        high = how if summary.n <= 1 else f"p95 {ms(summary.p95, marked)} ms"
+        error = segment.latency.error
+        high = how if summary.n <= 1 else f"p95 {ms(summary.p95, marked, error)} ms"
         share = wording.share(summary.p50, r)
         yield {
             **bar,
             "value": _percent(summary.p50, longest),
             "to": _percent(summary.p95, longest),
-            "said": f"{ms(summary.p50, marked)} ms, {share}, {high}",
+            "said": f"{ms(summary.p50, marked, error)} ms, {share}, {high}",
         }
 
 
@@ -302,7 +300,7 @@ def _operations(r: BenchReport, graph: GraphFile) -> list[dict[str, Any]]:
         if time.whole and operations:
             kind = f"{operations} operations together"
         macs = f", {count(time.macs)} MACs" if time.macs else ""
-        latency = ms(time.ms, mark(r, time.estimated))
+        latency = ms(time.ms, mark(r, time.estimated), time.error)
         share = wording.share(time.ms, r)
         rows.append(
             {
@@ -378,7 +376,8 @@ def _time(r: BenchReport, timed: _TimedOp | None) -> str:
     if not timed:
         return ""
     segment, op = timed
-    return f"{ms(op.ms, mark(r, segment.latency.estimated))} ms"
+    latency = segment.latency
+    return f"{ms(op.ms, mark(r, latency.estimated), latency.error)} ms"
 
 
 def _details(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from edgec_devices.requirement import amount
+from edgec_devices.estimates import COST_MODEL
+from edgec_devices.intervals import CPU, EDGETPU, EstimatedPart, error_of_sum
 from edgec_runtime.session.meters import StreamFigures
 
 from edgec.benching.bundle import BundleBench
@@ -126,8 +127,7 @@ def _key_figures(r: BenchReport) -> list[str]:
             label = f"{name} "
         else:
             label = "stream " if r.stream is not None else ""
-        value = amount(figure.value, figure.unit)
-        texts.append(f"{label}{mark(r, figure.estimated)}{value}")
+        texts.append(f"{label}{wording.figure(figure, r)}")
 
     # The percentiles of one latency are all the same.
     if len(r.latency.samples) <= 1 and not r.estimated:
@@ -179,7 +179,7 @@ def _latency(r: BenchReport) -> str:
         return ""
     marked = mark(r, r.latency.estimated)
     if summary.n == 1:
-        latency = ms(summary.p50, marked)
+        latency = ms(summary.p50, marked, r.latency.error)
         table = f"Latency {latency} ms: {_prose(r.latency.how)}."
     else:
         columns = {
@@ -248,8 +248,9 @@ def _segments(r: BenchReport) -> str:
             "how": _cell(segment.latency.how),
         }
         if summary:
-            cells["p50 ms"] = ms(summary.p50, marked)
-            cells["p95 ms"] = ms(summary.p95, marked)
+            error = segment.latency.error
+            cells["p50 ms"] = ms(summary.p50, marked, error)
+            cells["p95 ms"] = ms(summary.p95, marked, error)
             cells["share"] = wording.share(summary.p50, r)
         rows.append([cells.get(name, "") for name in columns])
     table = markdown_table(list(columns), rows, "".join(columns.values()))
@@ -275,7 +276,7 @@ def _slowest(r: BenchReport) -> str:
                 time.kind if time.whole else _code(time.kind),
                 _code(time.source),
                 "" if time.whole else count(time.macs),
-                ms(time.ms, mark(r, time.estimated)),
+                ms(time.ms, mark(r, time.estimated), time.error),
                 wording.share(time.ms, r),
             )
         )
@@ -292,9 +293,7 @@ def _remarks(r: BenchReport, times: Sequence[wording.TimeSpent]) -> Iterator[str
     """Yield sentences about the table of the slowest operations."""
     others = times[MAX_OPS:]
     if others:
-        total = sum(time.ms for time in others)
-        marked = mark(r, any(time.estimated for time in times))
-        yield f"{len(others)} more take {ms(total, marked)} ms together."
+        yield f"{len(others)} more take {_together(r, others)} ms together."
     if any(time.whole for time in times):
         yield (
             "A segment on the Edge TPU has no times per op and stands there as a whole."
@@ -304,6 +303,18 @@ def _remarks(r: BenchReport, times: Sequence[wording.TimeSpent]) -> Iterator[str
             f"Profiling changes an inference by {r.profile_overhead:+.1%}; "
             "the latencies above are not profiled."
         )
+
+
+def _together(r: BenchReport, times: Sequence[wording.TimeSpent]) -> str:
+    """Return the sum of times."""
+    parts = []
+    for time in times:
+        if time.error is not None:
+            model = EDGETPU if time.segment.backend == COST_MODEL else CPU
+            parts.append(EstimatedPart(time.ms, time.error, model))
+    marked = mark(r, any(time.estimated for time in times))
+    error = error_of_sum(parts) if parts else None
+    return ms(sum(time.ms for time in times), marked, error)
 
 
 def _stream(r: BenchReport) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgec.benching.bundle import MS_PER_S, BundleBench
+from edgec.benching.bundle import BundleBench
+from edgec.benching.figures import figures
 from edgec.report.bench import wording
 
 NETWORKS = ("network", "p50", "runs a frame", "how")
@@ -23,8 +24,7 @@ def network_rows(bench: BundleBench) -> Sequence[tuple[str, ...]]:
             how = f"estimate: {how}"
         p50 = "no figure"
         if share.latency is not None:
-            mark = wording.mark(report, report.estimated)
-            p50 = f"{mark}{share.latency:.2f} ms"
+            p50 = wording.figure(figures(report)["p50"], report)
         rows.append((share.name, p50, f"{share.runs(1):.2f}", how))
     return rows
 
@@ -32,10 +32,8 @@ def network_rows(bench: BundleBench) -> Sequence[tuple[str, ...]]:
 def object_rows(bench: BundleBench) -> Sequence[tuple[str, ...]]:
     """Return the rows of the table of times by the number of objects."""
     rows = []
-    # One estimate among the times of a frame makes their sum an estimate.
-    estimated = any(report.estimated for report in bench.networks.values())
-    mark = wording.mark(bench.report, estimated)
-    for objects, rate in bench.frames_per_second().items():
-        ms = MS_PER_S / rate
-        rows.append((str(objects), f"{mark}{ms:.2f} ms", f"{mark}{rate:.1f}"))
+    for objects in bench.frames_per_second():
+        frame = wording.figure(bench.frame(objects), bench.report)
+        rate = wording.figure(bench.rate(objects), bench.report)
+        rows.append((str(objects), frame, rate.removesuffix(" fps")))
     return rows

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edgec.benching.quantities import ON_TPU
+from edgec_devices.intervals import EDGETPU_ERROR, estimate_text
+from edgec_devices.requirement import Figure
+
+from edgec.benching.quantities import ON_TPU, Absent
 from edgec.benching.result import BenchReport, OncePerLaunch, SegmentReport
 from edgec.report.legend import TERMS
 from edgec.report.wording import plain, size
@@ -21,9 +24,22 @@ def mark(r: BenchReport, estimated: bool = True) -> str:
     return r.mark * estimated
 
 
-def ms(value: float, marked: str = "") -> str:
-    """Return a time in ms with three decimals; `marked` is a prefix from `mark`."""
+def ms(value: float, marked: str = "", error: float | None = None) -> str:
+    """Return a time in ms with three decimals, or the interval of an estimate.
+
+    `marked` is a prefix from `mark`; `error` the relative error of an estimate, None of
+    a time by a clock.
+    """
+    if error is not None:
+        return f"{marked}{estimate_text(value, error)}"
     return f"{marked}{value:.3f}"
+
+
+def figure(value: Figure | Absent, r: BenchReport) -> str:
+    """Return a figure with its unit, marked if it is an estimate."""
+    if isinstance(value, Absent):
+        return value.why
+    return f"{mark(r, value.estimated)}{value.text()}"
 
 
 def place(s: SegmentReport) -> str:
@@ -96,7 +112,6 @@ class TimeSpent:
         source: nodes of the model that it comes from
         macs: multiply-accumulates
         ms: time in an inference, ms
-        estimated: whether the time is an estimate
     """
 
     segment: SegmentReport
@@ -105,7 +120,16 @@ class TimeSpent:
     source: str
     macs: int
     ms: float
-    estimated: bool
+
+    @property
+    def estimated(self) -> bool:
+        """Return whether the time is an estimate."""
+        return self.segment.latency.estimated
+
+    @property
+    def error(self) -> float | None:
+        """Return the relative error of an estimate; None of a time by a clock."""
+        return self.segment.latency.error
 
     @property
     def whole(self) -> bool:
@@ -127,19 +151,14 @@ def ranked(r: BenchReport) -> list[TimeSpent]:
     """
     times = []
     for segment in r.segments:
-        estimated = segment.latency.estimated
         for i, op in enumerate(segment.ops):
             kind = op.kind or op.name
-            times.append(
-                TimeSpent(segment, i, kind, op.source, op.macs, op.ms, estimated)
-            )
+            times.append(TimeSpent(segment, i, kind, op.source, op.macs, op.ms))
 
         summary = segment.latency.summary()
         if not segment.ops and summary:
             median = summary.p50
-            times.append(
-                TimeSpent(segment, None, "whole segment", "", 0, median, estimated)
-            )
+            times.append(TimeSpent(segment, None, "whole segment", "", 0, median))
     return sorted(times, key=lambda time: -time.ms)
 
 
@@ -174,7 +193,7 @@ def parts(s: SegmentReport) -> str:
     texts = []
     for name, value in s.parts.items():
         if value:
-            texts.append(f"{name} {EST}{value:.2f} ms")
+            texts.append(f"{name} {EST}{estimate_text(value, EDGETPU_ERROR)} ms")
 
     if not texts:
         return ""
