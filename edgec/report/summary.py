@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgec_devices.intervals import two_digits
 from edgec_partitioner.explain import ExplainReport
 from edgec_partitioner.segments import Segment
 
@@ -137,7 +138,7 @@ def _top_reasons(report: ExplainReport) -> Iterator[str]:
     worth = [reason for reason in every if reason.fix and pays(reason, report)]
     for reason in worth[:MAX_REASONS]:
         ops = f"{len(reason.ops)} x {reason.kinds}"
-        gain = f"at most {reason.gain_ms:.2f} ms to gain"
+        gain = f"at most {two_digits(reason.gain_ms)} ms to gain"
         yield from wrapped(f"on the CPU: {ops}, {gain}: {reason.constraint}")
     if every:
         yield "(edgec explain says why an operation is on the CPU, and what would help)"

@@ -249,4 +249,4 @@ def _of_operators(model: Path, options: Options, obstacle: str) -> ExplainReport
     judged = judge(operators, calibrated=options.calibrate is not None)
     origin = Origin(model.stem, target.name, False, obstacle, baseline, stock, judged)
 
-    return unplaced(origin, baseline, link)
+    return unplaced(origin, baseline, link, cpu)

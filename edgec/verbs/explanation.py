@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgec_devices.intervals import EDGETPU_ERROR, estimate_text
 from edgec_devices.requirement import RequirementOutcome, by_network
 from edgec_partitioner.cost import LINKS, PARAMETER_CACHE
 from edgec_partitioner.explain import ExplainReport
@@ -17,7 +18,7 @@ from edgec.errors import InputError
 from edgec.frontends.cascade_file import read_cascade
 from edgec.options.compile import CompileOptions, Options
 from edgec.report.explain.page import page
-from edgec.report.explain.text import body, report_terms, to_text
+from edgec.report.explain.text import body, report_terms, to_text, whole_ms
 from edgec.report.legend import legend
 from edgec.report.summary_page import PageTable, SummaryPage, write_pages
 from edgec.report.wording import percent
@@ -86,7 +87,9 @@ class Explanation:
         if not sizes:
             return ""
         total = sum(sizes.values())
-        swaps = [f"{name} est. {ms:.2f} ms" for name, ms in self.swap_ms().items()]
+        swaps = []
+        for name, ms in self.swap_ms().items():
+            swaps.append(f"{name} est. {estimate_text(ms, EDGETPU_ERROR)} ms")
         head = f"on the Edge TPU: {total / _MB:.2f} MB of parameters of all networks"
         swap = f"a swap costs {', '.join(swaps)}"
         if total <= PARAMETER_CACHE:
@@ -129,7 +132,13 @@ class Explanation:
             share = percent(c.tpu_macs / c.macs if c.macs else 0.0)
             parameters = as_size(self.parameter_bytes().get(name, 0))
             rows.append(
-                (name, f"{c.est_ms:.2f}", share, str(c.tpu_segments), parameters)
+                (
+                    name,
+                    whole_ms(report),
+                    share,
+                    str(c.tpu_segments),
+                    parameters,
+                )
             )
         table = PageTable("Each network", _HEAD, rows)
         notes = [note for note in (self.sharing(),) if note]

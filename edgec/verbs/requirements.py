@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from edgec_devices.intervals import EDGETPU_ERROR, ends, estimate_text, two_digits
 from edgec_devices.requirement import (
     Figure,
     Kind,
@@ -71,12 +72,12 @@ def _longest_on_tpu(r: ExplainReport) -> str:
         return ""
 
     longest = max(segments, key=lambda s: s.est_ms)
-    text = f"{longest.name}, {longest.est_ms:.2f} ms"
+    text = f"{longest.name}, est. {estimate_text(longest.est_ms, EDGETPU_ERROR)} ms"
     # A large part of it may be the way to the stick and not the computing.
     parts = longest.est_parts.parts() if longest.est_parts else {}
     if parts:
         largest = max(parts, key=parts.__getitem__)
-        text += f", of which {largest} {parts[largest]:.2f} ms"
+        text += f", of which {largest} {two_digits(parts[largest])} ms"
 
     return text
 
@@ -91,6 +92,7 @@ class RequiredQuantity:
         whole: returns the figure that it is a part of; None: of nothing.
         unit: its unit; "" for a number.
         share: whether a requirement is usually a percentage, see `Kind`.
+        error: returns the relative error of an estimate; None: of a figure without one.
     """
 
     value: Callable[[ExplainReport], float]
@@ -98,6 +100,7 @@ class RequiredQuantity:
     whole: Callable[[ExplainReport], float] | None = None
     unit: str = ""
     share: bool = False
+    error: Callable[[ExplainReport], float] | None = None
 
     def kind(self) -> Kind:
         """Return what is known of the figure without a report."""
@@ -107,13 +110,16 @@ class RequiredQuantity:
         """Return the figure of a report."""
         total = self.whole(r) if self.whole else None
 
+        value = self.value(r)
         # Nothing has run yet: all times of a partition are estimates.
+        interval = ends(value, self.error(r)) if self.error else None
         return Figure(
-            self.value(r),
+            value,
             self.unit,
             total,
             self.culprit(r),
             estimated=self.unit == "ms",
+            ends=interval,
         )
 
 
@@ -142,7 +148,11 @@ FIGURES: Mapping[str, RequiredQuantity] = {
         _edgec(lambda c: c.tpu_segments), _slowest, lambda r: len(r.segments)
     ),
     "tpu.ms": RequiredQuantity(
-        _edgec(lambda c: c.tpu_ms), _longest_on_tpu, _ALL_MS, "ms"
+        _edgec(lambda c: c.tpu_ms),
+        _longest_on_tpu,
+        _ALL_MS,
+        "ms",
+        error=lambda r: EDGETPU_ERROR,
     ),
     "tpu.parameters": RequiredQuantity(
         _total("tpu_parameter_bytes"), _longest_on_tpu, _total("on_chip_bytes"), "B"
@@ -159,13 +169,22 @@ FIGURES: Mapping[str, RequiredQuantity] = {
     "cpu.ops": RequiredQuantity(
         _edgec(lambda c: c.ops - c.tpu_ops), _slowest, _ALL_OPS
     ),
-    "cpu.ms": RequiredQuantity(_edgec(lambda c: c.cpu_ms), _slowest, _ALL_MS, "ms"),
+    "cpu.ms": RequiredQuantity(
+        _edgec(lambda c: c.cpu_ms),
+        _slowest,
+        _ALL_MS,
+        "ms",
+        error=lambda r: r.cpu_error,
+    ),
     "uncertain.ops": RequiredQuantity(
         _edgec(lambda c: c.uncertain_ops), _first_uncertain, _ALL_OPS
     ),
     "segments": RequiredQuantity(lambda r: len(r.segments), _slowest),
     "ms": RequiredQuantity(
-        _ALL_MS, lambda r: _slowest(r) or _longest_on_tpu(r), unit="ms"
+        _ALL_MS,
+        lambda r: _slowest(r) or _longest_on_tpu(r),
+        unit="ms",
+        error=ExplainReport.error,
     ),
 }
 """The figures by name. Parameters are bytes; their share is of the on-chip memory."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from edgec_devices.boards import Board
+from edgec_devices.intervals import UNCHECKED
 
 from edgec.ir import Graph, Op
 from edgec.schedule.cores import Core, core
@@ -40,10 +41,12 @@ class CpuCost:
     Attributes:
         ghz: the clock frequency.
         core: the name of the core, as the compiler's option -mcpu.
+        error: the relative error of its times (edgec_devices.intervals).
     """
 
     ghz: float = 1.8
     core: str = "cortex_a72"
+    error: float = UNCHECKED
     _known: dict[Op, float] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -56,7 +59,7 @@ class CpuCost:
         # The first target is the best one of a board.
         name = board.targets[0].mcpu
         if is_known(name):
-            return cls(board.clock_ghz, name)
+            return cls(board.clock_ghz, name, board.error.one)
         slowest = Board.load(_SLOWEST)
         ghz = board.clock_ghz * board.ipc / slowest.ipc
         return cls(ghz, slowest.targets[0].mcpu)

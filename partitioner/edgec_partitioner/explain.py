@@ -9,6 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from edgec_devices.intervals import (
+    CPU,
+    EDGETPU,
+    EDGETPU_ERROR,
+    UNCHECKED,
+    EstimatedPart,
+    ends,
+    error_of_sum,
+)
+
 from edgec.ir import Op, Refusal, Value
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.schedule.alternatives import ScheduledCall
@@ -150,6 +160,7 @@ class ExplainReport:
         source_ops: the operators of a TFLite file.
         remarks: sentences on how the model was read and calibrated.
         schedule: the kernels of the calls that a person asked about.
+        cpu_error: the relative error of times on the CPU (edgec_devices.intervals).
     """
 
     model: str
@@ -165,6 +176,17 @@ class ExplainReport:
     source_ops: tuple[SourceRow, ...]
     remarks: tuple[str, ...] = ()
     schedule: tuple[ScheduledCall, ...] = ()
+    cpu_error: float = UNCHECKED
+
+    def error(self) -> float:
+        """Return the relative error of the estimated time of the whole model."""
+        c = self.comparison.edgec
+        return error_of_sum(
+            [
+                EstimatedPart(c.cpu_ms, self.cpu_error, CPU),
+                EstimatedPart(c.tpu_ms, EDGETPU_ERROR, EDGETPU),
+            ]
+        )
 
     def totals(self) -> dict[str, Any]:
         """Return the counts of the whole model, and their shares on the Edge TPU."""
@@ -190,6 +212,7 @@ class ExplainReport:
             "obstacle": self.obstacle,
             "remarks": list(self.remarks),
             "bound_ms": self.bound_ms,
+            "interval_ms": ends(self.comparison.edgec.est_ms, self.error()),
             "totals": self.totals(),
             "comparison": self.comparison.to_json(),
             "segments": [asdict(s) for s in self.segments],
@@ -252,13 +275,17 @@ def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> ExplainReport:
         ops=rows,
         source_ops=tuple(places.row(op) for op in origin.operators),
         remarks=tuple(origin.remarks),
+        cpu_error=cpu.error,
     )
 
 
-def unplaced(origin: Origin, baseline: Column, link: Link | None) -> ExplainReport:
+def unplaced(
+    origin: Origin, baseline: Column, link: Link | None, cpu: CpuCost
+) -> ExplainReport:
     """Return the report on a file that edgec cannot bring to a graph.
 
-    It has no segments and no ops, only the operators of the file.
+    It has no segments and no ops, only the operators of the file. `baseline` is by
+    `cpu`.
     """
     return ExplainReport(
         model=origin.model,
@@ -272,6 +299,7 @@ def unplaced(origin: Origin, baseline: Column, link: Link | None) -> ExplainRepo
         applied=(),
         ops=(),
         source_ops=tuple(SourceRow(op, "none") for op in origin.operators),
+        cpu_error=cpu.error,
     )
 
 

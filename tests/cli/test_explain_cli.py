@@ -220,7 +220,10 @@ def test_requirements(leaky: Path) -> None:
     assert code(in_json) == 1
     (outcome,) = json.loads(in_json.stdout)["requirements"]
     assert outcome["holds"] is False
-    assert outcome["margin"] == -outcome["measured"]
+    interval = outcome["interval"]
+    assert interval["judged"] == "upper"
+    assert interval["low"] < outcome["measured"] < interval["high"]
+    assert outcome["margin"] == -interval["high"]
     assert in_json.stderr.startswith("MISSED  ms<0: ")
 
 

@@ -188,6 +188,7 @@ TABLE = {
         "edgec.passes",
         "edgec.schedule",
         "edgec_devices.boards",
+        "edgec_devices.intervals",
         *MODEL,
     },
     "edgec_devices": {

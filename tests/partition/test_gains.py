@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from edgec_devices.intervals import two_digits
 from edgec_partitioner.choice import Wishes
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.explain import ExplainReport, Origin, explain
@@ -94,7 +95,7 @@ def test_the_largest_gain_comes_first_and_small_ones_are_one_line() -> None:
 
     summary = to_text(r)
     assert "rule: the rule b" in summary
-    assert f"at most {est_ms / 2:.2f} ms to gain" in summary
+    assert f"at most {two_digits(est_ms / 2)} ms to gain" in summary
     assert "rule: the rule a" not in summary
     assert "less than 1% to gain: 1 x depthwise_conv2d (--ops has" in summary
     full = to_text(r, each_op=True)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from edgec_devices.intervals import two_digits
 from edgec_partitioner.explain import ExplainReport, OpRow, SegmentRow
 
 from edgec.report.explain.reasons import Reason, reasons
@@ -25,6 +26,7 @@ from edgec.report.explain.text import (
     rewrite_cells,
     segment_cells,
     segment_terms,
+    whole_ms,
 )
 from edgec.report.graph_svg import NodeBox, picture, short
 from edgec.report.legend import TERMS, explained
@@ -79,12 +81,12 @@ def _summary(r: ExplainReport) -> str:
     if r.link is None:
         return (
             f"{c.ops} ops, {count(c.macs)} MACs, all on the CPU: "
-            f"an estimated {c.est_ms:.2f} ms"
+            f"an estimated {whole_ms(r)} ms"
         )
     return (
         f"{percent(c.tpu_ops_share)} of {c.ops} ops and {percent(c.tpu_macs_share)} of "
         f"{count(c.macs)} MACs on the "
-        f"Edge TPU ({r.link}), an estimated {c.est_ms:.2f} ms"
+        f"Edge TPU ({r.link}), an estimated {whole_ms(r)} ms"
     )
 
 
@@ -98,7 +100,7 @@ def _times(segments: Sequence[SegmentRow]) -> list[tuple[str, ...]]:
         parts = segment.est_parts.parts()
         # All segments on the Edge TPU have the same parts.
         header = header or ("segment", *parts)
-        cells = [f"{ms:.2f}" for ms in parts.values()]
+        cells = [two_digits(ms) for ms in parts.values()]
         rows.append((segment.name, *cells))
     return [header, *rows] if rows else []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from edgec_devices.intervals import two_digits
 from edgec_partitioner.explain import ExplainReport, OpRow
 from edgec_partitioner.gains import reason_of
 
@@ -58,9 +59,9 @@ class Reason:
         `times` is the sign between number and kinds.
         """
         macs = f"{count(self.macs)} MACs, " if self.macs else ""
-        cost = f"an estimated {self.cpu_ms:.2f} ms on the CPU"
+        cost = f"an estimated {two_digits(self.cpu_ms)} ms on the CPU"
         if self.fix:
-            cost += f", at most {self.gain_ms:.2f} ms to gain"
+            cost += f", at most {two_digits(self.gain_ms)} ms to gain"
         return f"{len(self.ops)} {times} {self.kinds}: {macs}{cost}"
 
 

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from edgec_devices.intervals import estimate_text, two_digits
 from edgec_partitioner.comparison import Column, Stock
 from edgec_partitioner.explain import ON_CHIP, ExplainReport, OpRow, SegmentRow
 from edgec_partitioner.partition import WORTHWHILE
@@ -123,7 +124,7 @@ def _head(r: ExplainReport) -> str:
     if r.link is None:
         return (
             f"{line}\nno Edge TPU in this target: everything is compiled to C, "
-            f"an estimated {c.est_ms:.2f} ms"
+            f"an estimated {whole_ms(r)} ms"
         )
     return (
         f"{line}\non the Edge TPU ({r.link}): {c.tpu_ops} of {c.ops} ops "
@@ -131,6 +132,11 @@ def _head(r: ExplainReport) -> str:
         f"{percent(c.tpu_macs_share)} of the MACs, "
         f"in {c.tpu_segments} of {len(r.segments)} segments"
     )
+
+
+def whole_ms(r: ExplainReport) -> str:
+    """Return the interval of the estimated time of the whole model, ms."""
+    return estimate_text(r.comparison.edgec.est_ms, r.error())
 
 
 def _columns_table(r: ExplainReport) -> str:
@@ -205,9 +211,9 @@ _FIGURES: dict[str, Callable[[Column], str]] = {
     "MACs on the Edge TPU": _tpu_macs,
     _UNCERTAIN: lambda c: str(c.uncertain_ops),
     "Edge TPU segments": lambda c: str(c.tpu_segments),
-    "estimated ms, Edge TPU": lambda c: f"{c.tpu_ms:.2f}",
-    "estimated ms, CPU": lambda c: f"{c.cpu_ms:.2f}",
-    "estimated ms, together": lambda c: f"{c.est_ms:.2f}",
+    "estimated ms, Edge TPU": lambda c: two_digits(c.tpu_ms),
+    "estimated ms, CPU": lambda c: two_digits(c.cpu_ms),
+    "estimated ms, together": lambda c: two_digits(c.est_ms),
 }
 """The cell of each figure in a column of the comparison."""
 
@@ -275,7 +281,7 @@ def _stock_notes(stock: Stock) -> Iterator[str]:
             f"{every_set.tpu_ops} of {every_set.ops} ops, "
             f"{percent(every_set.tpu_macs_share)} of the MACs, "
             f"{every_set.tpu_segments} segments, "
-            f"an estimated {every_set.est_ms:.2f} ms"
+            f"an estimated {two_digits(every_set.est_ms)} ms"
         )
     if stock.gives_up:
         yield f"the stock compiler gives the whole file up: {stock.gives_up}"
@@ -287,7 +293,7 @@ def _optimality(est_ms: float, bound_ms: float) -> str:
     if slack <= PROVEN_SLACK * est_ms:
         return "no other choice of segments is estimated to be faster (proven)"
     return (
-        f"another choice of segments might be at most {slack:.2f} ms faster, "
+        f"another choice of segments might be at most {two_digits(slack)} ms faster, "
         "by the estimate"
     )
 
@@ -314,7 +320,7 @@ def segment_cells(s: SegmentRow) -> tuple[str, ...]:
         share,
         size(s.bytes_in),
         size(s.bytes_out),
-        f"{s.est_ms:.2f}",
+        two_digits(s.est_ms),
     )
 
 
@@ -340,8 +346,8 @@ def _parts_table(segments: Sequence[SegmentRow]) -> str:
         parts = time.parts()
         # All segments on the Edge TPU have the same parts.
         header = header or ("estimated ms", *parts, "together")
-        cells = [f"{ms:.2f}" for ms in parts.values()]
-        rows.append((segment.name, *cells, f"{time.ms:.2f}"))
+        cells = [two_digits(ms) for ms in parts.values()]
+        rows.append((segment.name, *cells, two_digits(time.ms)))
     return table(header, rows, "l" + "r" * (len(header) - 1))
 
 
@@ -487,7 +493,7 @@ def _unfixable(rule: str, group: Sequence[Reason]) -> str:
     hint = ""
     if group[0].ops[0].refusals[0].rule == WORTHWHILE:
         hint = "; --edgetpu all puts it there"
-    title = f"{total} x {', '.join(kinds)}, an estimated {cpu_ms:.2f} ms"
+    title = f"{total} x {', '.join(kinds)}, an estimated {two_digits(cpu_ms)} ms"
     return _hung("  no fix: ", plain(f"{title}: {rule}{hint}"))
 
 

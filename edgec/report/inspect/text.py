@@ -10,6 +10,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from edgec_devices.intervals import EDGETPU_ERROR, estimate_text
+
 from edgec.inspecting.facts import (
     InspectedMemory,
     InspectedNetwork,
@@ -213,7 +215,9 @@ def segment_rows(segments: Sequence[InspectedSegment]) -> list[tuple[str, ...]]:
                 percent(segment.macs / total),
                 size(segment.arena),
                 size(segment.constants),
-                "-" if segment.est_ms is None else f"{segment.est_ms:.2f}",
+                "-"
+                if segment.est_ms is None
+                else estimate_text(segment.est_ms, EDGETPU_ERROR),
             )
         )
     return rows
