@@ -27,6 +27,7 @@ EDGETPU_ERROR = 0.12
 times of Coral's boards and sticks. Its parts (transfer, invoke, compute) were published
 by nobody: they are given that of the whole.
 """
+MOST_DECIMALS = 3
 CPU = "cpu"
 EDGETPU = "edgetpu"
 """The two models that estimate times."""
@@ -98,12 +99,15 @@ def two_digits(estimate: float) -> str:
 
 
 def _decimals(value: float) -> int:
-    """Return the decimals of two significant digits; negative for tens and more."""
+    """Return the decimals of two significant digits; negative for hundreds and more.
+
+    At most three: a thousandth of a millisecond is nobody's concern.
+    """
     if not value:
         return 0
     # 9.96 is 10 with two digits, not 10.0: the exponent is that of the rounded number.
     exponent = int(f"{value:.1e}".partition("e")[2])
-    return 1 - exponent
+    return min(MOST_DECIMALS, 1 - exponent)
 
 
 def _rounded(value: float, decimals: int) -> str:
