@@ -70,6 +70,7 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         model: name for people
+        names: other names that `--target` takes, of boards with the same chip
         targets: the code that a bundle for the board has
         clock_ghz: clock of the CPU, GHz
         coral: link of an Edge TPU, "usb2", "usb3" or "pcie"
@@ -90,6 +91,7 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True):
     clock_ghz: Annotated[float, Meta(gt=0)]
     coral: Literal["usb2", "usb3", "pcie"]
     ipc: Annotated[float, Meta(gt=0)]
+    names: tuple[str, ...] = ()
     core: str = ""
     caches: tuple[Cache, ...] = ()
     optional: tuple[ArchTarget, ...] = ()
@@ -99,19 +101,13 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True):
 
     @staticmethod
     def load(name: str) -> Board:
-        """Return the board of profiles/<name>.toml.
+        """Return the board of profiles/<name>.toml, or the one that has it among `names`.
 
         Raises InputError with the nearest name if there is none, and for a profile with
         a wrong or an unknown key.
         """
-        boards_by_name = boards()
-        if name not in boards_by_name:
-            # Who leaves out the sign in "pi4+coral" means the Edge TPU too.
-            names = (*boards_by_name, *(f"{board}+coral" for board in boards_by_name))
-            raise InputError(
-                f'there is no board "{name}"{did_you_mean(name, names)}',
-                hint=f"use {', '.join(boards_by_name)}",
-            )
+        if name not in boards():
+            name = _with_name(name)
         path = PROFILES / f"{name}.toml"
         board = replace(from_toml(path, Board, CORRECT), name=name)
         if board.core and not core_facts(board.core):
@@ -210,6 +206,23 @@ class Target:
 def boards() -> tuple[str, ...]:
     """Return the names of all boards, sorted."""
     return tuple(sorted(p.stem for p in PROFILES.glob("*.toml")))
+
+
+def _with_name(name: str) -> str:
+    """Return the board that has another name; raises InputError if none has it."""
+    by_other_name = {}
+    for board in boards():
+        path = PROFILES / f"{board}.toml"
+        for other in from_toml(path, Board, CORRECT).names:
+            by_other_name[other] = board
+    if name in by_other_name:
+        return by_other_name[name]
+    # Who leaves out the sign in "pi4+coral" means the Edge TPU too.
+    known = (*boards(), *by_other_name, *(f"{board}+coral" for board in boards()))
+    raise InputError(
+        f'there is no board "{name}"{did_you_mean(name, known)}',
+        hint=f"use {', '.join(boards())}; docs/targets.md has their other names",
+    )
 
 
 def _for_this_x86(target: ArchTarget) -> ArchTarget:
