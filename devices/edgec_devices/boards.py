@@ -19,7 +19,7 @@ from edgec_devices.intervals import ErrorFacts
 PROFILES = Path(__file__).parent / "profiles"
 HOST = "host"
 """The board of the machine on which edgec runs."""
-CORRECT = "correct the profile; docs/recipes.md says what each of its keys means"
+CORRECT = "correct the profile; docs/boards.md says what each of its keys means"
 
 
 class ArchTarget(Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,7 +115,7 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True):
                 f'the board {name} has the core "{board.core}", which has no '
                 f"file{did_you_mean(board.core, core_names())}",
                 at=str(path),
-                hint="correct the profile, or write the core's file (docs/recipes.md)",
+                hint="correct the profile, or write the core's file (docs/boards.md)",
             )
 
         targets = tuple(map(_for_this_x86, board.targets))

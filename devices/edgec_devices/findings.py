@@ -432,11 +432,11 @@ def _without_driver(f: Facts) -> Finding:
             "its interrupts may be missing"
         )
         # A Raspberry Pi 5 gives a card message-signalled interrupts only with this
-        # overlay.
-        if "Raspberry Pi 5" not in f["board"]:
-            fix = "sudo dmesg | grep -iE 'apex|gasket'"
-        else:
+        # overlay; so does a Compute Module 5.
+        if f["board"].startswith(("Raspberry Pi 5", "Raspberry Pi Compute Module 5")):
             fix = PI5_INTERRUPTS
+        else:
+            fix = "sudo dmesg | grep -iE 'apex|gasket'"
         return Finding("Coral Edge TPU", "bad", text, fix)
     text = (
         f"on PCIe at {slots} ({PCI_ID}), but no /dev/apex_0: "

@@ -50,9 +50,15 @@ VERSION = rf"\d{{1,2}}(\.\d{{1,4}}){{1,2}}(tf\d{{1,2}}(\.\d{{1,2}}){{1,2}})?{_EN
 
 _PI = (
     r"Raspberry Pi (Zero 2 W|Zero W|Zero|Compute Module \d|[45]00|[1-5])"
-    r"( Model [AB])?( Plus)?( Rev \d\.\d)?"
+    r"( Lite)?( Model [AB])?( Plus)?( Rev \d\.\d)?"
 )
-_OTHERS = r"Google Coral Dev Board|Freescale i\.MX8MQ Phanbell"
+_OTHERS = (
+    r"Google Coral Dev Board|Freescale i\.MX8MQ Phanbell"
+    r"|Radxa (ROCK ?\d( Model)? ?[ABC]( Plus| Lite)?|ROCK 5 ITX|ZERO 3[EW]?|CM[35])"
+    r"|(Xunlong )?Orange Pi (5|3B|CM4)( Plus| Max| Pro|B)?"
+    r"|FriendlyElec NanoPi R[56][CS]"
+    r"|Hardkernel ODROID-M1"
+)
 _OS = (
     r"(Debian GNU/Linux|Raspbian GNU/Linux|Raspberry Pi OS|Ubuntu|Mendel GNU/Linux)"
     r" \d{1,2}(\.\d{1,2})?"

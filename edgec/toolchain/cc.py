@@ -203,7 +203,7 @@ class Compiler:
             if unknown is not None:
                 raise ToolError(
                     f"zig cannot compile for the board: {unknown[1]}",
-                    hint="correct the targets of its profile (docs/recipes.md)",
+                    hint="correct the targets of its profile (docs/boards.md)",
                 )
             messages = result.stderr[-MAX_MESSAGE:]
             raise InternalError(f"{what} does not compile:\n{messages}")

@@ -101,7 +101,7 @@ def test_a_profile_that_is_wrong(
         Target.parse("attic+coral")
     assert what in e.value.what
     assert e.value.at == str(path)
-    assert "docs/recipes.md" in str(e.value.hint)
+    assert "docs/boards.md" in str(e.value.hint)
 
 
 def test_host_without_avx2(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,8 +126,39 @@ def test_targets(text: str, board: str, coral: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "name", "model"),
+    [
+        ("cm5", "pi5", "Raspberry Pi 5"),
+        ("pi500+coral", "pi5+coral", "Raspberry Pi 5"),
+        ("rock-5b", "rk3588", "Rockchip RK3588"),
+        ("radxa-zero3+coral", "rk3566+coral", "Rockchip RK3566"),
+    ],
+)
+def test_another_name_of_a_board(text: str, name: str, model: str) -> None:
+    t = Target.parse(text)
+    assert (t.name, t.board.model) == (name, model)
+    device = device_for(f"emulated:{text.partition('+')[0]}")
+    assert device.url == f"emulated:{t.board.name}"
+
+
+def test_no_two_boards_have_one_name() -> None:
+    names = [*boards()]
+    for board in map(Board.load, boards()):
+        names += board.names
+    assert len(names) == len({*names})
+
+
+def test_the_page_of_targets_has_every_name() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "targets.md").read_text()
+    for board in map(Board.load, boards()):
+        for name in (board.name, *board.names):
+            assert f"`{name}`" in page, name
+
+
+@pytest.mark.parametrize(
     ("text", "what"),
     [
+        ("cm6", 'there is no board "cm6"; did you mean "cm5"'),
         ("pi9", 'there is no board "pi9"; did you mean "pi'),
         ("", 'there is no board ""'),
         ("../pi4", 'there is no board "../pi4"'),

@@ -279,6 +279,8 @@ def test_a_card_whose_driver_makes_no_node(pi: Pi) -> None:
     coral = judged(pi.facts())["Coral Edge TPU"]
     assert "with the driver apex, which made no /dev/apex_0" in coral.seen
     assert "dtoverlay=pciex1-compat-pi5,no-mip" in coral.fix
+    pi.write("proc/device-tree/model", "Raspberry Pi Compute Module 5 Rev 1.0\0")
+    assert "pciex1-compat-pi5" in judged(pi.facts())["Coral Edge TPU"].fix
     pi.write("proc/device-tree/model", "Raspberry Pi Compute Module 4 Rev 1.0\0")
     assert "dmesg" in judged(pi.facts())["Coral Edge TPU"].fix
 

@@ -287,7 +287,7 @@ def test_a_core_whose_file_is_wrong(
         PipelineCore.load(path.stem)
     assert what in e.value.what
     assert e.value.at == str(path)
-    assert "docs/recipes.md" in str(e.value.hint)
+    assert "docs/boards.md" in str(e.value.hint)
 
 
 # ---- known loops

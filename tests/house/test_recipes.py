@@ -1,4 +1,4 @@
-"""The recipes of docs/recipes.md, followed in a copy of the repository."""
+"""The recipes of docs/recipes.md and docs/boards.md, followed in a copy of the repository."""
 
 from __future__ import annotations
 
@@ -51,11 +51,16 @@ class Step:
 
 
 def recipes() -> dict[str, list[Step]]:
-    """Return the steps of each recipe by its title."""
-    text = (ROOT / "docs" / "recipes.md").read_text()
-    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
-    pairs = zip(parts[::2], parts[1::2], strict=True)
-    return {title: list(_steps(body)) for title, body in pairs}
+    """Return the steps of each recipe by its title; sections without steps are none."""
+    found: dict[str, list[Step]] = {}
+    for page in ("recipes.md", "boards.md"):
+        text = (ROOT / "docs" / page).read_text()
+        parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
+        for title, body in zip(parts[::2], parts[1::2], strict=True):
+            steps = list(_steps(body))
+            if steps:
+                found[title] = steps
+    return found
 
 
 def _steps(body: str) -> Iterator[Step]:

@@ -193,7 +193,7 @@ def test_a_view_is_free_on_the_cpu() -> None:
     assert CpuCost().op_ms(build.graph.ops[0]) == 0
 
 
-MEASURED = ("cortex_a53", "cortex_a72", "cortex_a76")
+MEASURED = ("cortex_a53", "cortex_a55", "cortex_a72", "cortex_a76")
 
 
 @pytest.mark.parametrize("name", MEASURED)

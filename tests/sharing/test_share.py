@@ -180,6 +180,15 @@ def test_what_a_maintainer_needs_of_a_pi_is_there(facts: dict[str, Any]) -> None
         "Raspberry Pi Zero 2 W Rev 1.0",
         "Raspberry Pi 400 Rev 1.0",
         "Raspberry Pi Compute Module 4 Rev 1.1",
+        "Raspberry Pi Compute Module 5 Lite Rev 1.0",
+        "Raspberry Pi 500 Rev 1.0",
+        "Raspberry Pi 500 Plus Rev 1.0",
+        "Radxa ROCK 5B",
+        "Radxa ROCK3 Model A",
+        "Radxa ZERO 3",
+        "Xunlong Orange Pi 5",
+        "Orange Pi 5 Plus",
+        "FriendlyElec NanoPi R5S",
     ],
 )
 def test_boards_keep_their_names(board: str) -> None:

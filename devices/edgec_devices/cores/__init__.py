@@ -15,7 +15,7 @@ from edgec_devices.decoding import from_toml
 
 FOLDER = Path(__file__).parent
 """The folder of the cores' files."""
-CORRECT = "correct the file; docs/recipes.md says what each of its keys means"
+CORRECT = "correct the file; docs/boards.md says what each of its keys means"
 
 
 class PipelineFacts(Struct, frozen=True, forbid_unknown_fields=True):
