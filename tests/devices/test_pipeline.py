@@ -318,6 +318,14 @@ LOOPS = [
         repeated("sadalp v1$.4s, v30.8h; smull v$.8h, v31.8b, v31.8b", range(1, 7)),
         18,
     ),
+    # in order too, with FMLA in four cycles, and loads beside stores
+    ("cortex_a55", "fmadd s1, s1, s9, s10", 4),
+    ("cortex_a55", repeated("fmla v$.4s, v30.4s, v31.4s", range(8)), 8),
+    ("cortex_a55", repeated("sdot v$.4s, v30.16b, v31.16b", range(8)), 8),
+    ("cortex_a55", repeated("sdot v$.2s, v30.8b, v31.8b", range(8)), 4),
+    ("cortex_a55", repeated("ldr q$, [x9]", range(8)), 16),
+    ("cortex_a55", repeated("ldr d$, [x9]; fmla v1$.4s, v30.4s, v31.4s", range(8)), 8),
+    ("cortex_a55", repeated("ldr x$, [x9]; str x$, [x10]", range(1, 7)), 6),
     # out of order
     (
         "cortex_a72",

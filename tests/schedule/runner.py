@@ -55,6 +55,11 @@ BUILDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         (*_ARM, *_PLAIN, "-mcpu=cortex_a53"),
         ("qemu-aarch64", "-cpu", "cortex-a53"),
     ),
+    # QEMU has a Cortex-A55 since 8.1.
+    "cortex_a55": (
+        (*_ARM, *_PLAIN, "-mcpu=cortex_a55"),
+        ("qemu-aarch64", "-cpu", "max"),
+    ),
     "cortex_a72": (
         (*_ARM, *_PLAIN, "-mcpu=cortex_a72"),
         ("qemu-aarch64", "-cpu", "cortex-a72"),
