@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from edgec_devices.boards import Target
-from edgec_devices.intervals import two_digits
 from edgec_partitioner.choice import Wishes
 from edgec_partitioner.comparison import column
 from edgec_partitioner.cpu_cost import CpuCost
@@ -71,8 +70,7 @@ def costs(result: QuantizedModel) -> Iterator[str]:
     db = {trial.name: trial.db for trial in result.trials}
     gain_db = db[name] - first.db
     time = (
-        f"an estimated {two_digits(price.ms)} ms, "
-        f"{price.ms / first_price.ms:.2f} times as long, "
+        f"an estimated {price.ms:.2f} ms in place of {first_price.ms:.2f}, "
         f"and buys {gain_db:.1f} dB"
     )
 
