@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from edgec_devices.intervals import EDGETPU_ERROR
 from edgec_partitioner import cost
 
 from benchmarks.cost_fit import LINEAR, TimeFit
@@ -53,7 +54,7 @@ def coefficients(
         (f"code: {name}", float(x), used)
         for (name, used), x in zip(cost.CODE.items(), code, strict=True)
     ]
-    rows.append(("error of unseen sources", times.rms, cost.ERROR))
+    rows.append(("error of unseen sources", times.rms, EDGETPU_ERROR))
     return rows
 
 

@@ -78,11 +78,6 @@ of 7.43 MiB there and streams a layer of 7.91. No rule fits both the size of the
 activations and the compilers' versions; this is their middle.
 """
 
-ERROR = 0.197
-"""The relative error of these estimates: the root mean square of the errors of sources
-that the fit has not seen, each source counting the same.
-"""
-
 
 @dataclass(frozen=True)
 class OpWork:
