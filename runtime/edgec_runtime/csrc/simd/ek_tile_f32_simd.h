@@ -102,12 +102,18 @@ typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, 
  * The Accuracy of Floating Point Summation, SIAM J. Sci. Comput. 14, 1993). */
 #define EK_KEEP_SUMS_F32                                                       \
     if (EK_TERMS_F32 > 0) {                                                    \
+        if (kept)                                                              \
+            EK_UNROLL for (int r = 0; r < MR * PS; r++) {                      \
+                EK_UNROLL for (int i = 0; i < NV; i++) acc[r][i] =             \
+                    acc[r][i] + ek_vf_load(total[r][i]);                       \
+            }                                                                  \
         EK_UNROLL for (int r = 0; r < MR * PS; r++) {                          \
             EK_UNROLL for (int i = 0; i < NV; i++) {                           \
-                ek_vf_store(total[r][i], ek_vf_load(total[r][i]) + acc[r][i]); \
+                ek_vf_store(total[r][i], acc[r][i]);                           \
                 acc[r][i] = ek_vf_set(0.0f);                                   \
             }                                                                  \
         }                                                                      \
+        kept = 1;                                                              \
         /* Else the compiler holds them in registers, which the sums need. */  \
         __asm__ volatile("" : : "r"(total) : "memory");                        \
     }
@@ -130,8 +136,7 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
     const int steps = t->run / EK_STEP_F32, rest = t->run % EK_STEP_F32, runs_x = t->runs_x;
     float total[EK_F32_SUMS][2][EK_TERMS_F32 > 0 ? EK_VL : 1];
     const int keeps = EK_TERMS_F32 > 0 && (RUN ? RUN : t->runs_y * runs_x * t->run) > EK_TERMS_F32;
-    int terms = EK_TERMS_F32;
-    if (keeps) memset(total, 0, sizeof total);
+    int terms = EK_TERMS_F32, kept = 0; /* terms that a sum may still have; whether total is set */
     ptrdiff_t start = 0, at, k = 0;
     int ky = FLAT ? 1 : t->runs_y;
     if (ky) EK_ROLLED do { /* a phase of a transposed one may have no taps */
@@ -149,14 +154,14 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
                     k = at;
                     if (left) EK_ROLLED do {
                             int some = left; /* steps before the sums are kept */
-                            if (keeps) some = EK_MIN(left, EK_MAX(terms / EK_STEP_F32, 1));
-                            left -= some, terms -= some * EK_STEP_F32;
-                            EK_ROLLED do { EK_TAPS_F32(k) k += EK_STEP_F32; }
-                            while (--some);
                             if (keeps && terms < EK_STEP_F32) {
                                 EK_KEEP_SUMS_F32
                                 terms = EK_TERMS_F32;
                             }
+                            if (keeps) some = EK_MIN(left, terms / EK_STEP_F32);
+                            left -= some, terms -= some * EK_STEP_F32;
+                            EK_ROLLED do { EK_TAPS_F32(k) k += EK_STEP_F32; }
+                            while (--some);
                         }
                     while (left);
                     left = rest;
@@ -176,7 +181,7 @@ EK_KERNEL void ek_tile_f32_sums(const float *x, const float *w, const ek_tile_f3
             start += dy;
         }
     while (--ky);
-    if (keeps) {
+    if (kept) {
         EK_UNROLL for (int r = 0; r < MR * PS; r++) {
             EK_UNROLL for (int i = 0; i < NV; i++) acc[r][i] = acc[r][i] + ek_vf_load(total[r][i]);
         }
