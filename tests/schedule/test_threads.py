@@ -81,7 +81,7 @@ def test_threads_do_not_wait_for_the_memory_together(rows: int, shared: bool) ->
 
 def test_copies_are_shared_by_rows() -> None:
     core = pi5()
-    image = TensorType((1, 80, 80, 24))
+    image = TensorType((1, 80, 80, 12))
     joined = sample_graph(Sample(Concat(3), (Arg(image), Arg(image))))
     turned = sample_graph(Sample(Transpose((0, 3, 1, 2)), (Arg(image),)))
     for graph, kernel in ((joined, "ek_concat_part"), (turned, "ek_gather_f32_part")):

@@ -1,8 +1,11 @@
-"""Copies of which threads share the rows; one thread uses the plain kernels."""
+"""Copies: transposes of floats by vectors, and others of which threads share the rows.
+
+One thread uses the plain kernels for the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -11,7 +14,7 @@ from edgec.ir.c_structs import GatherParams
 from edgec.ops.concat import CONCAT
 from edgec.ops.shape import GATHER
 from edgec.schedule.cores import Core
-from edgec.schedule.simd import WHOLE
+from edgec.schedule.simd import ISAS, WHOLE
 from edgec.schedule.variant import Schedule, Variant
 
 TILES = (4, 8, 16)
@@ -22,6 +25,12 @@ _PART = "part"
 
 CONCAT_PART = replace(CONCAT, isa=_PART)
 """Joins rows of which threads have a share each."""
+
+_TRANSPOSE = Kernel("gather", "simd/ek_gather_f32_simd.h", "f32", isa="simd")
+"""Transposes squares of floats in registers."""
+
+MIN_TURNED = 16
+"""The least size of both dimensions for it: of fewer elements too many are moved twice."""
 
 
 def _of_concat(call: KernelCall) -> KernelCall | None:
@@ -59,6 +68,32 @@ def _of_gather(call: KernelCall) -> KernelCall | None:
     return KernelCall.of(kernel, x, y, one, steps, from_step, to_step, *WHOLE)
 
 
+def _turned(call: KernelCall, core: Core) -> bool:
+    """Return whether a call transposes whole squares of vectors."""
+    p = call.struct(GatherParams)
+    if p.stride[-1] == 1:
+        return False
+
+    # The innermost dimension that lies side by side in the operand.
+    rows = 0
+    for size, stride in zip(p.dim[:-1], p.stride[:-1], strict=True):
+        if stride == 1 and size >= MIN_TURNED:
+            rows = size
+
+    lanes = core.vector // 4
+    return min(rows, p.dim[-1]) >= max(MIN_TURNED, lanes)
+
+
+def _turning(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
+    """Return the call that transposes by vectors."""
+    return KernelCall.of(_TRANSPOSE, *call.operands, *WHOLE)
+
+
+def _turns(call: KernelCall, core: Core) -> Sequence[Schedule]:
+    """Return the one schedule of the kernel for transposes; none for other calls."""
+    return [{}] if _turned(call, core) else []
+
+
 def _step(p: GatherParams, along: int) -> int:
     """Return the size of a step along a dimension, which divides that of the whole."""
     # A transpose across it goes by lines of the cache (ek_gather_across of ek_shape.h).
@@ -86,6 +121,10 @@ def _variant(of: Kernel, rewrite: Callable[[KernelCall], KernelCall | None]) -> 
 
 
 VARIANTS: list[Variant] = [
+    *(
+        Variant(GATHER.of("f32"), _TRANSPOSE.name, isa, _turns, _turning)
+        for isa in ISAS
+    ),
     _variant(CONCAT, _of_concat),
     *(_variant(kernel, _of_gather) for kernel in GATHER.kernels()),
 ]
