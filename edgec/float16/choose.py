@@ -81,7 +81,7 @@ ROUNDS = 8
 BISECTIONS = 4
 """Choices to measure to give fewer groups back."""
 TRIALS = 6
-"""Groups to try in float16 again, one by one."""
+"""Groups to try in float16 again, one by one, and then ops."""
 TINY = 1e-300
 """In place of an allowed noise of 0."""
 MARGIN_DB = 0.5
@@ -214,7 +214,8 @@ class Float16Chooser:
             choice = self._without(groups, given_back)
             if choice.is_small:
                 fewest = self._fewest(groups, given_back, before)
-                return self._cheapest(groups, fewest)
+                shares = [_share(noise, allowed) for noise in noises]
+                return self._cheapest(groups, fewest, shares)
 
         return Float16Choice(self._graph)
 
@@ -243,28 +244,47 @@ class Float16Chooser:
         return list(given_back[:enough])
 
     def _cheapest(
-        self, groups: Sequence[Sequence[Op]], given_back: list[int]
+        self,
+        groups: Sequence[Sequence[Op]],
+        given_back: Sequence[int],
+        shares: Sequence[float],
     ) -> Float16Choice:
-        """Return the choice with groups back in float16, while the limits hold.
+        """Return the choice with ops back in float16, while the limits hold.
 
-        The costliest are tried first: the groups that came to float32 after them may
-        have been enough.
+        Groups that save most time for their noise are tried first, as those that came
+        to float32 after them may have been enough, and then single ops that save most.
+
+        Args:
+            groups: the ops of all groups
+            given_back: the groups that are float32
+            shares: the noise of each group, as a part of what is allowed
         """
-        costs: dict[int, float] = {}
-        for g in given_back:
-            others = [other for other in given_back if other != g]
-            fewer = self._saved(_names(groups, others))
-            costs[g] = fewer - self._saved(_names(groups, given_back))
+        in_float32 = _names(groups, given_back)
 
-        choice = self._without(groups, given_back)
-        for g in sorted(given_back, key=costs.__getitem__, reverse=True)[:TRIALS]:
-            others = [other for other in given_back if other != g]
-            trial = self._without(groups, others)
-            if trial.is_small:
-                choice = trial
-                given_back = others
+        def gain(names: set[str]) -> float:
+            return self._saved(in_float32 - names) - self._saved(in_float32)
 
-        return choice
+        def gain_for_noise(g: int) -> float:
+            return gain(_names(groups, [g])) / max(shares[g], TINY)
+
+        in_order = sorted(given_back, key=gain_for_noise, reverse=True)
+        in_float32 = self._fewer(in_float32, [_names(groups, [g]) for g in in_order])
+        singles = [{name} for name in sorted(in_float32)]
+        in_float32 = self._fewer(in_float32, sorted(singles, key=gain, reverse=True))
+        return self._measured(self._excluded | in_float32)
+
+    def _fewer(self, in_float32: set[str], units: Sequence[set[str]]) -> set[str]:
+        """Return the ops that stay float32 where the first units of them need not."""
+        for unit in units[:TRIALS]:
+            fewer = in_float32 - unit
+            if self._measured(self._excluded | fewer).is_small:
+                in_float32 = fewer
+
+        return in_float32
+
+    def _macs(self) -> int:
+        """Return the multiply-accumulates of one run."""
+        return sum(op.spec.macs(op) for op in self._graph.ops)
 
     def _without(
         self, groups: Sequence[Sequence[Op]], given_back: Collection[int]
@@ -343,12 +363,8 @@ class Float16Chooser:
         chosen = float16_ops(self._graph, keep)
         # Ops that move elements follow those before and after them.
         ops = [op for op in self._graph.ops if op in chosen and computes(op)]
-        macs = 0
-        for op in self._graph.ops:
-            macs += op.spec.macs(op)
-
         # Each group costs a run of the graph for every sample.
-        cost = max(1, macs * NOISE_SAMPLES)
+        cost = max(1, self._macs() * NOISE_SAMPLES)
         affordable = max(MIN_GROUPS, int(GROUP_MACS / cost))
         count = min(len(ops), MAX_GROUPS, affordable)
         groups: list[list[Op]] = []
@@ -490,6 +506,11 @@ def _noise(want: Array, actual: Array) -> float:
     sums = LossSums()
     sums.add(want, actual)
     return sums.noise
+
+
+def _share(noise: Mapping[str, float], allowed: Mapping[str, float]) -> float:
+    """Return the largest part of what is allowed that a noise takes of any value."""
+    return max(noise[name] / max(most, TINY) for name, most in allowed.items())
 
 
 def _names(groups: Sequence[Sequence[Op]], numbers: Collection[int]) -> set[str]:

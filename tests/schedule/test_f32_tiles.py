@@ -31,6 +31,9 @@ KNOWN: Sequence[tuple[str, Layer]] = (
         (Conv2D((2, 2), (0, 1, 0, 1), act="relu6"), (1, 18, 34, 3), (16, 3, 3, 3)),
     ),
     ("_sum_rgb2", (Conv2D((2, 2), SAME), (1, 17, 33, 3), (24, 3, 3, 3))),
+    # On Neon the last panel computes some channels of the one before again.
+    ("_sum_rgb2", (Conv2D((2, 2), SAME), (1, 17, 33, 3), (22, 3, 3, 3))),
+    ("_low", (Conv2D(act="relu"), (1, 6, 19, 32), (19, 1, 1, 32))),
     ("_low", (Conv2D(pads=SAME, act="relu"), (1, 6, 9, 5), (12, 3, 3, 5))),
     ("_sum_flat16", (TransposeConv2D((2, 2)), (1, 5, 9, 16), (1, 2, 2, 16))),
     ("_low", (TransposeConv2D((2, 3), act="relu"), (1, 4, 7, 12), (3, 4, 3, 12))),

@@ -270,14 +270,18 @@ def _blocks(c: GemmF32Shape, core: Core, block: int) -> int:
     return max(1, core.l2 // 4 // (4 * floats))
 
 
-def pack(w: Array, groups: int, lanes: int) -> Array:
-    """Pack weights [kh, kw, group_ic, oc] to [groups][panels][taps][channels], flat."""
+def pack(w: Array, groups: int, lanes: int, last: int = 0) -> Array:
+    """Pack weights [kh, kw, group_ic, oc] to [groups][panels][taps][channels], flat.
+
+    last: the first channel of the last panel, if it overlaps the one before.
+    """
     width = 2 * lanes
     panels: list[Array] = []
     for group in np.split(w, groups, axis=3):
         oc = group.shape[3]
         by_tap = group.reshape(-1, oc)
-        for first in range(0, oc, width):
+        for channel in range(0, oc, width):
+            first = min(channel, last or channel)
             panel = by_tap[:, first : first + width]
 
             # The last panel may have one vector of channels, but a whole one.
@@ -291,6 +295,17 @@ def pack(w: Array, groups: int, lanes: int) -> Array:
 def last_vectors(channels: int, lanes: int) -> int:
     """Return the vectors of channels of the last panel, 1 or 2."""
     return 1 if 0 < channels % (2 * lanes) <= lanes else 2
+
+
+def overlapping(channels: int, lanes: int) -> int:
+    """Return the first channel of a last panel of whole vectors.
+
+    0 where the last panel is whole anyway, or larger than all channels.
+    """
+    width = lanes * last_vectors(channels, lanes)
+    if channels % lanes == 0 or channels < width:
+        return 0
+    return channels - width
 
 
 def pad_channels(v: Array, groups: int, lanes: int) -> Array:

@@ -18,13 +18,14 @@ from edgec.ops.conv import CONV2D, DEPTHWISE_CONV2D
 from edgec.ops.matmul import FULLY_CONNECTED
 from edgec.ops.transpose_conv import TRANSPOSE_CONV2D
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import MIN_FUNCTION_FLOATS, epilogue
+from edgec.schedule.gemm_f32.epilogue import MIN_FUNCTION_FLOATS, Epilogue, epilogue
 from edgec.schedule.gemm_f32.layer import FloatLayer, float_layer
 from edgec.schedule.gemm_f32.windows import (
     Blocking,
     GemmF32Shape,
     blockings,
     last_vectors,
+    overlapping,
     pack,
     transposed_phases,
 )
@@ -163,8 +164,28 @@ class _Gemm:
     known_windows: str
 
 
-def _gemm(call: KernelCall, weights: Array, lanes: int) -> _Gemm:
-    """Return the kernel for a call, with its weights packed for vectors of floats."""
+def _last(call: KernelCall, core: Core, steps: Epilogue, blocking: Blocking) -> int:
+    """Return where the last panel begins, if it overlaps the one before; else 0.
+
+    It then stores whole vectors. Neither what is added nor a function of the result may
+    meet a channel twice, and no two threads may write one.
+    """
+    lanes = core.vector // 4
+    c = _shape(call, lanes)
+    has_masks = "neon" not in core.isa
+    is_shared = core.threads > 1 and blocking.by_panel
+    is_plain = c.groups == 1 and call.kernel not in TRANSPOSE_CONV2D
+    meets_twice = steps.added is not None or steps.after is not None
+    if has_masks or is_shared or meets_twice or not is_plain:
+        return 0
+    return overlapping(c.oc, lanes)
+
+
+def _gemm(call: KernelCall, weights: Array, lanes: int, last: int) -> _Gemm:
+    """Return the kernel for a call, with its weights packed for vectors of floats.
+
+    last: the first channel of the last panel, if it overlaps the one before.
+    """
     c = _shape(call, lanes)
     if call.kernel in TRANSPOSE_CONV2D:
         return _transposed_gemm(call, weights, lanes)
@@ -176,7 +197,7 @@ def _gemm(call: KernelCall, weights: Array, lanes: int) -> _Gemm:
         merged = c.group_ic // by_channel.shape[2]
         by_channel = _with_zeros(by_channel, merged, c.oc // c.groups)
 
-    return _Gemm(_KERNEL, c, pack(by_channel, c.groups, lanes), c.known)
+    return _Gemm(_KERNEL, c, pack(by_channel, c.groups, lanes, last), c.known)
 
 
 def _transposed_gemm(call: KernelCall, weights: Array, lanes: int) -> _Gemm:
@@ -217,7 +238,8 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     assert layer is not None
 
     steps = layer.epilogue
-    gemm = _gemm(call, layer.weights, lanes)
+    last = _last(call, core, steps, blocking)
+    gemm = _gemm(call, layer.weights, lanes, last)
     if call.kernel in TRANSPOSE_CONV2D:
         # Channels repeat where the columns of the kernel are channels.
         slope = None if steps.slope is None else np.resize(steps.slope, c.oc)
@@ -231,6 +253,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         yy=gemm.shape.ow * pitch,
         yn=gemm.shape.oh * gemm.shape.ow * pitch,
         **asdict(blocking),
+        last=last,
         **steps.fields(),
     )
     if _leaves_image(call):

@@ -22,7 +22,9 @@ typedef struct {
     int touch; /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result and
                   what is added to it */
     int blocks; /* that all groups meet before the next ones are read; 0: all */
-    int todo;   /* EK_DO_* */
+    int last; /* the first channel of the last panel, if it computes some of the one before again, so
+                 that its vectors are whole; may be left out */
+    int todo; /* EK_DO_* */
     float low, high, low_sum, high_sum;
     ek_after_f32_fn *after; /* what follows all that, or null */
     ek_coefficients_t coef; /* of it */
@@ -71,7 +73,7 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
                                  ek_tile_f32_fn *tail, ek_tile_f32_t *t, int oc, int g,
                                  ek_range_t some, int part, int parts) {
     const int across = (p->ow + p->block - 1) / p->block, c = p->group_ic,
-              wide = (p->kw - 1) * p->dw;
+              wide = (p->kw - 1) * p->dw, last = p->last ? p->last : oc;
     const ptrdiff_t size = (ptrdiff_t)p->kh * p->kw * c * EK_PANEL_F32;
     const int whole = p->dw == 1 && c == p->ic; /* a row of a window is one run */
     const int blocks = p->n * p->oh * across, count = (oc + EK_PANEL_F32 - 1) / EK_PANEL_F32;
@@ -109,7 +111,7 @@ EK_KERNEL void ek_gemm_f32_group(const float *x, const float *w, const float *ad
                 t->dy = (ptrdiff_t)cols * c, t->dx = p->dw * c, t->sx = p->sw * c;
             }
             EK_ROLLED for (int k = j; k < past; k++) {
-                const int o = k * EK_PANEL_F32, cols = EK_MIN(EK_PANEL_F32, oc - o);
+                const int o = EK_MIN(k * EK_PANEL_F32, last), cols = EK_MIN(EK_PANEL_F32, oc - o);
                 (cols <= EK_VL ? tail : tile)(from, w + k * size, added ? added + to + o : added,
                                               y + to + o, t, o, EK_MIN(next, end) - i, cols);
             }
