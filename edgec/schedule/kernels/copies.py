@@ -5,7 +5,7 @@ One thread uses the plain kernels for the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -29,8 +29,13 @@ CONCAT_PART = replace(CONCAT, isa=_PART)
 _TRANSPOSE = Kernel("gather", "simd/ek_gather_f32_simd.h", "f32", isa="simd")
 """Transposes squares of floats in registers."""
 
+_EVENS = Kernel("gather_evens", "simd/ek_gather_f32_simd.h", "f32", isa="simd")
+"""Copies every second float."""
+
 MIN_TURNED = 16
-"""The least size of both dimensions for it: of fewer elements too many are moved twice."""
+"""The least size of both dimensions for it, the lanes of the longest vectors: of fewer
+elements too many are moved twice.
+"""
 
 
 def _of_concat(call: KernelCall) -> KernelCall | None:
@@ -68,7 +73,7 @@ def _of_gather(call: KernelCall) -> KernelCall | None:
     return KernelCall.of(kernel, x, y, one, steps, from_step, to_step, *WHOLE)
 
 
-def _turned(call: KernelCall, core: Core) -> bool:
+def _is_turned(call: KernelCall) -> bool:
     """Return whether a call transposes whole squares of vectors."""
     p = call.struct(GatherParams)
     if p.stride[-1] == 1:
@@ -80,8 +85,13 @@ def _turned(call: KernelCall, core: Core) -> bool:
         if stride == 1 and size >= MIN_TURNED:
             rows = size
 
-    lanes = core.vector // 4
-    return min(rows, p.dim[-1]) >= max(MIN_TURNED, lanes)
+    return min(rows, p.dim[-1]) >= MIN_TURNED
+
+
+def _is_evens(call: KernelCall) -> bool:
+    """Return whether a call copies every second float of one long row."""
+    p = call.struct(GatherParams)
+    return p.stride[-1] == 2 and max(p.dim[:-1]) == 1 and p.dim[-1] >= MIN_TURNED
 
 
 def _turning(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
@@ -89,9 +99,35 @@ def _turning(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     return KernelCall.of(_TRANSPOSE, *call.operands, *WHOLE)
 
 
-def _turns(call: KernelCall, core: Core) -> Sequence[Schedule]:
-    """Return the one schedule of the kernel for transposes; none for other calls."""
-    return [{}] if _turned(call, core) else []
+def _halving(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
+    """Return the call that copies every second float by vectors."""
+    x, y, p = call.operands
+    assert isinstance(p, GatherParams)
+    return KernelCall.of(_EVENS, x, y, p.dim[-1], *WHOLE)
+
+
+def _by_vectors(
+    kernel: Kernel,
+    is_for: Callable[[KernelCall], bool],
+    apply: Callable[[KernelCall, Core, Schedule], KernelCall],
+) -> list[Variant]:
+    """Return the variants of gathers that a kernel for vectors of floats computes."""
+
+    def schedules(call: KernelCall, core: Core) -> list[Schedule]:
+        # A copy of halves is no arithmetic, but its vectors are those of float16.
+        is_half = call.kernel == GATHER.of("f16")
+        if not core.computing(is_half).isa or not is_for(call):
+            return []
+
+        # There is nothing to choose.
+        return [{}]
+
+    # The C names the kernel for float16 (`KernelCall.is_float16`).
+    return [
+        Variant(GATHER.of(dtype), kernel.name, isa, schedules, apply)
+        for dtype in ("f32", "f16")
+        for isa in ISAS
+    ]
 
 
 def _step(p: GatherParams, along: int) -> int:
@@ -121,10 +157,8 @@ def _variant(of: Kernel, rewrite: Callable[[KernelCall], KernelCall | None]) -> 
 
 
 VARIANTS: list[Variant] = [
-    *(
-        Variant(GATHER.of("f32"), _TRANSPOSE.name, isa, _turns, _turning)
-        for isa in ISAS
-    ),
+    *_by_vectors(_TRANSPOSE, _is_turned, _turning),
+    *_by_vectors(_EVENS, _is_evens, _halving),
     _variant(CONCAT, _of_concat),
     *(_variant(kernel, _of_gather) for kernel in GATHER.kernels()),
 ]

@@ -1,4 +1,5 @@
-/* Transposes of floats (ek_gather_t) by squares of a vector's lanes in each direction. */
+/* Transposes of floats (ek_gather_t) by squares of a vector's lanes in each direction, and every
+ * second float. */
 #ifndef EK_GATHER_F32_SIMD_H
 #define EK_GATHER_F32_SIMD_H
 #include "../ek_shape.h"
@@ -38,6 +39,17 @@ EK_SHARED void ek_gather_f32_simd(const float *x, float *y, const ek_gather_t *p
     EK_FOR_ND(dim, i, j, k, l, m)
     ek_gather_f32_turn(x + EK_AT_ND(p->stride, i, j, k, l, m), y + EK_AT_ND(out, i, j, k, l, m),
                        p->stride[5], out[d], p->dim[d], columns);
+}
+
+/* y[o] = x[2 * o] for o < n; nothing beyond the last of these is read. */
+EK_SHARED void ek_gather_evens_f32_simd(const float *x, float *y, int n, int part, int parts) {
+    const ek_share_t some = ek_share(n, EK_VL, part, parts);
+    int o = some.from;
+    EK_NO_UNROLL for (; o + EK_VL < some.to; o += EK_VL) {
+        const ek_vf low = ek_vf_load(x + 2 * (ptrdiff_t)o);
+        ek_vf_store(y + o, ek_vf_evens(low, ek_vf_load(x + 2 * (ptrdiff_t)o + EK_VL)));
+    }
+    EK_NO_UNROLL for (; o < some.to; o++) y[o] = x[2 * (ptrdiff_t)o];
 }
 
 #endif

@@ -56,6 +56,11 @@ EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) { return _mm256_div_ps(_mm256_set1_ps(
 EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) { /* a >= 0 with the sign of the other */
     return _mm256_or_ps(a, _mm256_and_ps(_mm256_set1_ps(-0.0f), sign));
 }
+/* Every second element of both, from the first on. */
+EK_KERNEL ek_vf ek_vf_evens(ek_vf a, ek_vf b) {
+    const __m256d pairs = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)); /* of a, b, a, b */
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(pairs, 0xD8));
+}
 /* Rows become columns: each round puts the halves of two rows together, element by element (H. S.
  * Stone, Parallel Processing with the Perfect Shuffle, 1971). */
 EK_KERNEL void ek_vf_turn(ek_vf *v) {

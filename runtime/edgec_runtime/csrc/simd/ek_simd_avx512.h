@@ -58,6 +58,11 @@ EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) { return _mm512_div_ps(_mm512_set1_ps(
 EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) { /* a >= 0 with the sign of the other */
     return (ek_vf)((ek_vi)a | ((ek_vi)sign & (int32_t)0x80000000));
 }
+/* Every second element of both, from the first on. */
+EK_KERNEL ek_vf ek_vf_evens(ek_vf a, ek_vf b) {
+    const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return _mm512_permutex2var_ps(a, evens, b);
+}
 /* As ek_simd_avx2.h has it. */
 EK_KERNEL void ek_vf_turn(ek_vf *v) {
     const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);

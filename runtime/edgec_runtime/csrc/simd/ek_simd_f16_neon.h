@@ -79,6 +79,7 @@ EK_KERNEL float ek_vf16_sum(ek_vf16 a) { /* of floats */
     return vaddvq_f32(vcvt_f32_f16(vget_low_f16(a)) + vcvt_high_f32_f16(a));
 }
 EK_KERNEL ek_half ek_vf16_largest(ek_vf16 a) { return (ek_half)vmaxvq_f16(a); }
+EK_KERNEL ek_vf16 ek_vf16_evens(ek_vf16 a, ek_vf16 b) { return vuzp1q_f16(a, b); }
 /* Rows become columns, by pairs of halves, of pairs, and of fours. */
 EK_KERNEL void ek_vf16_turn(ek_vf16 *v) {
     uint32x4_t p[EK_VL16];

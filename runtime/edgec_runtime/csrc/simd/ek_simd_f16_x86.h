@@ -85,6 +85,7 @@ EK_KERNEL ek_vf16 ek_vf16_power(ek_vf16 n) {
 EK_KERNEL ek_vf16 ek_vf16_reciprocal(ek_vf16 a) { return ek_vf16_rounded(ek_vf_set(1) / a); }
 EK_KERNEL float ek_vf16_sum(ek_vf16 a) { return ek_vf_sum(a); }
 EK_KERNEL ek_half ek_vf16_largest(ek_vf16 a) { return (ek_half)ek_vf_largest(a); }
+EK_KERNEL ek_vf16 ek_vf16_evens(ek_vf16 a, ek_vf16 b) { return ek_vf_evens(a, b); }
 EK_KERNEL void ek_vf16_turn(ek_vf16 *v) { ek_vf_turn(v); }
 
 #endif

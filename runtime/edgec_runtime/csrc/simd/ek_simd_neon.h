@@ -79,6 +79,8 @@ EK_KERNEL ek_vf ek_vf_reciprocal(ek_vf a) {
 EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) {
     return vbslq_f32(vdupq_n_u32(0x80000000), sign, a);
 }
+/* Every second element of both, from the first on. */
+EK_KERNEL ek_vf ek_vf_evens(ek_vf a, ek_vf b) { return vuzp1q_f32(a, b); }
 /* Rows become columns. */
 EK_KERNEL void ek_vf_turn(ek_vf *v) {
     const float64x2_t a = vreinterpretq_f64_f32(vtrn1q_f32(v[0], v[1])),
