@@ -889,6 +889,7 @@ class GemmF32Params(CStruct):
     by_panel: int
     touch: int
     blocks: int
+    last: int | None = None
     todo: int
     low: float
     high: float

@@ -22,9 +22,9 @@ typedef struct {
     int touch; /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result and
                   what is added to it */
     int blocks; /* that all groups meet before the next ones are read; 0: all */
-    int last; /* the first channel of the last panel, if it computes some of the one before again, so
-                 that its vectors are whole; may be left out */
-    int todo; /* EK_DO_* */
+    int last;   /* the first channel of the last panel, if it computes some of the one before again,
+                   so   that its vectors are whole; may be left out */
+    int todo;   /* EK_DO_* */
     float low, high, low_sum, high_sum;
     ek_after_f32_fn *after; /* what follows all that, or null */
     ek_coefficients_t coef; /* of it */

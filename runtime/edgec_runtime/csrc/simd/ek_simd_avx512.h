@@ -60,7 +60,8 @@ EK_KERNEL ek_vf ek_vf_sign_of(ek_vf a, ek_vf sign) { /* a >= 0 with the sign of 
 }
 /* Every second element of both, from the first on. */
 EK_KERNEL ek_vf ek_vf_evens(ek_vf a, ek_vf b) {
-    const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i evens =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     return _mm512_permutex2var_ps(a, evens, b);
 }
 /* As ek_simd_avx2.h has it. */

@@ -100,22 +100,21 @@ typedef void ek_tile_f32_fn(const float *x, const float *w, const float *added, 
  * by rounding does not grow with its length; 0: there is no need. The error of a sum of n terms is
  * at most about n units of its last place, and that of sums of sums the sum of both (N. J. Higham,
  * The Accuracy of Floating Point Summation, SIAM J. Sci. Comput. 14, 1993). */
-#define EK_KEEP_SUMS_F32                                                       \
-    if (EK_TERMS_F32 > 0) {                                                    \
-        if (kept)                                                              \
-            EK_UNROLL for (int r = 0; r < MR * PS; r++) {                      \
-                EK_UNROLL for (int i = 0; i < NV; i++) acc[r][i] =             \
-                    acc[r][i] + ek_vf_load(total[r][i]);                       \
-            }                                                                  \
-        EK_UNROLL for (int r = 0; r < MR * PS; r++) {                          \
-            EK_UNROLL for (int i = 0; i < NV; i++) {                           \
-                ek_vf_store(total[r][i], acc[r][i]);                           \
-                acc[r][i] = ek_vf_set(0.0f);                                   \
-            }                                                                  \
-        }                                                                      \
-        kept = 1;                                                              \
-        /* Else the compiler holds them in registers, which the sums need. */  \
-        __asm__ volatile("" : : "r"(total) : "memory");                        \
+#define EK_KEEP_SUMS_F32                                                      \
+    if (EK_TERMS_F32 > 0) {                                                   \
+        if (kept) EK_UNROLL for (int r = 0; r < MR * PS; r++) {               \
+                EK_UNROLL for (int i = 0; i < NV; i++) acc[r][i] =            \
+                    acc[r][i] + ek_vf_load(total[r][i]);                      \
+            }                                                                 \
+        EK_UNROLL for (int r = 0; r < MR * PS; r++) {                         \
+            EK_UNROLL for (int i = 0; i < NV; i++) {                          \
+                ek_vf_store(total[r][i], acc[r][i]);                          \
+                acc[r][i] = ek_vf_set(0.0f);                                  \
+            }                                                                 \
+        }                                                                     \
+        kept = 1;                                                             \
+        /* Else the compiler holds them in registers, which the sums need. */ \
+        __asm__ volatile("" : : "r"(total) : "memory");                       \
     }
 
 /* The sums of MR windows by NV vectors of channels; those of few windows are of every PS-th tap,
