@@ -83,9 +83,9 @@ class Program:
         return folder / "main"
 
 
-def compile_for(model: Path, board_name: str) -> Program:
+def compile_for(model: Path, board_name: str, threads: int = 1) -> Program:
     """Compile a model for the board's 64-bit target, without verification."""
-    segments, sources = _emitted(model, board_name)
+    segments, sources = _emitted(model, board_name, threads)
     target = Board.load(board_name).targets[0]
     compiler = Compiler.zig(target.library, target.program, target.mcpu)
     built = build(
@@ -120,12 +120,14 @@ def _preprocess(model: Path) -> str | None:
     return PREPROCESS.get(index()[name]["preproc"])
 
 
-def _emitted(model: Path, board_name: str) -> tuple[Sequence[Segment], TargetSources]:
+def _emitted(
+    model: Path, board_name: str, threads: int
+) -> tuple[Sequence[Segment], TargetSources]:
     """Return the segments and the C for the board's 64-bit core."""
     board = Board.load(board_name)
     lowered = lowered_for(model, board_name)
     segments = lowered.partition.segments
-    cores = lowered.cores(board.targets[0])
+    cores = lowered.cores(board.targets[0], threads)
     return segments, target_sources(lowered.graph, segments, cores)
 
 

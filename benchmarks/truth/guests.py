@@ -132,6 +132,11 @@ def _counted(board: Board, site: str, command: Words) -> list[Step]:
         words, env = lab.qemu_command(guest, option)
         subprocess.run(words, env=env, check=True, stdout=subprocess.DEVNULL)
         counts = Counts.read(out)
+    return in_steps(counts, board)
+
+
+def in_steps(counts: Counts, board: Board) -> list[Step]:
+    """Return the steps of the last inference that was counted."""
     alone, shared = work(counts, board.core)
     return [*((w,) for w in alone.values()), *map(tuple, shared.values())]
 
