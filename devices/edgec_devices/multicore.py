@@ -35,9 +35,9 @@ LINE_BYTES = 64
 
 BARRIER_US = 4.0
 """Cost of sharing an op among threads: the time from its end on one core until the next
-op can begin on all cores, us.  With 3 to 8 us the threads of ncnn take their published
-times best on Pi 4 and Pi 5; edgec's pool of threads, which waits as GCC's OpenMP does by
-turning in a loop, is given the same.
+op can begin on all cores, us.  The threads of ncnn take their published times best with
+5 to 8 us on Pi 3 and Pi 4, and 3 on Pi 5; edgec's pool of threads, which turns in a loop
+while it waits, as GCC's OpenMP does, is given the same.
 """
 
 
