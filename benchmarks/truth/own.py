@@ -88,7 +88,7 @@ def _counted(model: Path, board: Board, threads: int) -> Counts:
         main, out = program.write(Path(name)), Path(name, "counts")
         option = plugin_option(block_count_plugin(), out, board.caches)
         words = [target.qemu, "-cpu", target.qemu_cpu, "-plugin", option, str(main)]
-        words += ["--runs", "0", "--profile", "1"]
+        words += ["--runs", "0", "--profile", "1", "--json"]
         words += ["--threads", str(threads), "--in-turn"] if threads > 1 else []
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         return Counts.read(out)
