@@ -225,10 +225,9 @@ def test_cores_that_are_not_there_are_estimated(tmp_path: Path) -> None:
     ratio = one.latency.samples[0] / four.latency.samples[0]
     assert 1.5 < ratio < 4
     # Several threads are known less well than one.
-    assert (one.latency.error, four.latency.error) == (
-        pytest.approx(Board.load("pi4").error.one),
-        pytest.approx(Board.load("pi4").error.more),
-    )
+    errors = Board.load("pi4").error
+    assert one.latency.error == pytest.approx(errors.one)
+    assert four.latency.error == pytest.approx(errors.more)
     assert not any("core estimate" in note for note in one.notes)
     assert any(
         note.startswith("4-core estimate: ") and f" {two_digits(ratio)} times" in note
