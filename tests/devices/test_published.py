@@ -101,6 +101,8 @@ def test_errors() -> None:
     assert errors.mean == pytest.approx((1.1 * 0.8) ** (1 / 3) - 1)
     assert errors.rms == pytest.approx(((0.1**2 + 0.2**2) / 3) ** 0.5)
     assert errors.median == pytest.approx(0.1)
-    assert errors.worst == ("b", pytest.approx(-0.2))
+    name, error = errors.worst
+    assert name == "b"
+    assert error == pytest.approx(-0.2)
     assert list(errors.cells()) == ["3", "-4%", "13%", "10%", "-20% b"]
     assert list(Errors({}).cells()) == ["0", "–", "–", "–", "–"]
