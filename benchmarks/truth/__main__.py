@@ -3,7 +3,8 @@
 Each network of ncnn's benchmark runs in ncnn's own wheel on an emulated board; its work
 is counted thread by thread and goes through the same model as edgec's code does
 (edgec_devices.pipeline, edgec_devices.multicore).  Then edgec's estimates are as good as
-these are.
+these are.  LiteRT with XNNPACK, to which no rate was fitted, checks the model of several
+threads (litert.py).
 
 Markdown on the screen, and the tables of docs/measured.md with --write.  Counts are kept
 in the user's cache; all of them anew take hours.
@@ -22,17 +23,20 @@ from dataclasses import dataclass
 from edgec_devices.boards import Board
 from edgec_devices.multicore import cycles_alone, cycles_together
 from edgec_devices.pipeline import behind_caches
+from msgspec import structs
 
 from benchmarks.data_folder import ROOT, SHARED
 from benchmarks.tables import markdown, names
+from benchmarks.truth import litert
 from benchmarks.truth.errors import Errors
 from benchmarks.truth.guests import GUESTS, Step, Words, steps
-from benchmarks.truth.published import NCNN, Measured, Series
+from benchmarks.truth.published import LITERT, NCNN, Measured, Series
 
 NETWORKS = SHARED / "latencies" / "ncnn"
 PAGE = ROOT / "docs" / "measured.md"
 BEGIN, END = "<!-- published -->\n", "<!-- /published -->\n"
 
+SERIES = {"ncnn": NCNN, "litert": LITERT}
 HEADS = (
     "board",
     "runtime",
@@ -77,9 +81,24 @@ def milliseconds(board: Board, inference: Sequence[Step]) -> float:
     return cycles / (board.clock_ghz * 1e6)
 
 
+def at_clock(board: Board, ghz: float) -> Board:
+    """Return a board whose cores run at another clock, and its memory as before."""
+    *nearer, last = board.caches
+    ratio = ghz / board.clock_ghz
+    last = structs.replace(
+        last, foreseen=last.foreseen * ratio, missed=last.missed * ratio
+    )
+    return structs.replace(board, clock_ghz=ghz, caches=(*nearer, last))
+
+
 def estimate(series: Series, measured: Measured) -> Row:
     """Count a network as a series has it, and return it with its estimate."""
-    board = Board.load(series.board)
+    board = at_clock(Board.load(series.board), series.clock_ghz)
+    if series in LITERT:
+        name = litert.file_name(measured.network)
+        assert name is not None  # by `selected`
+        ms = litert.milliseconds(board, name, measured.threads)
+        return Row(series, measured, ms)
     network = NETWORKS / f"{measured.network}.param"
     guest: Words = [
         GUESTS / "run_ncnn_param.py",
@@ -91,13 +110,13 @@ def estimate(series: Series, measured: Measured) -> Row:
     return Row(series, measured, milliseconds(board, inference))
 
 
-def gains(rows: Sequence[Row]) -> Errors:
+def gains(rows: Sequence[Row], threads: int) -> Errors:
     """Return how far the estimated gains of several threads over one are off."""
     by_threads = {(r.measured.network, r.measured.threads): r for r in rows}
     ratios = {}
-    for (network, threads), row in by_threads.items():
+    for (network, n), row in by_threads.items():
         one = by_threads.get((network, 1))
-        if threads > 1 and one is not None:
+        if n == threads and one is not None:
             ratios[network] = one.ratio / row.ratio
     return Errors(ratios)
 
@@ -120,8 +139,11 @@ def _error_cells(rows: Sequence[Row]) -> Iterator[Sequence[str]]:
                 for r in mine
                 if r.measured.threads == threads
             }
-            yield [series.title, series.runtime, str(threads), *Errors(ratios).cells()]
-        yield [series.title, series.runtime, "gain", *gains(mine).cells()]
+            title = [series.title, series.runtime]
+            yield [*title, str(threads), *Errors(ratios).cells()]
+            if threads > 1:
+                cells = gains(mine, threads).cells()
+                yield [*title, f"gain of {threads}", *cells]
 
 
 def _row_cells(r: Row) -> Sequence[str]:
@@ -145,6 +167,8 @@ def selected(
     for (network, threads), time in series.times().items():
         if args.networks and network not in args.networks:
             continue
+        if series in LITERT and litert.file_name(network) is None:
+            continue
         if threads in args.threads:
             wanted[network, threads] = time
     return wanted
@@ -155,11 +179,12 @@ def _parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--boards", type=names, default=[s.board for s in NCNN])
+    parser.add_argument("--runtimes", type=names, default=["ncnn", "litert"])
     parser.add_argument(
         "--networks", type=names, default=[], help="all if none is named"
     )
     parser.add_argument(
-        "--threads", type=lambda text: [*map(int, names(text))], default=[1, 4]
+        "--threads", type=lambda text: [*map(int, names(text))], default=[1, 2, 3, 4]
     )
     parser.add_argument("--jobs", type=int, default=2, help="emulators at once")
     parser.add_argument("--write", action="store_true", help=f"into {PAGE.name}")
@@ -171,7 +196,8 @@ def main() -> int:
     args = _parse()
     jobs = [
         (series, time)
-        for series in NCNN
+        for runtime in args.runtimes
+        for series in SERIES[runtime]
         if series.board in args.boards
         for time in selected(series, args).values()
     ]

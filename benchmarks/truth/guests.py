@@ -66,7 +66,11 @@ def installed(site: str) -> bool:
 
 
 def steps(
-    board: Board, site: str, command: Words, files: Sequence[Path] = ()
+    board: Board,
+    site: str,
+    command: Words,
+    files: Sequence[Path] = (),
+    every: int = 0,
 ) -> list[Step]:
     """Return the steps of one inference of a guest, kept from earlier runs.
 
@@ -74,7 +78,8 @@ def steps(
         board: the board
         site: the wheels
         command: the guest's program and its arguments
-        files: what the guest reads besides its program
+        files: what the guest reads besides its program, or what that is made of
+        every: instructions of a step, for a guest that marks its inference alone
     """
     wheels = sorted(
         p.name for p in (_armlab().CACHE / "site" / site).glob("*.dist-info")
@@ -83,12 +88,15 @@ def steps(
     sizes = [(level.kib, level.ways, level.shared) for level in board.caches]
     digests = [file_digest(path) for path in (SOURCE, *files)]
     guests = [file_digest(path) for path in sorted(GUESTS.iterdir()) if path.is_file()]
-    key = f"steps {wheels} {words} {board.core} {sizes} {digests} {guests} {_model(board)}"
+    key = (
+        f"steps {wheels} {words} {every} {board.core} {sizes} {digests} {guests} "
+        f"{_model(board)}"
+    )
     rows = recall(key)
     if rows is None:
         rows = [
             [dataclasses.astuple(part) for part in step]
-            for step in _counted(board, site, command)
+            for step in _counted(board, site, command, every)
         ]
         remember(key, rows)
     return [tuple(_work(fields) for fields in step) for step in rows]
@@ -107,7 +115,7 @@ def _model(board: Board) -> str:
     return hashlib.sha256(b"\0".join(content)).hexdigest()
 
 
-def _counted(board: Board, site: str, command: Words) -> list[Step]:
+def _counted(board: Board, site: str, command: Words, every: int) -> list[Step]:
     """Return the steps of one inference, which is run."""
     lab = _armlab()
     alike, part = ALIKE[board.core]
@@ -128,7 +136,7 @@ def _counted(board: Board, site: str, command: Words) -> list[Step]:
     )
     with tempfile.TemporaryDirectory(prefix="edgec-") as name:
         out = Path(name, "counts")
-        option = plugin_option(block_count_plugin(), out, board.caches)
+        option = plugin_option(block_count_plugin(), out, board.caches, every)
         words, env = lab.qemu_command(guest, option)
         subprocess.run(words, env=env, check=True, stdout=subprocess.DEVNULL)
         counts = Counts.read(out)

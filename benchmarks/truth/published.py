@@ -44,6 +44,7 @@ class Series:
         runtime: the source's name of the runtime
         clock_ghz: the clock of the measured board, which may not be the profile's
         core: the source's name of the cores that ran, where a board has two kinds
+        bits: of the operating system, as the source has it, where it had both
     """
 
     board: str
@@ -51,6 +52,7 @@ class Series:
     runtime: str
     clock_ghz: float
     core: str = ""
+    bits: str = ""
 
     def times(self) -> Mapping[tuple[str, int], Measured]:
         """Return the times by network and threads; the least where it has several."""
@@ -72,6 +74,7 @@ class Series:
             and row["runtime"] == self.runtime
             and row["clock_ghz"] == self.clock_ghz
             and self.core in ("", row["core"])
+            and self.bits in ("", row.get("os_bits"))
         )
 
 
@@ -82,6 +85,16 @@ NCNN = (
     Series("pi5", "Raspberry Pi 5", "ncnn", 2.4),
 )
 """The series of ncnn's own benchmark."""
+
+LITERT = (
+    Series("pi3", "Raspberry Pi 3B+", "TFLite + XNNPACK", 1.4, bits="64-bit"),
+    Series("pi4", "Raspberry Pi 4B", "TFLite benchmark_model + XNNPACK", 1.5),
+    Series("pi4", "Raspberry Pi 4B", "TFLite + XNNPACK", 1.5, bits="64-bit"),
+    Series("pi5", "Raspberry Pi 5", "TFLite benchmark_model + XNNPACK", 2.4),
+)
+"""The series of TensorFlow Lite by Nobuo Tsukamoto: 2.18 of 2024 as benchmark_model, 2.5
+of 2021 in Python.
+"""
 
 
 def _rows() -> list[dict[str, Any]]:

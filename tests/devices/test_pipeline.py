@@ -498,7 +498,7 @@ def test_counts_that_are_none(tmp_path: Path, text: str, what: str) -> None:
 # ---- counting under QEMU
 # --------------------------------------------------------------------------------------
 
-PROGRAM = """
+MACROS = """
 .macro mark number
     mov x8, #57
     ldr x0, =\\number
@@ -527,6 +527,16 @@ PROGRAM = """
     ldr x1, =buffer
     str x1, [x1]
 .endm
+"""
+BUFFER = """
+    mov x8, #93
+    mov x0, #0
+    svc #0
+.bss
+.balign 4096
+buffer: .zero 262144
+"""
+PROGRAM = f"""{MACROS}
 .globl _start
 _start:
     loop 5000
@@ -577,13 +587,17 @@ _start:
     mark -780003
     mark -771002
     loop 5000
-    mov x8, #93
-    mov x0, #0
-    svc #0
-.bss
-.balign 4096
-buffer: .zero 262144
-"""
+{BUFFER}"""
+UNMARKED = f"""{MACROS}
+.globl _start
+_start:
+    mark -771000
+    walk 262144
+    mark -771001
+    loop 5000
+    walk 262144
+    mark -771002
+{BUFFER}"""
 
 
 @pytest.fixture(scope="module")
@@ -601,8 +615,10 @@ def run_counted(
     board: Board,
     emulator: str = "qemu-aarch64",
     caches: bool = True,
+    every: int = 0,
 ) -> Counts:
-    option = plugin_option(block_count_plugin(), out, board.caches if caches else ())
+    levels = board.caches if caches else ()
+    option = plugin_option(block_count_plugin(), out, levels, every)
     subprocess.run(
         [emulator, "-plugin", option, program],
         check=True,
@@ -724,6 +740,27 @@ def test_changed_lines_are_written_when_they_make_room(
 
 @pytest.mark.arm
 @pytest.mark.cc
+def test_windows_of_a_program_without_ops(tmp_path: Path) -> None:
+    """A loop of 10,000 instructions, then one of 3 a line: each window has its own."""
+    (tmp_path / "a.S").write_text(UNMARKED)
+    zig("-nostdlib", "-static", tmp_path / "a.S", "-o", tmp_path / "a.out")
+    board = Board.load("pi4")
+    whole = run_counted(tmp_path / "a.out", tmp_path / "whole", board)
+    counts = run_counted(tmp_path / "a.out", tmp_path / "a", board, every=1000)
+    windows = counts.inferences[0]
+    n = [counts.instructions(place) for place in windows]
+    assert list(windows) == [(-1, op) for op in range(-1, 22)]
+    assert n[:-1] == pytest.approx([1000] * 22, abs=5)
+    assert sum(n) == whole.instructions((-1, -1))
+    # What the second cache gives, of the whole inference and of each window.
+    lines = [sum(bucket.lines[0]) for bucket in windows.values()]
+    assert sum(lines) == sum(whole.inferences[0][-1, -1].lines[0])
+    assert max(lines[:9]) <= 2
+    assert lines[12:-1] == pytest.approx([1000 // 3] * 10, abs=3)
+
+
+@pytest.mark.arm
+@pytest.mark.cc
 def test_estimates_of_counted_ops(marked: Path, tmp_path: Path) -> None:
     found = {}
     for name in ("pi3", "pi4", "pi5"):
@@ -763,6 +800,8 @@ def test_32_bit_programs_are_counted(bundle: Bundle, tmp_path: Path) -> None:
         "caches=8:2+8:2+8:2+8:2",
         "caches=8:2:shared+8:2",
         "caches=8:2:common",
+        "every=1000",
+        "caches=8:2,every=0",
         "what=3",
     ],
 )

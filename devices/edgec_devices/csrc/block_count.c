@@ -1,6 +1,6 @@
 /* block_count.c - a QEMU plugin that tells what a bundle's program executes in each op of each segment.
  *
- *     qemu-aarch64 -plugin block_count.so,out=FILE[,caches=KIB:WAYS[:shared][+KIB:WAYS[:shared]...]] ./main
+ *     qemu-aarch64 -plugin block_count.so,out=FILE[,caches=KIB:WAYS[:shared][+KIB:WAYS[:shared]...]][,every=N] ./main
  *
  * The program marks its inferences by closing descriptors that cannot exist (runtime/edgec_runtime/csrc/main.c).  What
  * runs between two marks is added to one bucket: (segment, op), op -1 for a segment's code outside of its ops, segment -1
@@ -9,6 +9,9 @@
  * were mispredicted, and for each cache how many lines missed, apart those that a stream prefetcher had foreseen, and how
  * many changed lines it wrote to the next level or to memory to make room.
  * Everything is a function of the instruction stream alone: two runs of a program give the same.
+ *
+ * With `every`, a program that marks its inferences alone is counted in windows of N instructions, a block more or
+ * less: they are the ops -1, 0, 1, ... of segment -1.
  *
  * Part k of an op runs on core k, all else on core 0.  Each core has the levels of cache for itself that are not `shared`.
  * The program runs the parts one after the other, the cores would run them at once.  So what parts look for in a shared
@@ -125,12 +128,16 @@ static struct { struct block *of, *next; int trust; } histories[HISTORIES];
 static struct block *before;
 static uint32_t history;
 static uint64_t mispredicted;
+static uint64_t every, in_window; /* instructions of each window, and so far of this one; every 0: no windows */
+
+static void next_window(void);
 
 static void on_block(unsigned cpu, void *data)
 {
     (void)cpu;
     struct block *b = data, *p = before;
     before = b;
+    if (every && counting && (in_window += b->instructions) >= every) next_window();
     if (!p) return;
     uint32_t at = (p->number * 2654435761u >> 9 ^ history * 40503u) % HISTORIES;
     bool known = histories[at].of == p && histories[at].trust;
@@ -402,20 +409,34 @@ static void begin_part(int part)
     now->times++;
 }
 
+static void print(const struct bucket *b)
+{
+    fprintf(out, b->part < 0 ? "bucket %d %d" : "part %d %d %d", b->segment, b->op, b->part);
+    if (b->part >= 0) fprintf(out, " %llu", (unsigned long long)b->times);
+    fprintf(out, " %llu", (unsigned long long)b->mispredicted);
+    for (int i = 0; i < n_levels; i++)
+        fprintf(out, " %llu %llu %llu", (unsigned long long)b->foreseen[i], (unsigned long long)b->missed[i],
+                (unsigned long long)b->written[i]);
+    fputc('\n', out);
+    for (uint32_t i = 0; i < b->n_ran; i++)
+        if (b->ran[i]) fprintf(out, "ran %u %llu\n", i, (unsigned long long)b->ran[i]);
+}
+
+/* There may be too many windows to keep them all: one bucket serves for each in turn. */
+static void next_window(void)
+{
+    collect();
+    print(now);
+    free(now->ran);
+    *now = (struct bucket){.segment = now->segment, .op = now->op + 1, .part = now->part, .next = now->next};
+    in_window = 0;
+}
+
 static void finish(void)
 {
-    fputs("inference\n", out);
     while (buckets) {
         struct bucket *b = buckets;
-        fprintf(out, b->part < 0 ? "bucket %d %d" : "part %d %d %d", b->segment, b->op, b->part);
-        if (b->part >= 0) fprintf(out, " %llu", (unsigned long long)b->times);
-        fprintf(out, " %llu", (unsigned long long)b->mispredicted);
-        for (int i = 0; i < n_levels; i++)
-            fprintf(out, " %llu %llu %llu", (unsigned long long)b->foreseen[i], (unsigned long long)b->missed[i],
-                    (unsigned long long)b->written[i]);
-        fputc('\n', out);
-        for (uint32_t i = 0; i < b->n_ran; i++)
-            if (b->ran[i]) fprintf(out, "ran %u %llu\n", i, (unsigned long long)b->ran[i]);
+        print(b);
         buckets = b->next;
         free(b->ran);
         free(b);
@@ -434,7 +455,8 @@ static void on_syscall(plugin_id id, unsigned cpu, int64_t number, uint64_t a1, 
     if (mark == MARK_BEGIN || counting) collect();
     if (of_part) begin_part(MARK_PART - mark - 1);
     if (mark == MARK_BEGIN) {
-        counting = true;
+        if (!counting) fputs("inference\n", out);
+        counting = true, in_window = 0;
         move_to(-1, -1, -1);
     } else if (!counting) return;
     else if (mark == MARK_END) finish();
@@ -511,9 +533,11 @@ int qemu_plugin_install(plugin_id id, const plugin_info *info, int argc, char **
     for (int i = 0; i < argc; i++)
         if (!strncmp(argv[i], "out=", 4)) out = fopen(argv[i] + 4, "w");
         else if (!strncmp(argv[i], "caches=", 7)) good = add_caches(argv[i] + 7) && good;
+        else if (!strncmp(argv[i], "every=", 6)) good = (every = strtoull(argv[i] + 6, NULL, 10)) && good;
         else good = false;
-    if (!out || !good) {
-        fputs("block_count: needs out=FILE, perhaps caches=KIB:WAYS+KIB:WAYS:shared, and user-mode emulation\n", stderr);
+    if (!out || !good || (every && !n_levels)) {
+        fputs("block_count: needs out=FILE, perhaps caches=KIB:WAYS+KIB:WAYS:shared, with them perhaps every=N, and "
+              "user-mode emulation\n", stderr);
         return 1;
     }
     fprintf(out, "target %s\n", info->target_name);

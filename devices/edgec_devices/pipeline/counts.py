@@ -86,10 +86,14 @@ class Counts:
         return total
 
 
-def plugin_option(plugin: Path, out: Path, caches: tuple[Cache, ...] = ()) -> str:
+def plugin_option(
+    plugin: Path, out: Path, caches: tuple[Cache, ...] = (), every: int = 0
+) -> str:
     """What comes after QEMU's -plugin.
 
-    Without caches neither misses nor mispredicted branches are counted.
+    Without caches neither misses nor mispredicted branches are counted. every:
+    instructions of a window, for a program that marks neither segments nor ops; its
+    windows are the ops -1, 0, 1, ... of segment -1. 0: none.
     """
     option = f"{plugin},out={out}"
     if not caches:
@@ -99,7 +103,8 @@ def plugin_option(plugin: Path, out: Path, caches: tuple[Cache, ...] = ()) -> st
     for cache in caches:
         shared = ":shared" if cache.shared else ""
         sizes.append(f"{cache.kib}:{cache.ways}{shared}")
-    return f"{option},caches=" + "+".join(sizes)
+    option += ",caches=" + "+".join(sizes)
+    return f"{option},every={every}" if every else option
 
 
 def _parse(text: str) -> Counts:
