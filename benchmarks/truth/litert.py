@@ -93,7 +93,9 @@ def _last_operator(network: TfliteFile) -> Path:
 
 
 def evenly(work: Work, threads: int) -> Step:
-    """Return the parts of a work that threads share evenly; they sum up to it."""
+    """Return the parts of a work that threads share evenly; they sum up to it, and are no
+    operator that has a barrier of its own.
+    """
 
     def part(k: int) -> Work:
         return replace(
@@ -110,6 +112,7 @@ def evenly(work: Work, threads: int) -> Step:
                 )
                 for foreseen, other, written in work.lines
             ),
+            times=0,
         )
 
     return tuple(part(k) for k in range(threads))
