@@ -89,7 +89,7 @@ def properties(report: BenchReport) -> dict[str, str]:
 def test_figures_are_properties_and_estimates_marked() -> None:
     found = properties(measured())
     assert found["p50"] == "11.99 ms"
-    assert found["tpu.transfer"] == "est. 3.6 to 4.5 ms"
+    assert found["tpu.transfer"] == "est. 3.3 to 4.8 ms"
     assert found["device"] == "Raspberry Pi 4 Model B Rev 1.4 (ssh://pi@attic)"
     timed = [
         value
