@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
 from edgec_devices.boards import Board
+from edgec_devices.pipeline import Counts, plugin_option
+from edgec_devices.plugin import block_count_plugin
 from edgec_partitioner.segments import Segment
 
 from benchmarks.data_folder import MODELS, PREPROCESS, ROOT, index
@@ -102,6 +105,22 @@ def compile_for(model: Path, board_name: str, threads: int = 1) -> Program:
         text=sections(built.library)[0],
         calls=tuple(calls),
     )
+
+
+def counted(main: Path, board: Board, threads: int = 1) -> Counts:
+    """Return the counts of a profiled inference of a program, by function; with threads
+    by part of a function too.
+    """
+    target = board.targets[0]
+    out = main.with_name("counts")
+    option = plugin_option(block_count_plugin(), out, board.caches)
+    words = [target.qemu, "-cpu", target.qemu_cpu, "-plugin", option, str(main)]
+    words += ["--runs", "1", "--warmup", "0", "--profile", "1"]
+    words += ["--threads", str(threads), "--in-turn"] if threads > 1 else []
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    counts = Counts.read(out)
+    out.unlink()
+    return counts
 
 
 @lru_cache(maxsize=1)

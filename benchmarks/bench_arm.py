@@ -31,11 +31,10 @@ from statistics import geometric_mean
 from typing import Any
 
 from edgec_devices.boards import Board
-from edgec_devices.pipeline import Counts, estimate, plugin_option
-from edgec_devices.plugin import block_count_plugin
+from edgec_devices.pipeline import estimate
 
 from benchmarks import peer_figures
-from benchmarks.arm_programs import Call, Program, compile_for, sources_digest
+from benchmarks.arm_programs import Call, Program, compile_for, counted, sources_digest
 from benchmarks.arm_results import (
     estimator,
     file_digest,
@@ -232,15 +231,7 @@ def places(main: Path, board_name: str) -> dict[tuple[int, int], float]:
     boards, and else edgec's model of the core.
     """
     board = Board.load(board_name)
-    target = board.targets[0]
-    out = main.with_name("counts")
-    out.unlink(missing_ok=True)
-    option = plugin_option(block_count_plugin(), out, board.caches)
-    qemu = [target.qemu, "-cpu", target.qemu_cpu, "-plugin", option]
-    profiled = ["--runs", "1", "--warmup", "0", "--profile", "1"]
-    subprocess.run([*qemu, str(main), *profiled], check=True, stdout=subprocess.DEVNULL)
-    counts = Counts.read(out)
-    out.unlink()
+    counts = counted(main, board)
     lab = picycles()
     if lab is not None and board_name in lab.boards:
         return lab.places(counts, board_name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from edgec_partitioner.cost import OpWork
 
 from benchmarks.edgetpu_networks import (
@@ -14,6 +12,7 @@ from benchmarks.edgetpu_networks import (
     mobilenet_v1_backbone,
     mobilenet_v2_backbone,
 )
+from tests.networks.stages import EFFICIENTDET_LITE
 
 
 def _ssd(net: Net, first: Net, lite: bool, classes: int = 91) -> Net:
@@ -82,55 +81,31 @@ def headless(detector: Net) -> Net:
     return detector
 
 
-B0 = (
-    (1, 16, 1, 1, 3),
-    (6, 24, 2, 2, 3),
-    (6, 40, 2, 2, 5),
-    (6, 80, 3, 2, 3),
-    (6, 112, 3, 1, 5),
-    (6, 192, 4, 2, 5),
-    (6, 320, 1, 1, 3),
-)
-"""EfficientNet-B0: expansion, channels, count, stride and kernel of each stage."""
-
-LITE = {
-    "0": (320, 1.0, 1.0, 64, 3, 3),
-    "1": (384, 1.0, 1.1, 88, 4, 3),
-    "2": (448, 1.1, 1.2, 112, 5, 3),
-    "3": (512, 1.2, 1.4, 160, 6, 4),
-    "3x": (640, 1.2, 1.4, 200, 6, 4),
-}
-"""EfficientDet-Lite: size, width and depth of the backbone, channels and cells of the
-pyramid, convolutions of a head.
-"""
-
-
 def efficientdet_lite(name: str) -> Net:
     """EfficientDet-Lite: EfficientNet-Lite (stem, first and last stage of fixed depth),
     BiFPN, shared heads.
     """
-    size, width, depth, channels, cells, repeats = LITE[name]
-    net = Net(size, size, 3).conv(32, 3, 2)
+    lite = EFFICIENTDET_LITE[name]
+    net = Net(lite.size, lite.size, 3).conv(32, 3, 2)
     levels = list[Net]()
-    for i, (expand, plain, count, stride, kernel) in enumerate(B0):
-        scaled = max(8, int(plain * width + 4) // 8 * 8)
-        for k in range(count if i in (0, len(B0) - 1) else math.ceil(count * depth)):
-            bottleneck(net, scaled, expand, kernel, stride if k == 0 else 1)
+    for i, (expand, channels, count, stride, kernel) in enumerate(lite.stages()):
+        for k in range(count):
+            bottleneck(net, channels, expand, kernel, stride if k == 0 else 1)
         if i in (2, 4, 6):
             levels.append(net.branch())
     for _ in range(2):
-        levels.append(levels[-1].branch().conv(channels).pool(2, 2, True))
-    pyramid = [level.branch().conv(channels) for level in levels]
-    for _ in range(cells):
+        levels.append(levels[-1].branch().conv(lite.channels).pool(2, 2, True))
+    pyramid = [level.branch().conv(lite.channels) for level in levels]
+    for _ in range(lite.cells):
         for image in (*pyramid[:-1], *pyramid[1:]):  # down, then up
             # resize or pool, then the sum
-            image.branch().same(2).depthwise().conv(channels)
+            image.branch().same(2).depthwise().conv(lite.channels)
     for image in pyramid:
         net.anchors += image.height * image.width * 9
         for columns in (4, 90):
             head = image.branch()
-            for _ in range(repeats):
-                head.depthwise().conv(channels)
+            for _ in range(lite.repeats):
+                head.depthwise().conv(lite.channels)
             head.depthwise().conv(9 * columns).reshape()
     net.classes, net.boxes = 90, 25
     return _scores(net)

@@ -19,6 +19,8 @@ from edgec_partitioner.cost import (
     fully_connected,
 )
 
+from tests.networks.stages import MOBILENET_V2, rounded
+
 Kernel = int | tuple[int, int]
 Convs = list[tuple[int, Kernel]]
 """Channels and kernels of convolutions, one after the other."""
@@ -207,18 +209,6 @@ def mobilenet_v1_backbone(
     return images
 
 
-V2 = (
-    (1, 16, 1, 1),
-    (6, 24, 2, 2),
-    (6, 32, 3, 2),
-    (6, 64, 4, 2),
-    (6, 96, 3, 1),
-    (6, 160, 3, 2),
-    (6, 320, 1, 1),
-)
-"""MobileNetV2: expansion, channels, count and stride of each stage."""
-
-
 def mobilenet_v2_backbone(net: Net, strides: int = 32) -> list[Net]:
     """Add MobileNetV2 without its last convolution; return the image after the expansion
     of each stage's first block. Stages beyond `strides` have a stride of 1, dilated.
@@ -226,11 +216,11 @@ def mobilenet_v2_backbone(net: Net, strides: int = 32) -> list[Net]:
     net.conv(32, 3, 2)
     images = []
     now = 2
-    for expand, channels, count, stride in V2:
+    for expand, channels, count, stride, kernel in MOBILENET_V2:
         step = stride if now * stride <= strides else 1
         now *= step
         for i in range(count):
-            inner = bottleneck(net, channels, expand, 3, step if i == 0 else 1)
+            inner = bottleneck(net, channels, expand, kernel, step if i == 0 else 1)
             if i == 0:
                 images.append(inner)
     return images
@@ -291,35 +281,29 @@ def mobiledet_backbone(net: Net) -> Net:
 
 
 def mobilenet_v1(size: int = 224, width: float = 1.0) -> Net:
-    """MobileNetV1."""
+    """Return MobileNetV1, a classifier of 1001 classes."""
     net = Net(size, size, 3)
     mobilenet_v1_backbone(net, width)
     return net.classifier()
 
 
 def mobilenet_v2(classes: int = 1001) -> Net:
-    """MobileNetV2 1.0 at 224."""
+    """Return MobileNetV2 of width 1.0, a classifier of images of 224 × 224."""
     net = Net(224, 224, 3)
     mobilenet_v2_backbone(net)
     return net.conv(1280).classifier(classes)
 
 
 def mobilenet_edgetpu() -> Net:
-    """MobileNetEdgeTPU 1.0 at 224."""
+    """Return MobileNetEdgeTPU, a classifier of images of 224 × 224."""
     net = Net(224, 224, 3)
     mobilenet_edgetpu_backbone(net)
     return net.conv(1280).classifier()
 
 
-def _rounded(channels: float) -> int:
-    """Return a multiple of 8 that is at most a tenth smaller, as EfficientNet rounds."""
-    near = max(8, int(channels + 4) // 8 * 8)
-    return near if near >= 0.9 * channels else near + 8
-
-
 def efficientnet_edgetpu(size: int, depth: float, width: float) -> Net:
-    """EfficientNet-EdgeTPU."""
-    net = Net(size, size, 3).conv(_rounded(32 * width), 3, 2)
+    """Return EfficientNet-EdgeTPU, a classifier; S, M and L differ in the sizes."""
+    net = Net(size, size, 3).conv(rounded(32 * width), 3, 2)
     for count, kernel, stride, expand, channels, add in (
         (1, 3, 1, 4, 24, _fused),
         (2, 3, 2, 8, 32, _fused),
@@ -330,8 +314,8 @@ def efficientnet_edgetpu(size: int, depth: float, width: float) -> Net:
     ):
         for i in range(math.ceil(count * depth)):
             step = stride if i == 0 else 1
-            add(net, _rounded(channels * width), expand, kernel, step)
-    return net.conv(_rounded(1280 * width)).classifier()
+            add(net, rounded(channels * width), expand, kernel, step)
+    return net.conv(rounded(1280 * width)).classifier()
 
 
 # ---- Inception and ResNet
@@ -363,7 +347,7 @@ def _reduced(net: Net, *branches: Net) -> None:
 
 
 def inception_v1(size: int = 224) -> Net:
-    """Inception V1 (GoogLeNet)."""
+    """Return Inception V1 (GoogLeNet), a classifier."""
     net = Net(size, size, 3).conv(64, 7, 2).pool(3, 2, True)
     net.conv(64).conv(192, 3).pool(3, 2, True)
     for a, b, c, d, e, f, pool in (
@@ -385,7 +369,7 @@ def inception_v1(size: int = 224) -> Net:
 
 
 def inception_v2(size: int = 224) -> Net:
-    """Inception V2, with batch normalization folded."""
+    """Return Inception V2, a classifier, with batch normalization folded."""
     net = Net(size, size, 3).conv(64, 7, 2).pool(3, 2, True)
     net.conv(64).conv(192, 3).pool(3, 2, True)
     for a, b, c, d, e, f in (
@@ -411,7 +395,7 @@ def inception_v2(size: int = 224) -> Net:
 
 
 def inception_v3(size: int = 299) -> Net:
-    """Inception V3."""
+    """Return Inception V3, a classifier."""
     net = Net(size, size, 3).conv(32, 3, 2, False).conv(32, 3, 1, False).conv(64, 3)
     net.pool(3, 2).conv(80).conv(192, 3, 1, False).pool(3, 2)
     for last in (32, 64, 64):
@@ -436,7 +420,7 @@ def inception_v3(size: int = 299) -> Net:
 
 
 def inception_v4(size: int = 299) -> Net:
-    """Inception V4."""
+    """Return Inception V4, a classifier."""
     net = Net(size, size, 3).conv(32, 3, 2, False).conv(32, 3, 1, False).conv(64, 3)
     _reduced(net, net.branch().conv(96, 3, 2, False))
     short = _path(net, (64, 1)).conv(96, 3, 1, False)
@@ -475,7 +459,7 @@ def inception_v4(size: int = 299) -> Net:
 
 
 def resnet50(size: int = 224) -> Net:
-    """ResNet-50 V1."""
+    """Return ResNet-50 V1, a classifier."""
     net = Net(size, size, 3).conv(64, 7, 2).pool(3, 2, True)
     for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for i in range(count):
@@ -491,7 +475,7 @@ def resnet50(size: int = 224) -> Net:
 
 
 def rock_paper_scissors() -> Net:
-    """The small CNN of EscVM/RPS_with_Edge_TPU (its training notebook)."""
+    """Return the small CNN of EscVM/RPS_with_Edge_TPU (its training notebook)."""
     net = Net(150, 150, 3)
     for channels in (64, 64, 128, 128):
         net.conv(channels, 3, same=False).pool(2)
@@ -499,7 +483,7 @@ def rock_paper_scissors() -> Net:
 
 
 def mnist(images: int) -> Net:
-    """tinygrad's beautiful_mnist on images below each other, as one image."""
+    """Return tinygrad's beautiful_mnist on images below each other, as one image."""
     net = Net(28 * images, 28, 1)
     for channels, kernel in ((32, 5), (64, 3)):
         net.conv(channels, kernel, same=False).conv(channels, kernel, same=False)
@@ -510,12 +494,12 @@ def mnist(images: int) -> Net:
 
 
 def dense(inputs: int, outputs: int) -> Net:
-    """One fully connected layer."""
+    """Return one fully connected layer."""
     return Net(1, 1, inputs).dense(outputs).output(1, outputs)
 
 
 def dense_stack(units: int) -> Net:
-    """Jorgitou98's four layers of as many units, tanh after each, and one of 10."""
+    """Return Jorgitou98's four layers of as many units, tanh after each, and one of 10."""
     net = Net(1, 1, 64)
     for _ in range(4):
         net.dense(units).same(inputs=1)
@@ -523,7 +507,7 @@ def dense_stack(units: int) -> Net:
 
 
 def conv_stack(filters: int) -> Net:
-    """Jorgitou98's five convolutions of 3 × 3 on 64 × 64."""
+    """Return Jorgitou98's five convolutions of 3 × 3 on 64 × 64."""
     net = Net(64, 64, 3)
     for _ in range(5):
         net.conv(filters, 3)

@@ -22,6 +22,7 @@ from benchmarks import edgetpu_detectors as detectors
 from benchmarks import edgetpu_networks as networks
 from benchmarks.cost_sizes import record_work
 from benchmarks.edgetpu_networks import Net
+from tests.networks.stages import EFFICIENTDET_LITE
 
 Make = Callable[[], Net]
 V1 = "mobilenet_v1_{}_quant"
@@ -98,7 +99,7 @@ NETWORKS: Mapping[str, tuple[Make, str]] = {
     **{
         f"{start}{size}": (partial(detectors.efficientdet_lite, size), "")
         for start in ("EfficientDet-Lite", "EfficientDet-lite")
-        for size in detectors.LITE
+        for size in EFFICIENTDET_LITE
     },
     "PoseNet MNv1 353x481": (
         lambda: detectors.posenet(353, 481),

@@ -21,6 +21,7 @@ from tests.networks import (
     _upsample,
     yolov8n_like,
 )
+from tests.networks.stages import MOBILENET_V2
 
 
 def mobilenet_v1(path: Path) -> Path:
@@ -51,18 +52,9 @@ def mobilenet_v2(path: Path) -> Path:
     """MobileNet v2 of 224 pixels with softmax."""
     net = Net("mobilenet_v2", (1, 3, 224, 224))
     x = net.conv("images", 32, 3, 2, act="relu6")
-    blocks = [
-        (1, 16, 1, 1),
-        (6, 24, 2, 2),
-        (6, 32, 3, 2),
-        (6, 64, 4, 2),
-        (6, 96, 3, 1),
-        (6, 160, 3, 2),
-        (6, 320, 1, 1),
-    ]
-    for expand, out, times, stride in blocks:
+    for expand, out, times, stride, k in MOBILENET_V2:
         for i in range(times):
-            x = _inverted(net, x, out, expand, 3, stride if i == 0 else 1, "relu6")
+            x = _inverted(net, x, out, expand, k, stride if i == 0 else 1, "relu6")
     x = _classifier(net, net.conv(x, 1280, act="relu6"), 1000)
     return net.save(path, net.op("Softmax", x, axis=1))
 

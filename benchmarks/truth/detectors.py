@@ -10,9 +10,7 @@ and [1, anchors, classes], before boxes are decoded.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,61 +18,11 @@ import numpy as np
 
 from tests.networks import Net
 from tests.networks.layers import shaped, turned, vector, weights
+from tests.networks.stages import EFFICIENTDET_LITE, MOBILENET_V2, Lite, Stage
 
 CLASSES = 90
 ANCHORS = 9
 LEVELS = 5
-
-# Expansion, channels, times, stride and kernel.
-LITE_STAGES = (
-    (1, 16, 1, 1, 3),
-    (6, 24, 2, 2, 3),
-    (6, 40, 2, 2, 5),
-    (6, 80, 3, 2, 3),
-    (6, 112, 3, 1, 5),
-    (6, 192, 4, 2, 5),
-    (6, 320, 1, 1, 3),
-)
-MOBILENET_V2_STAGES = (
-    (1, 16, 1, 1, 3),
-    (6, 24, 2, 2, 3),
-    (6, 32, 3, 2, 3),
-    (6, 64, 4, 2, 3),
-    (6, 96, 3, 1, 3),
-    (6, 160, 3, 2, 3),
-    (6, 320, 1, 1, 3),
-)
-
-
-@dataclass(frozen=True)
-class Lite:
-    """The sizes of an EfficientDet-Lite.
-
-    Attributes:
-        size: of the image
-        channels: of the pyramid's levels
-        cells: of the pyramid
-        repeats: of the heads' layers
-        width: of the backbone
-        depth: of the backbone
-    """
-
-    size: int
-    channels: int
-    cells: int
-    repeats: int
-    width: float
-    depth: float
-
-
-LITES = {
-    "lite0": Lite(320, 64, 3, 3, 1.0, 1.0),
-    "lite1": Lite(384, 88, 4, 3, 1.0, 1.1),
-    "lite2": Lite(448, 112, 5, 3, 1.1, 1.2),
-    "lite3": Lite(512, 160, 6, 4, 1.2, 1.4),
-    "lite3x": Lite(640, 200, 6, 4, 1.2, 1.4),
-    "lite4": Lite(640, 224, 7, 4, 1.4, 1.8),
-}
 
 
 def _conv(
@@ -126,7 +74,7 @@ def _spatial(net: Net, x: str, w: str) -> str:
     return _conv_of(net, x, (w,), (3, 1, channels, channels))
 
 
-def _backbone(net: Net, stages: Sequence[Sequence[int]], act: str) -> list[str]:
+def _backbone(net: Net, stages: Sequence[Stage], act: str) -> list[str]:
     """The values at the end of each stage, after a first convolution of 32 channels."""
     x = _conv(net, "images", 32, 3, 2, act)
     ends = []
@@ -144,23 +92,10 @@ def _inverted(net: Net, x: str, block: tuple[int, int, int, int]) -> str:
     return net.op("Add", x, y) if stride == 1 and net.channels[x] == out else y
 
 
-def _scaled(width: float, depth: float) -> list[tuple[int, int, int, int, int]]:
-    """The stages of EfficientNet-Lite; the first and the last keep their number."""
-    stages = []
-    for i, (expand, out, times, stride, k) in enumerate(LITE_STAGES):
-        channels = max(8, int(out * width + 4) // 8 * 8)
-        if channels < 0.9 * out * width:
-            channels += 8
-        ends = i in (0, len(LITE_STAGES) - 1)
-        times = times if ends else math.ceil(times * depth)
-        stages.append((expand, channels, times, stride, k))
-    return stages
-
-
 def efficientdet(path: Path, lite: Lite) -> Path:
     """Write an EfficientDet-Lite."""
     net = Net(path.stem, (1, 3, lite.size, lite.size))
-    ends = _backbone(net, _scaled(lite.width, lite.depth), "relu6")
+    ends = _backbone(net, lite.stages(), "relu6")
     features = [ends[2], ends[4], ends[6]]
     features.append(_halved(net, _conv(net, features[-1], lite.channels)))
     features.append(_halved(net, features[-1]))
@@ -243,7 +178,7 @@ def _head(net: Net, features: Sequence[str], repeats: int, values: int) -> str:
 def ssdlite(path: Path) -> Path:
     """Write SSDLite of MobileNet v2, for images of 300 x 300, with 91 classes."""
     net = Net(path.stem, (1, 3, 300, 300))
-    ends = _backbone(net, MOBILENET_V2_STAGES[:5], "relu6")
+    ends = _backbone(net, MOBILENET_V2[:5], "relu6")
     # The first level is inside the block that follows.
     wide = _conv(net, ends[-1], 576, act="relu6")
     x = _conv(net, _depthwise(net, wide, 3, 2, "relu6"), 160)
@@ -267,8 +202,8 @@ def ssdlite(path: Path) -> Path:
 
 WRITERS: Mapping[str, Callable[[Path], Path]] = {
     **{
-        f"efficientdet-{name}": partial(efficientdet, lite=lite)
-        for name, lite in LITES.items()
+        f"efficientdet-lite{name}": partial(efficientdet, lite=lite)
+        for name, lite in EFFICIENTDET_LITE.items()
     },
     "ssdlite_mobilenet_v2": ssdlite,
 }

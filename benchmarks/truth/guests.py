@@ -14,6 +14,7 @@ import importlib
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -41,6 +42,9 @@ ALIKE = {
 revision, as its MIDR has them.
 """
 
+SYSTEM = threading.Lock()
+"""Held by the thread that makes the emulated system of a board."""
+
 Words = Sequence[str | Path]
 """A program of GUESTS and its arguments."""
 
@@ -60,9 +64,12 @@ def _armlab() -> Any:
     return importlib.import_module("armlab")
 
 
-def installed(site: str) -> bool:
-    """Return whether the wheels of a site are installed."""
-    return bool((_armlab().CACHE / "site" / site / ".complete").exists())
+def _wheels(site: str) -> list[str]:
+    """Return the names and versions of a site's wheels; exit where there are none."""
+    folder = _armlab().CACHE / "site" / site
+    if not (folder / ".complete").exists():
+        sys.exit(f"no wheels in {folder}: {LAB / 'setup.sh'} count user peers")
+    return sorted(path.name for path in folder.glob("*.dist-info"))
 
 
 def steps(
@@ -81,15 +88,12 @@ def steps(
         files: what the guest reads besides its program, or what that is made of
         every: instructions of a step, for a guest that marks its inference alone
     """
-    wheels = sorted(
-        p.name for p in (_armlab().CACHE / "site" / site).glob("*.dist-info")
-    )
     words = [w.name if isinstance(w, Path) else w for w in command]
     sizes = [(level.kib, level.ways, level.shared) for level in board.caches]
     digests = [file_digest(path) for path in (SOURCE, *files)]
     guests = [file_digest(path) for path in sorted(GUESTS.iterdir()) if path.is_file()]
     key = (
-        f"steps {wheels} {words} {every} {board.core} {sizes} {digests} {guests} "
+        f"steps {_wheels(site)} {words} {every} {board.core} {sizes} {digests} {guests} "
         f"{_model(board)}"
     )
     rows = recall(key)
@@ -131,13 +135,16 @@ def _counted(board: Board, site: str, command: Words, every: int) -> list[Step]:
         board=board.name,
         root=None,
         site=[site],
-        env=[f"LD_PRELOAD={_openmp()}"],
+        env=[],
         command=["python3", *map(str, command)],
     )
     with tempfile.TemporaryDirectory(prefix="edgec-") as name:
         out = Path(name, "counts")
         option = plugin_option(block_count_plugin(), out, board.caches, every)
-        words, env = lab.qemu_command(guest, option)
+        guest.env.append(f"LD_PRELOAD={_openmp(Path(name))}")
+        # It makes the board's system where there is none yet.
+        with SYSTEM:
+            words, env = lab.qemu_command(guest, option)
         subprocess.run(words, env=env, check=True, stdout=subprocess.DEVNULL)
         counts = Counts.read(out)
     return in_steps(counts, board)
@@ -149,10 +156,8 @@ def in_steps(counts: Counts, board: Board) -> list[Step]:
     return [*((w,) for w in alone.values()), *map(tuple, shared.values())]
 
 
-@cache
-def _openmp() -> Path:
-    """Return openmp_in_turn.c as a library for the emulated system."""
-    folder = Path(tempfile.mkdtemp(prefix="edgec-"))
+def _openmp(folder: Path) -> Path:
+    """Return openmp_in_turn.c as a library for the emulated system, in a folder."""
     library = folder / "openmp_in_turn.so"
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-gnu.2.28"]
     source = GUESTS / "openmp_in_turn.c"

@@ -11,7 +11,6 @@ known.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,13 +19,11 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from edgec_devices.boards import Board
-from edgec_devices.pipeline import Counts, plugin_option
-from edgec_devices.plugin import block_count_plugin
 
-from benchmarks.arm_programs import compile_for, sources_digest
+from benchmarks.arm_programs import compile_for, counted, sources_digest
 from benchmarks.arm_results import file_digest, recall, remember
 from benchmarks.tables import markdown, names
-from benchmarks.truth.__main__ import NETWORKS, estimate, milliseconds
+from benchmarks.truth.estimates import NETWORKS, estimate, milliseconds
 from benchmarks.truth.guests import in_steps
 from benchmarks.truth.networks import convert
 from benchmarks.truth.published import NCNN, Series
@@ -71,27 +68,15 @@ class Comparison:
 
 def edgec_ms(model: Path, board: Board, threads: int) -> float:
     """Return the model's time of an inference by edgec's code."""
-    sizes = [(level.kib, level.ways) for level in board.caches]
-    key = f"own {file_digest(model)} {sources_digest()} {board} {sizes} {threads}"
+    key = f"own {file_digest(model)} {sources_digest()} {board} {threads}"
     ms = recall(key)
     if ms is None:
-        ms = milliseconds(board, in_steps(_counted(model, board, threads), board))
+        program = compile_for(model, board.name, threads)
+        with tempfile.TemporaryDirectory(prefix="edgec-") as name:
+            counts = counted(program.write(Path(name)), board, threads)
+        ms = milliseconds(board, in_steps(counts, board))
         remember(key, ms)
     return float(ms)
-
-
-def _counted(model: Path, board: Board, threads: int) -> Counts:
-    """Return the counts of a profiled inference, part by part."""
-    program = compile_for(model, board.name, threads)
-    target = board.targets[0]
-    with tempfile.TemporaryDirectory(prefix="edgec-") as name:
-        main, out = program.write(Path(name)), Path(name, "counts")
-        option = plugin_option(block_count_plugin(), out, board.caches)
-        words = [target.qemu, "-cpu", target.qemu_cpu, "-plugin", option, str(main)]
-        words += ["--runs", "0", "--profile", "1", "--json"]
-        words += ["--threads", str(threads), "--in-turn"] if threads > 1 else []
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-        return Counts.read(out)
 
 
 def compare(series: Series, network: str) -> Comparison | None:

@@ -96,6 +96,8 @@ LITERT = (
 of 2021 in Python.
 """
 
+SERIES = {"ncnn": NCNN, "litert": LITERT}
+
 
 def _rows() -> list[dict[str, Any]]:
     return [json.loads(line) for line in FILE.read_text().splitlines()]

@@ -51,12 +51,12 @@ class Link:
 LINKS = {
     link.name: link
     for link in (
-        Link("usb3", 0.2231, 3.187, 33.71, 2.044),
+        Link("usb3", 0.2231, 3.189, 33.71, 2.044),
         # The controller of a Raspberry Pi 2, 3 and Zero 2, whose transfers take 1.64
         # times as long as those of a Jetson Nano over USB 2.
         Link("usb2", 0.2323, 43.84, 142.1, 43.84),
         # The Coral Dev Board. A desktop with PCIe reads at 8 ms for a MB.
-        Link("pcie", 0.3820, 2.522, 31.01, 2.522),
+        Link("pcie", 0.3823, 2.522, 31.02, 2.522),
     )
 }
 """The links of the boards, by their names in a board's profile."""
@@ -107,7 +107,7 @@ class OpWork:
         return CODE["operation"] + CODE["large_byte"] * max(0, self.touched - LARGE)
 
 
-CYCLES = {"moved_byte": 0.06261, "dense_byte": 2.497e-3}
+CYCLES = {"moved_byte": 0.06259, "dense_byte": 2.497e-3}
 """Cycles for each byte of activations that an operation reads or writes, and for each
 byte of parameters of a fully connected layer, which lie in all tiles.
 """

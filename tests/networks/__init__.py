@@ -16,6 +16,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.networks.stages import EFFICIENTNET_B0, MOBILENET_V2
+
 OPSET = 17
 
 
@@ -172,20 +174,10 @@ def mobilenet_like(
     """MobileNet v2: inverted residuals with ReLU6."""
     net = Net("mobilenet_like", (1, 3, size, size))
     x = net.conv("images", _width(32, width), 3, 2, act="relu6")
-    blocks = [
-        (1, 16, 1, 1),
-        (6, 24, 2, 2),
-        (6, 32, 3, 2),
-        (6, 64, 4, 2),
-        (6, 96, 3, 1),
-        (6, 160, 3, 2),
-        (6, 320, 1, 1),
-    ]
-    for expand, out, times, stride in blocks:
+    for expand, out, times, stride, k in MOBILENET_V2:
         for i in range(times):
-            x = _inverted(
-                net, x, _width(out, width), expand, 3, stride if i == 0 else 1, "relu6"
-            )
+            step = stride if i == 0 else 1
+            x = _inverted(net, x, _width(out, width), expand, k, step, "relu6")
     return net.save(path, _classifier(net, net.conv(x, 1280, act="relu6"), classes))
 
 
@@ -193,15 +185,7 @@ def efficientnet_lite_like(path: Path, size: int = 224, classes: int = 1000) -> 
     """EfficientNet-Lite0: no squeeze and excitation, ReLU6 in place of swish."""
     net = Net("efficientnet_lite_like", (1, 3, size, size))
     x = net.conv("images", 32, 3, 2, act="relu6")
-    for expand, out, times, stride, k in [
-        (1, 16, 1, 1, 3),
-        (6, 24, 2, 2, 3),
-        (6, 40, 2, 2, 5),
-        (6, 80, 3, 2, 3),
-        (6, 112, 3, 1, 5),
-        (6, 192, 4, 2, 5),
-        (6, 320, 1, 1, 3),
-    ]:
+    for expand, out, times, stride, k in EFFICIENTNET_B0:
         for i in range(times):
             x = _inverted(net, x, out, expand, k, stride if i == 0 else 1, "relu6")
     return net.save(path, _classifier(net, net.conv(x, 1280, act="relu6"), classes))
