@@ -1,0 +1,1 @@
+"""Reads the files that Google's edgetpu_compiler writes."""

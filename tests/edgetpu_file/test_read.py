@@ -1,0 +1,72 @@
+"""Compiled files are read; damaged ones end in one error."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from edgec_runtime.edgetpu_file.compiled_file import read_compiled
+from edgec_runtime.edgetpu_file.executable import (
+    BufferTransfer,
+    ExecutableType,
+    InstructionTransfer,
+)
+from edgec_runtime.errors import InputError
+
+from tests.conftest import SHARED
+
+pytestmark = pytest.mark.shared
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, bytes]:
+    """The compiled files by their paths."""
+    index = json.loads((SHARED / "edgetpu/compiled/index.json").read_text())
+    return {
+        e["compiled"]: (SHARED / "edgetpu" / e["compiled"]).read_bytes() for e in index
+    }
+
+
+def test_every_file(files: dict[str, bytes]) -> None:
+    """Each package has a program for the parameters and one for inferences, whose
+    transfers are within their buffers."""
+    assert len(files) == 41
+    for where, data in files.items():
+        (package,) = read_compiled(data, where).packages
+        for kind in (ExecutableType.PARAMETER_CACHING, ExecutableType.EXECUTION_ONLY):
+            executable = package.of_type(kind)
+            assert executable is not None
+            sizes = {
+                layer.name: layer.size
+                for layer in (*executable.inputs, *executable.outputs)
+            }
+            for transfer in executable.transfers:
+                what = transfer.what
+                if isinstance(what, InstructionTransfer):
+                    assert what.chunk < len(executable.instructions)
+                elif isinstance(what, BufferTransfer):
+                    size = sizes.get(what.address.name, executable.parameters.size)
+                    assert 0 <= what.offset <= what.offset + what.size <= size
+        execution = package.of_type(ExecutableType.EXECUTION_ONLY)
+        assert execution is not None
+        assert execution.inputs
+        assert execution.outputs
+
+
+def test_damage(files: dict[str, bytes]) -> None:
+    """A file that is cut short or has other bytes is read, or is refused with its name."""
+    rng = random.Random(1)
+    data = files[min(files, key=lambda name: len(files[name]))]
+    places: list[str | None] = []
+    for _ in range(1000):
+        damaged = bytearray(data[: rng.choice((len(data), rng.randrange(len(data))))])
+        for _ in range(rng.randrange(1, 4)):
+            if damaged:
+                damaged[rng.randrange(min(len(damaged), 1500))] = rng.randrange(256)
+        try:
+            read_compiled(bytes(damaged), "damaged.tflite")
+        except InputError as e:
+            places.append(e.at)
+    assert len(places) > 100
+    assert set(places) == {"damaged.tflite"}
