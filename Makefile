@@ -54,7 +54,7 @@ check: setup lint types fast
 # its own: what `pip install edgec` gives a user today
 test-newest: setup
 	$(PYTHON) -m venv $(NEWEST)
-	$(NEWEST)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager pip -e . pytest pytest-xdist hypothesis \
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager pip -e . pytest pytest-timeout pytest-xdist hypothesis \
 	    onnxruntime opencv-python-headless
 	$(NEWEST)/bin/python -m pytest -n 2 --dist worksteal -rs --sweep tests/cli/test_every_verb.py tests/partition/test_cuts.py
 

@@ -1,10 +1,11 @@
 """Counts the cycles of other runtimes for an ONNX file on a board's core, by armlab's
 `picycles`: LiteRT, ncnn, MNN and onnxruntime, each as its package on the index is.
 
-ncnn computes in float16 by itself on cores that can; its float32 is a peer of its own.
-MNN does so with `precision: low`. LiteRT runs what onnx2tf makes of the file. The arm64
-wheels are of `armlab/setup.sh user peers`; converters run on this machine, in
-environments of their own below build/.
+ncnn and OpenVINO compute in float16 by themselves on cores that can; ncnn's float32 is a
+peer of its own. MNN does so with `precision: low`, and LiteRT's XNNPACK for a file whose
+metadata allow it. LiteRT runs what onnx2tf makes of the file. The arm64 wheels are of
+`armlab/setup.sh user peers`, and OpenVINO's are put beside them by `OPENVINO`; converters
+run on this machine, in environments of their own below build/.
 
 A peer's outputs are compared with onnxruntime's by their mean and deviation, since some
 converters leave out what they do not know without a word.
@@ -22,9 +23,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import flatbuffers
 import numpy as np
 import onnx
 import onnxruntime
+from ai_edge_litert import schema_py_generated as schema
 
 from benchmarks.arm_guests.guest_outputs import OUTPUTS, filled, statistics
 from benchmarks.peer_env import environment
@@ -35,6 +38,11 @@ PNNX = ("--no-deps", "pnnx==20261020")
 """Its program needs no torch, which the package asks for."""
 MNN = ("MNN==3.6.1", "numpy<3")
 ONNX2TF = ("onnx2tf==1.29.24",)
+OPENVINO = "openvino==2026.4.1"
+"""For arm64 and the Python of the emulated system: pip install --target
+$ARMLAB_CACHE/site/openvino --only-binary :all: --python-version 3.11
+--platform manylinux_2_35_aarch64 --platform manylinux_2_28_aarch64 openvino==2026.4.1"""
+LITERT_F16 = "LiteRT f16"
 PICTURES = "calibration_image_sample_data_20x128x128x3_float32.npy"
 """The pictures that onnx2tf tries its result on."""
 LIMIT_S = 900
@@ -57,13 +65,11 @@ class Peer:
         command: returns the guest's program and words for a model, which lies in the
             folder for what it is converted to and may be changed; raises
             CalledProcessError where that is refused.
-        halves: whether it computes otherwise than in float32 on cores that can.
     """
 
     site: str
     package: str
     command: Callable[[Path, Path], Words]
-    halves: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,33 @@ def _mnn_low(model: Path, folder: Path) -> Words:
     return [*_mnn(model, folder), "low"]
 
 
+def _openvino(model: Path, folder: Path) -> Words:
+    return [GUESTS / "run_openvino.py", model]
+
+
+def allow_halves(source: Path, target: Path) -> None:
+    """Write a .tflite file that XNNPACK may compute in float16, sums too.
+
+    It reads the metadata `reduced_precision_support` (tensorflow/lite/tools/optimize/
+    reduced_precision_metadata.h).
+    """
+    model = schema.ModelT.InitFromPackedBuf(source.read_bytes(), 0)
+    buffer, entry = schema.BufferT(), schema.MetadataT()
+    buffer.data = list(b"fp16accfp16")
+    entry.name, entry.buffer = "reduced_precision_support", len(model.buffers)
+    model.buffers.append(buffer)
+    model.metadata = [*(model.metadata or ()), entry]
+    builder = flatbuffers.Builder(0)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    target.write_bytes(builder.Output())
+
+
+def _litert_f16(model: Path, folder: Path) -> Words:
+    program, twin, shape = _litert(model, folder)
+    allow_halves(Path(twin), folder / "halves.tflite")
+    return [program, folder / "halves.tflite", shape]
+
+
 def _litert(model: Path, folder: Path) -> Words:
     python = environment("onnx2tf", ONNX2TF)
     shape = _shape(model)
@@ -152,11 +185,13 @@ def _run(command: Words, folder: Path) -> None:
 
 PEERS: Mapping[str, Peer] = {
     "LiteRT": Peer("litert", "ai_edge_litert", _litert),
-    "ncnn": Peer("ncnn", "ncnn", _ncnn, halves=True),
+    LITERT_F16: Peer("litert", "ai_edge_litert", _litert_f16),
+    "ncnn": Peer("ncnn", "ncnn", _ncnn),
     "ncnn f32": Peer("ncnn", "ncnn", _ncnn_f32),
     "MNN": Peer("mnn", "mnn", _mnn),
-    "MNN low": Peer("mnn", "mnn", _mnn_low, halves=True),
+    "MNN low": Peer("mnn", "mnn", _mnn_low),
     "onnxruntime": Peer("ort", "onnxruntime", _onnxruntime),
+    "OpenVINO": Peer("openvino", "openvino", _openvino),
 }
 
 

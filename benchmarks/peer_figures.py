@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from edgec_devices.boards import Board
+
 from benchmarks import arm_peers
+from benchmarks.arm_peers import LITERT_F16
 from benchmarks.arm_results import (
     estimator,
     file_digest,
@@ -24,6 +28,7 @@ from benchmarks.arm_results import (
 )
 from benchmarks.data_folder import SHARED
 from benchmarks.picycles import Picycles
+from edgec.schedule.cores import core
 
 LITERT = "LiteRT"
 
@@ -81,7 +86,7 @@ def figures(
     """
     seen = set[str]()
     for file in files:
-        for peer in _readers(file):
+        for peer in _readers(file, board):
             if peer in seen:
                 continue
             if known is None:
@@ -94,9 +99,12 @@ def figures(
                 yield figure
 
 
-def _readers(file: Path) -> Sequence[str]:
-    """Return the peers that read a file."""
-    return list(arm_peers.PEERS) if file.suffix == ".onnx" else [LITERT]
+def _readers(file: Path, board: str) -> Sequence[str]:
+    """Return the peers that read a file, and compute otherwise than another one."""
+    peers = list(arm_peers.PEERS) if file.suffix == ".onnx" else [LITERT, LITERT_F16]
+    if not core(Board.load(board).targets[0].mcpu).has_float16:
+        peers.remove(LITERT_F16)
+    return peers
 
 
 def _counted(model: str, file: Path, board: str, peer: str) -> Figure | None:
@@ -129,10 +137,19 @@ def _count(
     """Return the cycles, None if the peer refuses, and whether the outputs are right."""
     if file.suffix == ".tflite":
         # LiteRT is the judge of its own format.
-        cycles = lab.litert(board, file)
+        cycles = _count_tflite(lab, file, board, peer)
         return cycles, cycles is not None
     result = arm_peers.measure(lab, arm_peers.PEERS[peer], file, board)
     return (None, False) if result is None else (result.cycles, result.agrees)
+
+
+def _count_tflite(lab: Picycles, file: Path, board: str, peer: str) -> float | None:
+    if peer == LITERT:
+        return lab.litert(board, file)
+    with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
+        halves = Path(folder, file.name)
+        arm_peers.allow_halves(file, halves)
+        return lab.litert(board, halves)
 
 
 def _published(model: str, file: Path, board: str, peer: str) -> Figure | None:
