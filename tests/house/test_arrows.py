@@ -191,6 +191,11 @@ TABLE = {
         "edgec_devices.intervals",
         *MODEL,
     },
+    "edgec_devices.stick": {
+        "edgec.frontends",
+        "edgec_devices.decoding",
+        *MODEL,
+    },
     "edgec_devices": {
         "edgec_devices.boards",
         "edgec_devices.cores",

@@ -1,0 +1,275 @@
+"""The chip behind the firmware: packets come in, programs run, outputs and events go out.
+
+A packet outwards has a header of 8 bytes (length and tag) and its bytes
+(driver/usb/usb_ml_commands.cc in google-coral/libedgetpu). A program expects them in the
+order of its DMA hints, and the chip waits for ever for one that does not come.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from edgec_runtime.edgetpu_file.executable import (
+    AddressOf,
+    BufferTransfer,
+    ExecutableType,
+    Fence,
+    InstructionTransfer,
+    Interrupt,
+)
+
+from edgec_devices.stick.faults import Fault, FaultPlan, Phase, What
+from edgec_devices.stick.programs import ProgramBook, sha256
+from edgec_devices.stick.registers import DESCRIPTORS, OMC0_DC, WARNING, Registers
+from edgec_devices.stick.run import Run
+
+INSTRUCTIONS, INPUT, PARAMETERS, OUTPUT, INTERRUPT = range(5)
+"""Tags; the scalar core's interrupts have 4 to 7."""
+_HEADER = struct.Struct("<IBxxx")
+_EVENT = struct.Struct("<QIB3x")
+_HOT = 1 << 4
+"""Bit of the fourth top-level interrupt, the thermal warning; bit 0 is a fatal error."""
+_PHASES = {
+    INSTRUCTIONS: Phase.INSTRUCTIONS,
+    INPUT: Phase.INPUT,
+    PARAMETERS: Phase.PARAMETERS,
+}
+
+
+class Surroundings(Protocol):
+    """What the chip needs of the stick around it."""
+
+    def log(self, line: str) -> None:
+        """Note what happens."""
+
+    def defer(self, work: Callable[[], object], then: Callable[[], None]) -> None:
+        """Do work beside, and continue when it has ended."""
+
+    def fault(self, fault: Fault) -> None:
+        """Carry out a fault that concerns more than the chip."""
+
+
+class Chip:
+    """The chip's state.
+
+    Attributes:
+        registers: its registers
+        events: of 16 bytes each, to be read at the endpoint of events
+        interrupts: of 4 bytes each
+        stalled: whether the program makes no progress any more
+    """
+
+    def __init__(
+        self, book: ProgramBook, faults: FaultPlan, around: Surroundings
+    ) -> None:
+        """Begin as after power-on."""
+        self.registers = Registers(self.empty)
+        self.events: deque[bytes] = deque()
+        self.interrupts: deque[bytes] = deque()
+        self.stalled = False
+        self._book = book
+        self._faults = faults
+        self._around = around
+        self._packet: _Packet | None = None
+        self._run: Run | None = None
+        self._output: bytes | None = None
+        self._token = 0
+        self._cached: set[bytes] = set()
+
+    def empty(self) -> None:
+        """Forget programs, transfers and parameters: the core is held in reset."""
+        self.events.clear()
+        self.interrupts.clear()
+        self.stalled = False
+        self._packet = self._run = self._output = None
+        self._token = 0
+        self._cached.clear()
+
+    @property
+    def accepts(self) -> bool:
+        """Return whether a bulk transfer outwards would be taken now."""
+        return self.registers.runs and not self.stalled
+
+    @property
+    def sends(self) -> bool:
+        """Return whether the program has come to an output that the host has not taken.
+
+        A bulk transfer outwards that begins now is a deadlock where one endpoint serves
+        instructions, inputs and parameters.
+        """
+        run = self._run
+        return run is not None and run.sends
+
+    def take(self, data: bytes) -> None:
+        """Take the bytes of one bulk transfer outwards."""
+        if self._packet is None:
+            if len(data) < _HEADER.size:
+                return self._stall(f"a header has {len(data)} bytes")
+            length, tag = _HEADER.unpack_from(data)
+            self._packet = _Packet(length, tag & 15)
+            data = data[_HEADER.size :]
+        packet = self._packet
+        packet.data += data
+        if len(packet.data) > packet.length:
+            return self._stall(
+                f"a packet of tag {packet.tag} has {len(packet.data)} bytes; its "
+                f"header says {packet.length}"
+            )
+        if len(packet.data) == packet.length:
+            self._packet = None
+            self._whole(packet.tag, bytes(packet.data))
+        return None
+
+    def read_output(self, most: int) -> bytes | None:
+        """Return bytes of the output for one bulk transfer inwards; None where there are
+        none.
+        """
+        if self._output is None:
+            return None
+        data, rest = self._output[:most], self._output[most:]
+        self._output = rest or None
+        if not rest and self._run is not None:
+            self._run.passed()
+            self._advance()
+        return data
+
+    def _whole(self, tag: int, data: bytes) -> None:
+        """Handle a packet that has arrived whole."""
+        phase = _PHASES.get(tag)
+        if phase is None:
+            return self._stall(f"a packet has the tag {tag}, which is not outwards")
+        self._around.log(f"packet {phase.value} {len(data)} {sha256(data).hex()[:16]}")
+        fault = self._faults.due(phase)
+        if fault is not None and self._faulty(fault):
+            return None
+        if tag == INSTRUCTIONS and self._run is None:
+            self._begin(data)
+        elif self._run is None:
+            return self._stall(f"{len(data)} bytes of tag {tag} come without a program")
+        else:
+            problem = self._run.take(tag, data)
+            if problem:
+                return self._stall(problem)
+        return self._advance()
+
+    def _begin(self, instructions: bytes) -> None:
+        """Begin the program of these instructions."""
+        programs = self._book.find(instructions)
+        if not programs:
+            self._stall(
+                f"{len(instructions)} bytes of instructions are of a program that the "
+                "stick does not know, nor how much it sends"
+            )
+            return
+        self._run = Run(programs, self._cached, self._around.log)
+        self._run.take(INSTRUCTIONS, instructions)
+
+    def _advance(self) -> None:
+        """Go on to the next transfer that needs the host."""
+        run = self._run
+        while run is not None and not self.stalled:
+            transfer = run.transfer
+            if transfer is None:
+                self._end(run)
+                return
+            what = transfer.what
+            if isinstance(what, Fence):
+                run.passed()
+            elif isinstance(what, Interrupt):
+                run.passed()
+                self._event(INTERRUPT + what.number)
+            elif isinstance(what, InstructionTransfer) or not transfer.outfeed:
+                return
+            else:
+                self._send(run, what)
+                return
+
+    def _send(self, run: Run, what: BufferTransfer) -> None:
+        """Make a part of an output ready, after the computation that gives it."""
+        if self._output is not None:
+            return
+        if what.address.of is AddressOf.SCRATCH:
+            data = bytes(what.size)
+        elif run.outputs is None:
+            self._compute(run)
+            return
+        else:
+            whole = run.outputs[what.address.name]
+            data = whole[what.offset : what.offset + what.size]
+        fault = self._faults.due(Phase.OUTPUT)
+        if fault is not None:
+            if self._faulty(fault):
+                return
+            if fault.what is What.SHORT:
+                data = data[:-8]
+            if fault.what is What.LOSE:
+                data = b""
+        self._output = data or None
+        if self._output is None:
+            run.passed()
+            self._advance()
+
+    def _compute(self, run: Run) -> None:
+        """Compute beside the stick's own work, once."""
+        if run.computes:
+            return
+        run.computes = True
+
+        def then() -> None:
+            if self._run is run:
+                self._advance()
+
+        self._around.defer(run.compute, then)
+
+    def _end(self, run: Run) -> None:
+        """End a program; parameters that it has brought stay."""
+        self._run = None
+        executable = run.program.executable
+        if executable.type is ExecutableType.PARAMETER_CACHING:
+            if self._token != executable.token:
+                self._token = executable.token
+                self._cached.clear()
+            self._cached.add(run.parameters_hash())
+
+    def _event(self, tag: int) -> None:
+        if not self.registers[DESCRIPTORS] >> tag & 1:
+            return
+        event = _EVENT.pack(0, 0, tag)
+        self._around.log(f"event {tag}")
+        fault = self._faults.due(Phase.EVENT)
+        if fault is not None:
+            if self._faulty(fault) or fault.what is What.LOSE:
+                return
+            if fault.what is What.SHORT:
+                event = event[:-8]
+        self.events.append(event)
+
+    def _faulty(self, fault: Fault) -> bool:
+        """Carry out a fault; return whether it is the end of what was going on."""
+        if fault.what is What.STALL:
+            self._stall("the fault is planned")
+            return True
+        if fault.what is What.HEAT:
+            self.registers[OMC0_DC] |= WARNING
+            self.interrupts.append(_HOT.to_bytes(4, "little"))
+            return False
+        if fault.what in (What.SHORT, What.LOSE):
+            return False
+        self._around.fault(fault)
+        return True
+
+    def _stall(self, why: str) -> None:
+        self.stalled = True
+        self._around.log(f"stalls: {why}")
+
+
+class _Packet:
+    """A packet outwards that has not arrived whole."""
+
+    def __init__(self, length: int, tag: int) -> None:
+        self.length = length
+        self.tag = tag
+        self.data = bytearray()

@@ -1,0 +1,99 @@
+"""What goes wrong with a stick on demand, so that drivers can be tried on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Phase(Enum):
+    """A point that a stick passes in its work."""
+
+    IMPORT = "import"
+    """A host takes the device."""
+    FIRMWARE = "firmware"
+    """A block of firmware arrives."""
+    RESET = "reset"
+    """The port is reset."""
+    REGISTER = "register"
+    """A register is read or written."""
+    INSTRUCTIONS = "instructions"
+    """A packet of instructions has arrived."""
+    INPUT = "input"
+    """A packet of an input has arrived."""
+    PARAMETERS = "parameters"
+    """A packet of parameters has arrived."""
+    OUTPUT = "output"
+    """A part of an output is ready."""
+    EVENT = "event"
+    """An event is ready."""
+
+
+class What(Enum):
+    """What happens."""
+
+    UNPLUG = "unplug"
+    """The stick is gone, and comes back in the boot loader after `absence_s`."""
+    STALL = "stall"
+    """The program makes no progress any more; registers still answer."""
+    HANG = "hang"
+    """Nothing answers any more until the stick is unplugged."""
+    SHORT = "short"
+    """Eight bytes are missing at the end: of an output, of an event, or of a block."""
+    LOSE = "lose"
+    """The event or the part of an output does not come."""
+    REFUSE = "refuse"
+    """The boot loader refuses the firmware."""
+    BROWN_OUT = "brown-out"
+    """The supply breaks down: as UNPLUG, and it comes back at once."""
+    HEAT = "heat"
+    """The chip reports by an interrupt that it is too hot, and goes on."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A planned fault.
+
+    Attributes:
+        what: what happens
+        phase: when
+        number: at which passing of the phase, from 1
+        absence_s: how long an unplugged stick is away; None for ever
+    """
+
+    what: What
+    phase: Phase
+    number: int = 1
+    absence_s: float | None = 0.2
+
+
+class FaultPlan:
+    """Planned faults, each of which happens once."""
+
+    def __init__(self, faults: Iterable[Fault], log: Callable[[str], None]) -> None:
+        """Begin with all of them to come.
+
+        log: told what happens
+        """
+        self._faults = list(faults)
+        self._passed: Counter[Phase] = Counter()
+        self._log = log
+
+    def add(self, fault: Fault) -> None:
+        """Plan one more; its number counts from now."""
+        number = self._passed[fault.phase] + fault.number
+        self._faults.append(
+            Fault(fault.what, fault.phase, number, fault.absence_s),
+        )
+
+    def due(self, phase: Phase) -> Fault | None:
+        """Return the fault that happens now that a phase is passed, if there is one."""
+        self._passed[phase] += 1
+        for fault in self._faults:
+            if fault.phase is phase and fault.number == self._passed[phase]:
+                self._faults.remove(fault)
+                self._log(f"fault: {fault.what.value} at {phase.value} {fault.number}")
+                return fault
+        return None
