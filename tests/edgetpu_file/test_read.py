@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import pytest
@@ -14,25 +13,16 @@ from edgec_runtime.edgetpu_file.executable import (
 )
 from edgec_runtime.errors import InputError
 
-from tests.conftest import SHARED
+from tests.edgetpu_file.compiled import files, smallest
 
 pytestmark = pytest.mark.shared
 
 
-@pytest.fixture(scope="module")
-def files() -> dict[str, bytes]:
-    """The compiled files by their paths."""
-    index = json.loads((SHARED / "edgetpu/compiled/index.json").read_text())
-    return {
-        e["compiled"]: (SHARED / "edgetpu" / e["compiled"]).read_bytes() for e in index
-    }
-
-
-def test_every_file(files: dict[str, bytes]) -> None:
+def test_every_file() -> None:
     """Each package has a program for the parameters and one for inferences, whose
     transfers are within their buffers."""
-    assert len(files) == 41
-    for where, data in files.items():
+    assert len(files()) == 41
+    for where, data in files().items():
         (package,) = read_compiled(data, where).packages
         for kind in (ExecutableType.PARAMETER_CACHING, ExecutableType.EXECUTION_ONLY):
             executable = package.of_type(kind)
@@ -54,10 +44,10 @@ def test_every_file(files: dict[str, bytes]) -> None:
         assert execution.outputs
 
 
-def test_damage(files: dict[str, bytes]) -> None:
+def test_damage() -> None:
     """A file that is cut short or has other bytes is read, or is refused with its name."""
     rng = random.Random(1)
-    data = files[min(files, key=lambda name: len(files[name]))]
+    data = smallest()
     places: list[str | None] = []
     for _ in range(1000):
         damaged = bytearray(data[: rng.choice((len(data), rng.randrange(len(data))))])

@@ -75,6 +75,7 @@ TABLE = {
         *MODEL,
     },
     "edgec.inspecting": {
+        "edgec.edgetpu_file",
         "edgec.measure",
         "edgec.benching",
         "edgec.quantize",
@@ -82,9 +83,12 @@ TABLE = {
         "edgec_devices",
         "edgec_devices.boards",
         "edgec_devices.decoding",
+        "edgec_partitioner",
         "edgec_runtime.device_end",
+        "edgec_runtime.edgetpu_file",
         *BASE,
     },
+    "edgec.edgetpu_file": {"edgec_runtime.edgetpu_file", *BASE},
     "edgec.options": {
         "edgec.errors",
         "edgec.frontends",

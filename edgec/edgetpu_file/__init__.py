@@ -1,0 +1,1 @@
+"""Reads the instructions in a compiled file, writes them as text, and reads this text."""
