@@ -45,6 +45,15 @@ def test_the_verbs_of_the_manual_are_fresh(request: pytest.FixtureRequest) -> No
     )
 
 
+def test_the_pages_for_programs_are_fresh(request: pytest.FixtureRequest) -> None:
+    script = runpy.run_path(str(ARCHITECTURE.parents[1] / "tools" / "llms.py"))
+    for path, text in ((script["LLMS"], "llms"), (script["AGENTS"], "for_agents")):
+        fresh = script[text]()
+        if request.config.getoption("--update-golden"):
+            path.write_text(fresh)
+        assert path.read_text() == fresh, "run python tools/llms.py"
+
+
 def test_the_picture_of_the_rooms_is_fresh(request: pytest.FixtureRequest) -> None:
     script = runpy.run_path(str(ARCHITECTURE.parents[1] / "tools" / "draw_rooms.py"))
     drawn = script["picture"](script["rooms"]())
