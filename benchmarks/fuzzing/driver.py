@@ -175,8 +175,10 @@ def _wait(pid: int, until: float) -> int | None:
         done, _, _ = select.select(
             [descriptor], [], [], max(0.0, until - time.monotonic())
         )
-        with contextlib.suppress(ProcessLookupError):
-            if not done:
+        if not done:
+            # a child that hangs at its very start has no process group yet
+            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
         return status if done else None

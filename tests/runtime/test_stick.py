@@ -330,6 +330,7 @@ def test_a_forked_child_leaves_the_stick_to_its_parent(
         if pid == 0:
             code = 1
             try:
+                signal.alarm(60)
                 right(s, 1)
                 code = 0 if s.backends["relu"] == "c" else 2
                 s.close()
