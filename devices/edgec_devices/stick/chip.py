@@ -176,11 +176,14 @@ class Chip:
                 self._end(run)
                 return
             what = transfer.what
+            described = run.descriptor()
+            if described is not None:
+                self._event(*described)
             if isinstance(what, Fence):
                 run.passed()
             elif isinstance(what, Interrupt):
                 run.passed()
-                self._event(INTERRUPT + what.number)
+                self._event(0, 0, INTERRUPT + what.number)
             elif isinstance(what, InstructionTransfer) or not transfer.outfeed:
                 return
             else:
@@ -234,10 +237,11 @@ class Chip:
                 self._cached.clear()
             self._cached.add(run.parameters_hash())
 
-    def _event(self, tag: int) -> None:
+    def _event(self, address: int, length: int, tag: int) -> None:
+        """Send an event: a part of a buffer is wanted or sent, or an interrupt."""
         if not self.registers[DESCRIPTORS] >> tag & 1:
             return
-        event = _EVENT.pack(0, 0, tag)
+        event = _EVENT.pack(address, length, tag)
         self._around.log(f"event {tag}")
         fault = self._faults.due(Phase.EVENT)
         if fault is not None:

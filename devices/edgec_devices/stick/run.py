@@ -7,9 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from edgec_runtime.edgetpu_file.executable import (
     DATA_TYPE_BYTES,
+    Address,
     AddressOf,
     BufferTransfer,
+    Executable,
     InstructionTransfer,
+    Interrupt,
     Layer,
     Transfer,
 )
@@ -23,6 +26,7 @@ from edgec_devices.stick.programs import (
 )
 
 _TAG_OF = {AddressOf.INPUT: 1, AddressOf.SCRATCH: 1, AddressOf.PARAMETER: 2}
+_OUTPUT_TAG = 3
 
 
 class Run:
@@ -54,6 +58,9 @@ class Run:
         self._inputs = {
             i.name: bytearray(i.size * i.executions) for i in executable.inputs
         }
+        self._transfers = transfers_of(executable)
+        self._addresses: dict[tuple[AddressOf, str], int] = {}
+        self._described = -1
         self.outputs: dict[str, bytes] | None = None
         self.computes = False
 
@@ -65,8 +72,9 @@ class Run:
     @property
     def transfer(self) -> Transfer | None:
         """Return the transfer that comes next; None at the end."""
-        transfers = self.program.executable.transfers
-        return transfers[self._index] if self._index < len(transfers) else None
+        if self._index < len(self._transfers):
+            return self._transfers[self._index]
+        return None
 
     @property
     def sends(self) -> bool:
@@ -81,6 +89,19 @@ class Run:
     def passed(self) -> None:
         """Go on to the next transfer."""
         self._index += 1
+
+    def descriptor(self) -> tuple[int, int, int] | None:
+        """Return address, size and tag of a part of a buffer that comes next, once."""
+        transfer = self.transfer
+        if transfer is None or self._described == self._index:
+            return None
+        self._described = self._index
+        what = transfer.what
+        if not isinstance(what, BufferTransfer):
+            return None
+        tag = _OUTPUT_TAG if transfer.outfeed else _TAG_OF[what.address.of]
+        base = self._addresses.get((what.address.of, what.address.name), 0)
+        return base + what.offset, what.size, tag
 
     def take(self, tag: int, data: bytes) -> str:
         """Take a packet; return what is wrong with it, or nothing."""
@@ -136,13 +157,17 @@ class Run:
         if not same:
             return f"that are not its instructions of chunk {chunk}"
         self._programs = same
+        for field in self.program.executable.instructions[chunk].fields:
+            key = (field.address.of, field.address.name)
+            half = _bits(data, field.bit) << (32 if field.address.upper else 0)
+            self._addresses[key] = self._addresses.get(key, 0) | half
         return ""
 
     def _store(self, what: BufferTransfer, data: bytes) -> None:
         if what.address.of is AddressOf.INPUT:
             buffer = self._inputs[what.address.name]
-            room = max(0, len(buffer) - what.offset)
-            buffer[what.offset : what.offset + room] = data[:room]
+            end = min(what.offset + what.size, len(buffer))
+            buffer[what.offset : end] = data[: max(0, end - what.offset)]
         elif what.address.of is AddressOf.PARAMETER:
             self._parameters.append(data)
             end = what.offset + what.size
@@ -158,3 +183,27 @@ def _pattern(layer: Layer, data: list[bytes]) -> Array:
     width = DATA_TYPE_BYTES[layer.data_type]
     size = layer.y * layer.x * layer.z * layer.executions * width
     return np.frombuffer(stated_pattern(data, size), np.uint8).reshape(-1, width)
+
+
+def transfers_of(executable: Executable) -> tuple[Transfer, ...]:
+    """Return all transfers of a program in order.
+
+    Where its DMA hints are not all, the chip asks for the others by events: here for the
+    outputs, each whole, and the interrupt at the end.
+    """
+    if executable.deterministic:
+        return executable.transfers
+    outputs = [
+        BufferTransfer(
+            Address(AddressOf.OUTPUT, 0, o.name, upper=False), 0, o.size * o.executions
+        )
+        for o in executable.outputs
+    ]
+    rest = [Transfer(o, outfeed=True) for o in outputs]
+    return (*executable.transfers, *rest, Transfer(Interrupt(0), outfeed=True))
+
+
+def _bits(data: bytes, at: int) -> int:
+    """Return 32 bits at a position in bits."""
+    window = int.from_bytes(data[at // 8 : at // 8 + 5], "little")
+    return window >> at % 8 & 0xFFFFFFFF

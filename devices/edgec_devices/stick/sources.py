@@ -28,6 +28,8 @@ from edgec_devices.stick.layouts import Array
 from edgec_devices.stick.programs import Compute, ProgramBook
 
 INDEX = Path("compiled/index.json")
+STATE_LAYER = "_variable_output"
+"""What edgetpu_compiler appends to a state's name for its layer among the outputs."""
 LARGEST_FILE = 64 << 20
 """Bytes of a compiled file; the chip's memories hold 8 MB."""
 _UINT8 = 3
@@ -106,20 +108,27 @@ class SourceNetwork:
     def part(self, file: CompiledFile, operator: CompiledOperator) -> Compute:
         """Return the function of one operator of the compiled file.
 
-        Its tensors are those of the same names in the source.
+        Its tensors are those of the same names in the source; a state has a layer for
+        what it will be at the next call.
         """
         types = {t.name: t.type for t in file.tensors}
         outputs = [file.tensors[i].name for i in operator.outputs]
+        states = [file.tensors[i].name for i in operator.inputs]
 
         def compute(inputs: Mapping[str, Array]) -> dict[str, Array]:
             env = {
                 self._value(name): _array(self._value(name), data, types[name])
                 for name, data in inputs.items()
             }
-            results = evaluate(self._graph, env, [self._value(n) for n in outputs])
+            following = {s.input: s.output for s in self._graph.state}
+            wanted = {(name, types[name]): name for name in outputs}
+            for name in filter(following.__contains__, states):
+                wanted[name + STATE_LAYER, types[name]] = following[name]
+            values = [self._value(name) for name in wanted.values()]
+            results = evaluate(self._graph, env, values)
             return {
-                name: _bytes(array, types[name])
-                for name, array in zip(outputs, results, strict=True)
+                layer: _bytes(array, type_)
+                for (layer, type_), array in zip(wanted, results, strict=True)
             }
 
         return compute
