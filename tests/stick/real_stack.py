@@ -7,9 +7,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -85,11 +86,14 @@ def run(
     folder: Path,
     library: Path = LIBRARY,
     python: str = sys.executable,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Answer:
     """Make calls one after the other in one process, each file opened once.
 
     folder: for arrays on their way. python: an interpreter with LiteRT or tflite_runtime
     """
+    for made in folder.glob("outputs*.npz"):
+        made.unlink()
     arguments = []
     for i, call in enumerate(calls):
         given = folder / f"inputs{i}.npz"
@@ -101,6 +105,7 @@ def run(
             **os.environ,
             "LD_LIBRARY_PATH": str(plug()),
             "EDGEC_STICK": str(stick.path),
+            **environment,
         },
         capture_output=True,
         text=True,

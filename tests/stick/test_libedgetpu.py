@@ -2,41 +2,249 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_devices.stick import Stick
-from edgec_devices.stick.sources import read_index
+from edgec_devices.stick import Stick, StickOptions
+from edgec_devices.stick.descriptors import FIRMWARE
+from edgec_devices.stick.faults import Fault, Phase, What
+from edgec_devices.stick.programs import stated_pattern
+from edgec_devices.stick.rates import HIGH_SPEED
+from edgec_devices.stick.sources import IndexEntry, read_index
+from edgec_runtime.edgetpu_file.compiled_file import CompiledFile, read_compiled
 
-from edgec.frontends import read_model
-from edgec.ir import Graph, interp
-from tests.stick.real_stack import EDGETPU, Array, Call, run
+from edgec.frontends.tflite import read_tflite
+from edgec.ir import Calls, Value, interp
+from tests.conftest import ROOT
+from tests.stick.cutting import cut
+from tests.stick.real_stack import (
+    EDGETPU,
+    OLD_LIBRARY,
+    Array,
+    Call,
+    run,
+)
 
-pytestmark = [pytest.mark.cc, pytest.mark.shared]
+pytestmark = [pytest.mark.cc, pytest.mark.shared, pytest.mark.slow]
+
+RUNNING = StickOptions(firmware=True)
+INDEX = read_index(EDGETPU) if EDGETPU.is_dir() else []
+LARGE = (
+    "bodypix_mobilenet_v1_075_512_512_16_quant_decoder",
+    "deeplabv3_mnv2_dm05_pascal_quant",
+    "mobilenet_v2_1.0_224_inat_insect_quant",
+    "mobilenet_v2_1.0_224_quant",
+    "movenet_single_pose_lightning_ptq",
+    "posenet_mobilenet_v1_075_353_481_16_quant_decoder",
+    "posenet_mobilenet_v1_075_721_1281_16_quant_decoder",
+)
+"""Networks for which interp takes seconds."""
+LSTM = "keras_lstm_mnist_ptq"
+TFLITE_RUNTIME = ROOT / ".venv-tflite-runtime" / "bin" / "python"
 
 
-def random_inputs(graph: Graph, seed: int) -> list[Array]:
-    """Any integers of each input."""
+@dataclass(frozen=True)
+class Example:
+    """A call with what it must give.
+
+    Attributes:
+        file: the compiled file, cut where it has other operators too
+        inputs, outputs: in the order of the interpreter
+    """
+
+    file: Path
+    inputs: list[Array]
+    outputs: list[Array]
+
+
+def entry(name: str) -> IndexEntry:
+    """The first file of this name."""
+    return next(e for e in INDEX if e.name == name)
+
+
+def example(of: IndexEntry, seed: int, folder: Path) -> Example:
+    """A call with random integers."""
+    assert of.source is not None
+    path = EDGETPU / of.compiled
+    data = path.read_bytes()
+    file = read_compiled(data, str(path))
+    graph = read_tflite(EDGETPU / of.source, {}, opaque=True)
     rng = np.random.default_rng(seed)
-    made = []
-    for value in graph.inputs:
-        limits = np.iinfo(value.type.np_dtype)
-        low, high = int(limits.min), int(limits.max) + 1
-        drawn = rng.integers(low, high, value.type.shape)
-        made.append(drawn.astype(value.type.np_dtype))
-    return made
+    operator = next(o for o in file.operators if o.package is not None)
+    taken, given = operator.inputs, operator.outputs
+    if len(file.operators) == 1:
+        taken, given = file.inputs, file.outputs
+    names = {file.tensors[i].name for i in (*taken, *given)}
+    inputs = {v.name: drawn(v, rng) for v in graph.inputs}
+    seen = {}
+
+    def observe(value: Value, array: Array) -> None:
+        if value.name in names:
+            seen[value.name] = array.copy()
+            if names <= seen.keys():
+                raise EnoughError
+
+    with contextlib.suppress(EnoughError):
+        interp(graph, inputs, observe)
+    if len(file.operators) > 1:
+        path = folder / f"cut_{path.name}"
+        path.write_bytes(cut(data, str(path)))
+
+    def tensors(indexes: Sequence[int]) -> list[Array]:
+        return [stored(file, i, seen[file.tensors[i].name]) for i in indexes]
+
+    return Example(path, tensors(taken), tensors(given))
 
 
-def test_a_dense_layer(tmp_path: Path) -> None:
-    (entry,) = [e for e in read_index(EDGETPU) if e.name == "dense_256"]
-    assert entry.source is not None
-    graph = read_model(EDGETPU / entry.source)
-    given = [random_inputs(graph, seed) for seed in range(2)]
-    with Stick.serve(EDGETPU) as stick:
-        calls = [Call(EDGETPU / entry.compiled, inputs) for inputs in given]
-        answer = run(stick, calls, tmp_path)
+class EnoughError(Exception):
+    """All tensors have been seen: what follows need not be computed."""
+
+
+def drawn(value: Value, rng: np.random.Generator) -> Array:
+    """Any integers."""
+    limits = np.iinfo(value.type.np_dtype)
+    made = rng.integers(int(limits.min), int(limits.max) + 1, value.type.shape)
+    return made.astype(value.type.np_dtype)
+
+
+def stored(file: CompiledFile, index: int, array: Array) -> Array:
+    """The tensor as the file has it: edgec has uint8 inside a network as int8."""
+    if file.tensors[index].type == 3 and array.dtype == np.int8:
+        return (array.astype(np.int16) + 128).astype(np.uint8)
+    return array
+
+
+def check(
+    stick: Stick,
+    examples: Sequence[Example],
+    folder: Path,
+    python: str = sys.executable,
+) -> None:
+    """All calls in one process."""
+    calls = [Call(e.file, e.inputs) for e in examples]
+    answer = run(stick, calls, folder, python=python)
+    assert answer.code == 0, answer.text
+    for expected, outputs in zip(examples, answer.outputs, strict=True):
+        for mine, theirs in zip(outputs, expected.outputs, strict=True):
+            np.testing.assert_array_equal(mine, theirs, expected.file.name)
+
+
+def small() -> list[IndexEntry]:
+    """Files with sources that interp computes quickly."""
+    return [e for e in INDEX if e.source and e.name not in (*LARGE, LSTM)]
+
+
+def test_every_small_file(tmp_path: Path) -> None:
+    """One process has all of them open, and calls each in turn, twice."""
+    examples = [example(e, seed, tmp_path) for seed in range(2) for e in small()]
+    assert len(examples) >= 50
+    with Stick.serve(EDGETPU, RUNNING) as stick:
+        check(stick, examples, tmp_path)
+        assert not any("pattern" in line for line in stick.lines)
+
+
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize("name", LARGE)
+def test_large_files(name: str, tmp_path: Path) -> None:
+    with Stick.serve(EDGETPU, RUNNING) as stick:
+        check(stick, [example(entry(name), 1, tmp_path)], tmp_path)
+
+
+def test_from_the_boot_loader_at_usb_2(tmp_path: Path) -> None:
+    """libedgetpu sends its firmware; outputs come in chunks of 256 bytes."""
+    options = StickOptions(super_speed=False, rates=HIGH_SPEED)
+    examples = [example(entry("gabor_64x64_p4"), 3, tmp_path)]
+    with Stick.serve(EDGETPU, options) as stick:
+        check(stick, examples, tmp_path)
+        lines = stick.lines
+    assert f"appears as {FIRMWARE[0]:04x}:{FIRMWARE[1]:04x}" in lines
+    assert lines.count("output 256") == 8
+
+
+def test_programs_of_one_cache(tmp_path: Path) -> None:
+    """Co-compiled programs keep their parameters in the chip beside each other, others
+    take the place of each other. Their sources are not at hand: a stated pattern."""
+    first = entry("mobilenet_v1_0.25_128_quant_cocompiled_with_3quant")
+    others = [
+        entry("mobilenet_v1_0.5_160_quant_cocompiled_with_3quant"),
+        entry("mobilenet_v1_0.25_128_quant"),
+    ]
+    sent = []
+    for other in others:
+        calls = []
+        for _ in range(3):
+            for e in (first, other):
+                path = EDGETPU / e.compiled
+                file = read_compiled(path.read_bytes(), str(path))
+                shape = file.tensors[file.inputs[0]].shape
+                calls.append(Call(path, [np.full(shape, 7, np.uint8)]))
+        with Stick.serve(EDGETPU, RUNNING) as stick:
+            answer = run(stick, calls, tmp_path)
+            assert answer.code == 0, answer.text
+            lines = stick.lines
+        (output,) = answer.outputs[0]
+        expected = stated_pattern([calls[0].inputs[0].tobytes()], output.size)
+        assert output.tobytes() == expected
+        assert any("source is not at hand" in line for line in lines)
+        assert not any("not in the chip" in line for line in lines)
+        sent.append(sum("packet parameters" in line for line in lines))
+    # Of each the cached ones once, and the streamed ones in each of three calls; or all
+    # in every call.
+    assert sent == [2 + 6, 6 + 3]
+
+
+def test_a_network_with_state(tmp_path: Path) -> None:
+    """Its transfers are not all known before: libedgetpu takes it only with descriptors
+    from the device. What it keeps goes to the host and back."""
+    of = entry(LSTM)
+    assert of.source is not None
+    graph = read_tflite(EDGETPU / of.source, {})
+    network = Calls(graph)
+    rng = np.random.default_rng(5)
+    name = graph.inputs[0].name
+    inputs = [drawn(graph.inputs[0], rng) for _ in range(3)]
+    expected = [next(iter(network({name: x}).values())) for x in inputs]
+    calls = [Call(EDGETPU / of.compiled, [x]) for x in inputs]
+    with Stick.serve(EDGETPU, RUNNING) as stick:
+        refused = run(stick, calls, tmp_path)
+        assert "fully deterministic DMA hints" in refused.text
+        setting = {"USB_ENABLE_BULK_DESCRIPTORS_FROM_DEVICE": "1"}
+        answer = run(stick, calls, tmp_path, environment=setting)
         assert answer.code == 0, answer.text
-    for inputs, outputs in zip(given, answer.outputs, strict=True):
-        (expected,) = interp(graph, {graph.inputs[0].name: inputs[0]}).values()
-        np.testing.assert_array_equal(outputs[0], expected)
+    for mine, theirs in zip(answer.outputs, expected, strict=True):
+        np.testing.assert_array_equal(mine[0], theirs)
+
+
+def test_the_library_for_an_old_interpreter(tmp_path: Path) -> None:
+    """It finds the stick, and fails at the call: nothing before says so."""
+    examples = [example(entry("dense_256"), 1, tmp_path)]
+    calls = [Call(e.file, e.inputs) for e in examples]
+    with Stick.serve(EDGETPU, RUNNING) as stick:
+        answer = run(stick, calls, tmp_path, library=OLD_LIBRARY)
+    assert answer.code != 0
+    assert "EdgeTpuDelegateForCustomOp) failed to invoke" in answer.text
+
+
+@pytest.mark.skipif(not TFLITE_RUNTIME.exists(), reason="no environment of its own")
+def test_tflite_runtime(tmp_path: Path) -> None:
+    names = ("dense_256", "split_concat", "gabor_64x64_p4")
+    examples = [example(entry(name), 2, tmp_path) for name in names]
+    with Stick.serve(EDGETPU, RUNNING) as stick:
+        check(stick, examples, tmp_path, python=str(TFLITE_RUNTIME))
+
+
+def test_a_stick_that_is_pulled_out(tmp_path: Path) -> None:
+    """What libedgetpu does then: it ends the whole process."""
+    faults = (Fault(What.UNPLUG, Phase.INPUT, 2, None),)
+    options = StickOptions(firmware=True, faults=faults)
+    examples = [example(entry("dense_256"), seed, tmp_path) for seed in range(3)]
+    calls = [Call(e.file, e.inputs) for e in examples]
+    with Stick.serve(EDGETPU, options) as stick:
+        answer = run(stick, calls, tmp_path)
+    assert answer.code < 0
+    assert len(answer.outputs) == 1

@@ -123,13 +123,17 @@ class Chip:
             self._whole(packet.tag, bytes(packet.data))
         return None
 
-    def read_output(self, most: int) -> bytes | None:
-        """Return bytes of the output for one bulk transfer inwards; None where there are
-        none.
-        """
+    @property
+    def output_bytes(self) -> int:
+        """Return how much of the part of an output that is ready has not been read."""
+        return len(self._output or b"")
+
+    def read_output(self, most: int) -> bytes:
+        """Return at most so many bytes of the part of an output that is ready."""
         if self._output is None:
-            return None
+            return b""
         data, rest = self._output[:most], self._output[most:]
+        self._around.log(f"output {len(data)}")
         self._output = rest or None
         if not rest and self._run is not None:
             self._run.passed()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from edgec_devices.stick.rates import Rates
+
 DEVICE = 1
 CONFIGURATION = 2
 STRING = 3
@@ -36,9 +38,11 @@ class Port:
 
     Attributes:
         super_speed: whether it is one of USB 3
+        rates: how fast bytes cross it; None for at once
     """
 
     super_speed: bool
+    rates: Rates | None = None
 
     @property
     def speed(self) -> int:

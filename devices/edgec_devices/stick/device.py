@@ -14,6 +14,7 @@ from edgec_devices.stick.chip import Chip, Surroundings
 from edgec_devices.stick.descriptors import BOOT, FIRMWARE, Port
 from edgec_devices.stick.faults import Fault, FaultPlan, Phase, What
 from edgec_devices.stick.programs import ProgramBook
+from edgec_devices.stick.rates import Line
 from edgec_devices.stick.registers import OUTFEED_CHUNK, AsleepError
 from edgec_devices.stick.wire import Submit
 
@@ -35,6 +36,9 @@ class Plug(Surroundings, Protocol):
 
     def enumerate_as(self, ids: tuple[int, int], absence_s: float | None) -> None:
         """Let the device go, and come back under these numbers."""
+
+    def later(self, delay_s: float, then: Callable[[], None]) -> None:
+        """Call a function after some seconds."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,9 @@ class Device:
             descriptors.INTERRUPT_IN: deque(),
         }
         self._stuck: list[Urb] = []
+        rates = port.rates
+        self._line_out = Line(rates.outwards if rates else None, self._later)
+        self._line_in = Line(rates.inwards if rates else None, self._later)
 
     def submit(self, urb: Urb) -> None:
         """Take a transfer."""
@@ -129,40 +136,74 @@ class Device:
             pass
 
     def _serve_out(self) -> bool:
-        if not self._out or not self._chip.accepts:
+        if not self._out or self._line_out.busy or not self._chip.accepts:
             return False
         if self._chip.sends:
             self.hang(
                 "a bulk transfer outwards begins before the host has taken an output"
             )
             return False
-        urb = self._out.popleft()
-        urb.reply(0, len(urb.data), b"")
-        self._chip.take(urb.data)
-        return True
+        urb = self._out[0]
+        self._line_out.carry(len(urb.data), lambda: self._arrived(urb))
+        return not self._line_out.busy
+
+    def _arrived(self, urb: Urb) -> None:
+        """End a transfer outwards, unless the host has taken it back on its way."""
+        if urb in self._out and not self.hung:
+            self._out.remove(urb)
+            urb.reply(0, len(urb.data), b"")
+            self._chip.take(urb.data)
 
     def _serve_in(self) -> bool:
         for address, queue in self._in.items():
-            if queue:
-                data = self._next_in(address, queue[0].submit.length)
-                if data is not None:
-                    self._plug.log(f"in {address:#x} {len(data)}")
-                    fits = len(data) <= queue[0].submit.length
-                    urb = queue.popleft()
-                    urb.reply(*((0, len(data), data) if fits else (OVERFLOW, 0, b"")))
+            if address == descriptors.BULK_IN:
+                if self._serve_output(queue):
+                    return True
+            elif queue:
+                events = address == descriptors.EVENT_IN
+                ready = self._chip.events if events else self._chip.interrupts
+                if ready:
+                    self._send(queue.popleft(), ready.popleft())
                     return True
         return False
 
-    def _next_in(self, address: int, length: int) -> bytes | None:
-        """Return what an endpoint sends in one transfer; None where it has nothing."""
-        if address == descriptors.BULK_IN:
-            chunk = 8 * self._chip.registers[OUTFEED_CHUNK]
-            # A chunk that is shorter than a packet ends the transfer.
-            short = 0 < chunk < self._port.packet
-            return self._chip.read_output(min(length, chunk) if short else length)
-        events = address == descriptors.EVENT_IN
-        queue = self._chip.events if events else self._chip.interrupts
-        return queue.popleft() if queue else None
+    def _serve_output(self, queue: deque[Urb]) -> bool:
+        if not queue or self._line_in.busy or not self._chip.output_bytes:
+            return False
+        urb = queue[0]
+        most = self._longest(urb.submit.length)
+
+        def end() -> None:
+            if urb in queue and not self.hung:
+                data = self._chip.read_output(most)
+                if data:
+                    queue.remove(urb)
+                    self._send(urb, data)
+
+        self._line_in.carry(min(most, self._chip.output_bytes), end)
+        return not self._line_in.busy
+
+    def _longest(self, length: int) -> int:
+        """Return the most bytes of an output that one transfer brings: a chunk that is
+        shorter than a packet ends it.
+        """
+        chunk = 8 * self._chip.registers[OUTFEED_CHUNK]
+        return min(length, chunk) if 0 < chunk < self._port.packet else length
+
+    def _send(self, urb: Urb, data: bytes) -> None:
+        if len(data) <= urb.submit.length:
+            urb.reply(0, len(data), data)
+        else:
+            urb.reply(OVERFLOW, 0, b"")
+
+    def _later(self, delay_s: float, then: Callable[[], None]) -> None:
+        """Call a function after some seconds, and end what can end then."""
+
+        def both() -> None:
+            then()
+            self.pump()
+
+        self._plug.later(delay_s, both)
 
     def _control(self, urb: Urb) -> None:
         kind, request, value, index, length = _SETUP.unpack(urb.submit.setup)
@@ -270,5 +311,3 @@ def carry_out(device: Device, plug: Plug, fault: Fault) -> None:
         plug.enumerate_as(BOOT, 0.0)
     elif fault.what is What.HANG:
         device.hang("the fault is planned")
-    else:
-        raise ValueError(f"{fault.what.value} cannot happen at {fault.phase.value}")

@@ -52,9 +52,25 @@ class What(Enum):
     """The chip reports by an interrupt that it is too hot, and goes on."""
 
 
+_IN_THE_CHIP = frozenset(
+    (Phase.INSTRUCTIONS, Phase.INPUT, Phase.PARAMETERS, Phase.OUTPUT, Phase.EVENT)
+)
+PHASES = {
+    What.UNPLUG: frozenset(Phase),
+    What.STALL: _IN_THE_CHIP,
+    What.HANG: frozenset(Phase),
+    What.SHORT: frozenset((Phase.FIRMWARE, Phase.OUTPUT, Phase.EVENT)),
+    What.LOSE: frozenset((Phase.OUTPUT, Phase.EVENT)),
+    What.REFUSE: frozenset((Phase.FIRMWARE,)),
+    What.BROWN_OUT: frozenset(Phase),
+    What.HEAT: _IN_THE_CHIP,
+}
+"""When each fault can happen."""
+
+
 @dataclass(frozen=True)
 class Fault:
-    """A planned fault.
+    """A planned fault; ValueError for a phase in which it cannot happen.
 
     Attributes:
         what: what happens
@@ -67,6 +83,11 @@ class Fault:
     phase: Phase
     number: int = 1
     absence_s: float | None = 0.2
+
+    def __post_init__(self) -> None:
+        """Check the phase."""
+        if self.phase not in PHASES[self.what]:
+            raise ValueError(f"no {self.what.value} happens at {self.phase.value}")
 
 
 class FaultPlan:

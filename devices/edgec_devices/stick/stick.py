@@ -23,6 +23,7 @@ from edgec_devices.stick.descriptors import BOOT, FIRMWARE, Port
 from edgec_devices.stick.device import Device, Urb, carry_out
 from edgec_devices.stick.faults import Fault, FaultPlan, Phase
 from edgec_devices.stick.programs import ProgramBook
+from edgec_devices.stick.rates import Rates
 from edgec_devices.stick.sources import read_folder
 
 BUSID = "1-1"
@@ -36,12 +37,14 @@ class StickOptions:
 
     Attributes:
         super_speed: whether its port is one of USB 3
+        rates: how fast bytes cross the USB; None for at once
         firmware: whether the firmware runs already, so that it is 18d1:9302 at once
         enumeration_s: how long it is away at a reset that changes its numbers
         faults: what goes wrong
     """
 
     super_speed: bool = True
+    rates: Rates | None = None
     firmware: bool = False
     enumeration_s: float = 0.05
     faults: tuple[Fault, ...] = ()
@@ -54,6 +57,7 @@ class _State:
     device: Device | None = None
     address: int = 1
     client: _Client | None = None
+    return_: asyncio.TimerHandle | None = None
     lines: list[str] = field(default_factory=list)
 
 
@@ -69,7 +73,7 @@ class Stick:
         self.path = path
         self._book = book
         self._options = options
-        self._port = Port(options.super_speed)
+        self._port = Port(options.super_speed, options.rates)
         self._faults = FaultPlan(options.faults, self.log)
         self._state = _State()
         self._workers = ThreadPoolExecutor(1)
@@ -142,6 +146,10 @@ class Stick:
 
         self._workers.submit(both)
 
+    def later(self, delay_s: float, then: Callable[[], None]) -> None:
+        """Call a function after some seconds."""
+        self._loop.call_later(delay_s, then)
+
     def fault(self, fault: Fault) -> None:
         """Carry out a fault of the whole stick."""
         if self._state.device is not None:
@@ -153,10 +161,13 @@ class Stick:
         state.device = None
         if state.client is not None:
             state.client.close()
+        if state.return_ is not None:
+            state.return_.cancel()
+            state.return_ = None
         self.log("gone")
         if absence_s is not None:
             delay = absence_s or self._options.enumeration_s
-            self._loop.call_later(delay, self._appear, ids)
+            state.return_ = self._loop.call_later(delay, self._appear, ids)
 
     def description(self) -> wire.Description | None:
         """Return what a host learns before an import; None while the stick is away."""
