@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +13,11 @@ import pytest
 from edgec_devices.stick import Stick, StickOptions
 from edgec_devices.stick.descriptors import FIRMWARE
 from edgec_devices.stick.faults import Fault, Phase, What
-from edgec_devices.stick.programs import stated_pattern
+from edgec_devices.stick.programs import ProgramBook, stated_pattern
 from edgec_devices.stick.rates import HIGH_SPEED
-from edgec_devices.stick.sources import IndexEntry, read_index
+from edgec_devices.stick.sources import IndexEntry, add_compiled, read_index
 from edgec_runtime.edgetpu_file.compiled_file import CompiledFile, read_compiled
+from edgec_runtime.edgetpu_file.executable import ExecutableType
 
 from edgec.frontends.tflite import read_tflite
 from edgec.ir import Calls, Value, interp
@@ -166,36 +167,57 @@ def test_from_the_boot_loader_at_usb_2(tmp_path: Path) -> None:
     assert lines.count("output 256") == 8
 
 
-def test_programs_of_one_cache(tmp_path: Path) -> None:
-    """Co-compiled programs keep their parameters in the chip beside each other, others
-    take the place of each other. Their sources are not at hand: a stated pattern."""
-    first = entry("mobilenet_v1_0.25_128_quant_cocompiled_with_3quant")
-    others = [
-        entry("mobilenet_v1_0.5_160_quant_cocompiled_with_3quant"),
-        entry("mobilenet_v1_0.25_128_quant"),
+PAIR = ("mobilenet_v1_0.25_128_quant", "mobilenet_v1_0.5_160_quant")
+
+
+def cached_parameters(of: IndexEntry) -> bytes:
+    """What its caching program puts into the chip."""
+    data = (EDGETPU / of.compiled).read_bytes()
+    (package,) = read_compiled(data, of.compiled).packages
+    caching = package.of_type(ExecutableType.PARAMETER_CACHING)
+    assert caching is not None
+    return caching.parameters.of(data)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_two_networks_in_turn(together: bool, tmp_path: Path) -> None:
+    """Compiled together they keep their parameters in the chip beside each other;
+    compiled alone they take the place of each other at every call."""
+    pairs = [
+        (name, f"{name}_cocompiled_with_{other}") for name, other in permuted(PAIR)
     ]
-    sent = []
-    for other in others:
-        calls = []
-        for _ in range(3):
-            for e in (first, other):
-                path = EDGETPU / e.compiled
-                file = read_compiled(path.read_bytes(), str(path))
-                shape = file.tensors[file.inputs[0]].shape
-                calls.append(Call(path, [np.full(shape, 7, np.uint8)]))
-        with Stick.serve(EDGETPU, RUNNING) as stick:
-            answer = run(stick, calls, tmp_path)
-            assert answer.code == 0, answer.text
-            lines = stick.lines
-        (output,) = answer.outputs[0]
-        expected = stated_pattern([calls[0].inputs[0].tobytes()], output.size)
-        assert output.tobytes() == expected
-        assert any("source is not at hand" in line for line in lines)
-        assert not any("not in the chip" in line for line in lines)
-        sent.append(sum("packet parameters" in line for line in lines))
-    # Of each the cached ones once, and the streamed ones in each of three calls; or all
-    # in every call.
-    assert sent == [2 + 6, 6 + 3]
+    book, examples = ProgramBook(), []
+    for name, beside in pairs:
+        alone, of = entry(name), entry(beside if together else name)
+        # The same parameters: so it is the same network, whose source is at hand.
+        assert cached_parameters(alone) == cached_parameters(of)
+        known = replace(of, source=alone.source)
+        add_compiled(book, EDGETPU / of.compiled, EDGETPU / str(alone.source))
+        examples.append(example(known, 4, tmp_path))
+    with Stick.serve(book, RUNNING) as stick:
+        check(stick, examples * 3, tmp_path)
+        sent = sum("packet parameters" in line for line in stick.lines)
+    assert sent == (2 if together else 6)
+
+
+def permuted(pair: tuple[str, str]) -> list[tuple[str, str]]:
+    """Each beside the other."""
+    return [pair, pair[::-1]]
+
+
+def test_without_a_source(tmp_path: Path) -> None:
+    """The stick gives a stated pattern and says so; some parameters are cached, some are
+    sent at every call."""
+    of = entry("mobilenet_v1_0.75_192_quant_cocompiled_with_3quant")
+    given = np.full((1, 192, 192, 3), 7, np.uint8)
+    with Stick.serve(EDGETPU, RUNNING) as stick:
+        answer = run(stick, [Call(EDGETPU / of.compiled, [given])] * 3, tmp_path)
+        assert answer.code == 0, answer.text
+        lines = stick.lines
+    for (output,) in answer.outputs:
+        assert output.tobytes() == stated_pattern([given.tobytes()], output.size)
+    assert sum("its source is not at hand" in line for line in lines) == 3
+    assert sum("packet parameters" in line for line in lines) == 1 + 3
 
 
 def test_a_network_with_state(tmp_path: Path) -> None:
