@@ -10,6 +10,7 @@ from typing import Any
 
 from edgec_runtime.device_end.elf import MACHINES
 from edgec_runtime.device_end.facts import (
+    ADD_UDEV_RULES,
     EDGETPU_IDS,
     EDGETPU_PCI,
     MODULES,
@@ -51,12 +52,6 @@ PI5_INTERRUPTS = (
     "echo dtoverlay=pciex1-compat-pi5,no-mip | sudo tee -a "
     "/boot/firmware/config.txt "
     "&& sudo reboot"
-)
-UDEV_RULES = "/etc/udev/rules.d/60-edgetpu.rules"
-ADD_UDEV_RULES = (
-    'printf \'SUBSYSTEM=="usb", ATTRS{idVendor}=="%s", GROUP="plugdev"\\n\' 1a6e 18d1 '
-    f"| sudo tee {UDEV_RULES} && sudo udevadm control --reload-rules && sudo udevadm "
-    "trigger"
 )
 LITERT_GLIBC = (2, 34)
 """The GNU C library that LiteRT's wheels for Arm need from 2.3 on, whatever their tags

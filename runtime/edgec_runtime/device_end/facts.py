@@ -32,6 +32,12 @@ MODULES = {
 EDGETPU_LIBRARIES = ("libedgetpu.so.1", "libedgetpu.so")
 EDGETPU_IDS = ("1a6e:089a", "18d1:9302")  # before and after its firmware was loaded
 EDGETPU_PCI = "PCI_ID=1AC1:089A"
+UDEV_RULES = "/etc/udev/rules.d/60-edgetpu.rules"
+ADD_UDEV_RULES = (
+    'printf \'SUBSYSTEM=="usb", ATTRS{idVendor}=="%s", GROUP="plugdev"\\n\' 1a6e 18d1 '
+    f"| sudo tee {UDEV_RULES} && sudo udevadm control --reload-rules && sudo udevadm "
+    "trigger"
+)
 EDGETPU_PACKAGES = ("libedgetpu1-std", "libedgetpu1-max")
 CAMERA_PROGRAMS = ("rpicam-hello", "libcamera-hello", "cam")
 TRIAL_S = 40.0

@@ -1,0 +1,84 @@
+"""What the tests let our driver do, in a process that has a stick (plugged.py)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from edgec_runtime.edgetpu_file.compiled_file import CompiledFile, read_compiled
+from edgec_runtime.stick.driver import StickDriver, StickOptions, open_stick
+from edgec_runtime.stick.program import Model
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+DTYPES = {0: "<f4", 2: "<i4", 3: "u1", 7: "<i2", 9: "i1"}
+_DRIVERS: list[StickDriver] = []
+_FILES: dict[str, CompiledFile] = {}
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def open_driver(options: StickOptions | None = None) -> str:
+    """Open a stick for the calls that follow; return its clock."""
+    _DRIVERS.append(open_stick(options or StickOptions()))
+    return _DRIVERS[-1].clock
+
+
+def close_driver() -> None:
+    _DRIVERS.pop().close()
+
+
+def counts() -> dict[str, int]:
+    return vars(_DRIVERS[-1].counts)
+
+
+def read(path: Path) -> CompiledFile:
+    if str(path) not in _FILES:
+        _FILES[str(path)] = read_compiled(path.read_bytes(), str(path))
+    return _FILES[str(path)]
+
+
+def load(path: Path) -> Model:
+    file = read(path)
+    (package,) = file.packages
+    return _DRIVERS[-1].load(package, file.data, str(path))
+
+
+def empty_outputs(path: Path) -> dict[str, Array]:
+    file = read(path)
+    return {
+        file.tensors[i].name: np.empty(
+            file.tensors[i].shape, DTYPES[file.tensors[i].type]
+        )
+        for i in file.outputs
+    }
+
+
+def run(path: Path, inputs: list[Array]) -> list[Array]:
+    """The outputs of one inference of a file whose only operator is the Edge TPU's."""
+    file = read(path)
+    names = [file.tensors[i].name for i in file.inputs]
+    outputs = empty_outputs(path)
+    _DRIVERS[-1].run(load(path), dict(zip(names, inputs, strict=True)), outputs)
+    return list(outputs.values())
+
+
+def run_together(path: Path, several: list[list[Array]]) -> list[list[Array]]:
+    """As `run`, with all inferences submitted before the first is collected."""
+    file = read(path)
+    names = [file.tensors[i].name for i in file.inputs]
+    driver = _DRIVERS[-1]
+    tickets = [
+        driver.submit(load(path), dict(zip(names, inputs, strict=True)))
+        for inputs in several
+    ]
+    found = []
+    for ticket in tickets:
+        outputs = empty_outputs(path)
+        driver.collect(ticket, outputs)
+        found.append(list(outputs.values()))
+    return found

@@ -1,0 +1,173 @@
+"""A process whose usbfs has our stick: a library is preloaded that answers the driver's
+ioctls (usbfs_plug.c), and sysfs follows the stick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from edgec_devices.stick import Stick
+
+from tests import builds
+from tests.conftest import ROOT
+
+LOOK_S = 0.002
+ENUMERATION_S = 10.0
+_WORKER = """
+import pickle, sys
+source, sink = open(0, "rb"), open(int(sys.argv[1]), "wb")
+while True:
+    try:
+        function, arguments = pickle.load(source)
+    except EOFError:
+        break
+    try:
+        answer = True, function(*arguments)
+    except BaseException as e:
+        answer = False, e
+    pickle.dump(answer, sink)
+    sink.flush()
+"""
+
+
+def plug() -> Path:
+    """The library to preload."""
+
+    def make(folder: Path) -> None:
+        source = Path(__file__).with_name("usbfs_plug.c")
+        flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        subprocess.run(
+            [*builds.ZIG, *flags, str(source), "-o", str(folder / "usbfs.so"), "-ldl"],
+            check=True,
+            timeout=120,
+        )
+
+    return builds.once("usbfs plug", make) / "usbfs.so"
+
+
+class Kernel:
+    """Keeps a folder as sysfs and /dev/bus/usb would be with a stick.
+
+    root: the folder
+    """
+
+    def __init__(self, stick: Stick, root: Path) -> None:
+        self.root = root
+        self._stick = stick
+        self._stop = threading.Event()
+        self._seen: object = None
+        self._port = root / "sys/bus/usb/devices/1-1"
+        self._nodes = root / "dev/bus/usb/001"
+        self._port.parent.mkdir(parents=True)
+        self._nodes.mkdir(parents=True)
+        self._look()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            self._look()
+
+    def _look(self) -> None:
+        here = self._stick.description()
+        if here == self._seen:
+            return
+        self._seen = here
+        shutil.rmtree(self._port, ignore_errors=True)
+        for node in self._nodes.iterdir():
+            node.unlink()
+        if here is None:
+            return
+        (self._nodes / f"{here.address:03}").touch()
+        aside = self.root / "aside"
+        aside.mkdir()
+        for name, text in {
+            "idVendor": f"{here.vendor:04x}",
+            "idProduct": f"{here.product:04x}",
+            "busnum": str(here.bus),
+            "devnum": str(here.address),
+            "speed": {3: "480", 5: "5000"}[here.speed],
+        }.items():
+            (aside / name).write_text(text + "\n")
+        aside.rename(self._port)
+
+
+class Plugged:
+    """A process that has the stick; it calls functions of modules."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        sink, write = os.pipe()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _WORKER, str(write)],
+            stdin=subprocess.PIPE,
+            pass_fds=[write],
+            cwd=ROOT,
+            env=environment,
+        )
+        os.close(write)
+        self._answers = open(sink, "rb")  # noqa: SIM115
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the function returns there; what it raises is raised here."""
+        assert self._process.stdin is not None
+        pickle.dump((function, arguments), self._process.stdin)
+        self._process.stdin.flush()
+        succeeded, answer = pickle.load(self._answers)
+        if not succeeded:
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._answers.close()
+
+
+@contextlib.contextmanager
+def environment(stick: Stick, folder: Path, **more: str) -> Iterator[dict[str, str]]:
+    """Variables for processes that are to have the stick."""
+    root = folder / "usbfs"
+    kernel = Kernel(stick, root)
+    try:
+        yield {
+            **os.environ,
+            "LD_PRELOAD": str(plug()),
+            "EDGEC_STICK": str(stick.path),
+            "EDGEC_USBFS": str(root),
+            **more,
+        }
+    finally:
+        kernel.close()
+
+
+@contextlib.contextmanager
+def plugged(stick: Stick, folder: Path, **more: str) -> Iterator[Plugged]:
+    """A process that has the stick."""
+    with environment(stick, folder, **more) as variables:
+        process = Plugged(variables)
+        try:
+            yield process
+        finally:
+            process.close()
