@@ -28,6 +28,21 @@ def open_driver(options: StickOptions | None = None) -> str:
     return _DRIVERS[-1].clock
 
 
+def open_and_run(options: StickOptions, path: Path) -> None:
+    """Open a stick, run a file on zeros, and close it."""
+    driver = open_stick(options)
+    try:
+        file = read(path)
+        inputs = {
+            file.tensors[i].name: np.zeros(file.tensors[i].shape, "u1")
+            for i in file.inputs
+        }
+        model = driver.load(file.packages[0], file.data, str(path))
+        driver.run(model, inputs, empty_outputs(path))
+    finally:
+        driver.close()
+
+
 def close_driver() -> None:
     _DRIVERS.pop().close()
 

@@ -146,24 +146,23 @@ def _with_firmware(device: UsbDevice, options: StickOptions) -> UsbHandle:
     if (device.vendor, device.product) == _STICK:
         return UsbHandle(device)
     firmware = find_firmware(options.firmware, options.root)
-    handle = UsbHandle(device)
-    try:
-        load_firmware(handle, firmware)
-    finally:
-        handle.close()
+    load_firmware(UsbHandle(device), firmware)
     end = time.monotonic() + _ENUMERATION_S
     error: DeviceError = LostError(
-        "the Edge TPU did not come back after it got its firmware",
+        "the Edge TPU did not come back with its firmware",
         at=device.node,
-        hint="unplug the stick and plug it in again",
+        hint="plug the stick in again, into a port with enough power",
     )
     while time.monotonic() < end:
         for back in sticks(options.root):
-            if back.port == device.port and (back.vendor, back.product) == _STICK:
-                try:
-                    return UsbHandle(back)
-                except DeviceError as e:
-                    error = e  # udev has not set the permissions yet
+            if back.port != device.port or back.node == device.node:
+                continue
+            if (back.vendor, back.product) != _STICK:
+                raise error  # it has lost its power meanwhile, and the firmware
+            try:
+                return UsbHandle(back)
+            except DeviceError as e:
+                error = e  # udev has not set the permissions yet
         time.sleep(0.02)
     raise error
 

@@ -9,6 +9,7 @@ its hash is known.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import os
@@ -126,15 +127,16 @@ def load_firmware(handle: UsbHandle, firmware: bytes) -> None:
     Raises:
         DeviceError: the loader refuses it, or has other bytes afterwards
     """
-    loader = _Loader(handle)
-    loader.download(firmware)
-    if loader.upload(len(firmware)) != firmware:
-        raise loader.refused("it returned other bytes")
     try:
-        handle.reset()
-    except DeviceError:
-        pass  # it is another device now, and this one gone
+        loader = _Loader(handle)
+        loader.download(firmware)
+        if loader.upload(len(firmware)) != firmware:
+            raise loader.refused("it returned other bytes")
     finally:
+        # A loader with the firmware starts it, another one starts anew. Either is another
+        # device then, so that this one may be gone.
+        with contextlib.suppress(DeviceError):
+            handle.reset()
         handle.close()
 
 
