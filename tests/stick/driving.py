@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from edgec_runtime.edgetpu_file.compiled_file import CompiledFile, read_compiled
+from edgec_runtime.edgetpu_file.compiled_file import (
+    CompiledFile,
+    CompiledTensor,
+    read_compiled,
+)
 from edgec_runtime.stick.driver import StickDriver, StickOptions, open_stick
 from edgec_runtime.stick.program import Model
 from numpy.typing import NDArray
@@ -71,6 +75,25 @@ def empty_outputs(path: Path) -> dict[str, Array]:
         )
         for i in file.outputs
     }
+
+
+def shape(tensor: CompiledTensor) -> tuple[int, ...]:
+    """A tensor's bytes by element: the type's size is the last dimension."""
+    return (*tensor.shape, np.dtype(DTYPES[tensor.type]).itemsize)
+
+
+def run_operator(path: Path, number: int, inputs: dict[str, Array]) -> dict[str, Array]:
+    """The outputs of one operator of a file, as bytes."""
+    file = read(path)
+    operator = file.operators[number]
+    assert operator.package is not None
+    driver = _DRIVERS[-1]
+    outputs = {
+        file.tensors[i].name: np.empty(shape(file.tensors[i]), np.uint8)
+        for i in operator.outputs
+    }
+    driver.run(driver.load(operator.package, file.data, str(path)), inputs, outputs)
+    return {name: values.reshape(-1) for name, values in outputs.items()}
 
 
 def run(path: Path, inputs: list[Array]) -> list[Array]:

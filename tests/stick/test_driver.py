@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_devices.stick import Stick, StickOptions
-from edgec_devices.stick.sources import IndexEntry, read_index
+from edgec_devices.stick.sources import IndexEntry, SourceNetwork, read_index
+from edgec_runtime import InputError
 from edgec_runtime.stick import driver
 from numpy.typing import NDArray
 
@@ -106,3 +107,48 @@ def test_several_at_once(tmp_path: Path) -> None:
         found = process.call(driving.run_together, EDGETPU / file.compiled, several)
         for inputs, outputs in zip(several, found, strict=True):
             same(outputs, graph, inputs)
+
+
+WITH_SOURCES = [
+    e
+    for e in (read_index(EDGETPU) if (EDGETPU / "compiled").is_dir() else ())
+    if e.source and e.name != "keras_lstm_mnist_ptq"
+]
+
+
+@pytest.mark.sweep(6)
+@pytest.mark.parametrize("file", WITH_SOURCES, ids=lambda e: Path(e.compiled).stem)
+def test_every_file(file: IndexEntry, tmp_path: Path) -> None:
+    """Each operator for the Edge TPU gives what its part of the source gives."""
+    assert file.source is not None
+    compiled = driving.read(EDGETPU / file.compiled)
+    network = SourceNetwork(EDGETPU / file.source)
+    options = StickOptions(firmware=True)
+    rng = np.random.default_rng(1)
+    with Stick.serve(EDGETPU, options) as stick, plugged(stick, tmp_path) as process:
+        # interp needs its time for the larger ones
+        process.call(driving.open_driver, driver.StickOptions(patience=60.0))
+        for number, operator in enumerate(compiled.operators):
+            if operator.package is None:
+                continue
+            inputs = {
+                compiled.tensors[i].name: rng.integers(
+                    0, 256, driving.shape(compiled.tensors[i]), np.uint8
+                )
+                for i in operator.inputs
+            }
+            found = process.call(
+                driving.run_operator, EDGETPU / file.compiled, number, inputs
+            )
+            for name, values in network.part(compiled, operator)(inputs).items():
+                np.testing.assert_array_equal(found[name], values.reshape(-1))
+
+
+def test_a_program_that_needs_descriptors(tmp_path: Path) -> None:
+    file = entry("keras_lstm_mnist_ptq")
+    options = StickOptions(firmware=True)
+    with Stick.serve(EDGETPU, options) as stick, plugged(stick, tmp_path) as process:
+        process.call(driving.open_driver)
+        with pytest.raises(InputError) as e:
+            process.call(driving.load, EDGETPU / file.compiled)
+        assert "its transfers depend on the data" in e.value.what

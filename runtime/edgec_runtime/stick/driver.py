@@ -38,8 +38,6 @@ _LOADER, _STICK = (
 )
 _ENUMERATION_S = 10.0
 """Longest time in which a stick is back after it got its firmware."""
-_FIRST_PATIENCE_S = 6.0
-"""Longest pause between transfers in a model's first inference, as of libedgetpu."""
 _LEAST_PATIENCE_S = 0.25
 _SLOWER = 10
 """Later inferences may pause for so many times the longest inference."""
@@ -59,12 +57,15 @@ class StickOptions:
         port: the port as sysfs names it, such as "1-1.2"; None for any
         clock: a key of CLOCKS; None for that of the environment, or "high"
         firmware: a file with the firmware; None to look for it
+        patience: longest pause between transfers in a model's first inference in
+            seconds; libedgetpu has 6, too
         root: folder that has sys and dev
     """
 
     port: Optional[str] = None
     clock: Optional[str] = None
     firmware: Optional[str] = None
+    patience: float = 6.0
     root: str = "/"
 
     def clock_name(self) -> str:
@@ -134,7 +135,7 @@ def open_stick(options: StickOptions) -> "StickDriver":
     first_error: Optional[DeviceError] = None
     for device in candidates:
         try:
-            return StickDriver(_with_firmware(device, options), clock)
+            return StickDriver(_with_firmware(device, options), clock, options.patience)
         except DeviceError as e:
             first_error = first_error or e
     assert first_error is not None
@@ -174,6 +175,7 @@ class StickDriver:
     Args:
         handle: the stick; the driver closes it
         clock: a key of CLOCKS
+        patience: see StickOptions
 
     Attributes:
         counts: what happened since it was opened
@@ -185,6 +187,7 @@ class StickDriver:
 
     handle: UsbHandle
     clock: str
+    patience: float
     counts: Counts = field(default_factory=Counts)
     lost: bool = False
 
@@ -241,7 +244,7 @@ class StickDriver:
             raise InputError(
                 f"the model cannot run on an Edge TPU on USB: {e}",
                 at=where,
-                hint='run it with driver="libedgetpu" or on the CPU',
+                hint="run it on the CPU",
             ) from None
         return self._models[model.key]
 
@@ -340,7 +343,7 @@ class StickDriver:
     def _finish(self, ticket: Ticket) -> None:
         key = ticket.model.key
         longest = self._longest.get(key)
-        patience = _FIRST_PATIENCE_S
+        patience = self.patience
         if longest is not None:
             patience = max(_LEAST_PATIENCE_S, _SLOWER * longest)
         start = time.monotonic()
@@ -399,7 +402,7 @@ class StickDriver:
         for name, values in inputs.items():
             run.inputs[name][:] = values
         self._start(Ticket(model, run))
-        self._transfers.wait(run, _FIRST_PATIENCE_S)
+        self._transfers.wait(run, self.patience)
         return _copies(run.outputs)
 
     def _interrupted(self, bits: int) -> None:
