@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from edgec.comparing.result import Diff
     from edgec.compiler.compilation import Compiled
     from edgec.evaluation.report import EvaluationReport
+    from edgec.inspecting.compiled import CompiledInspection
     from edgec.inspecting.facts import Inspection
     from edgec.verbs.explanation import Explanation
     from edgec.verbs.run import RunResult
@@ -118,13 +119,14 @@ def explain(options: _compile.ExplainCall) -> Explanation:
 
 
 @_takes(_files.InspectOptions)
-def inspect(options: _files.InspectOptions) -> Inspection:
+def inspect(options: _files.InspectOptions) -> Inspection | CompiledInspection:
     """What is in a bundle: networks, inputs and outputs, segments, accuracy, sizes,
-    licences, signature.
+    licences, signature; or in a .tflite file of edgetpu_compiler: programs, parameters,
+    memory, transfers.
     """
-    from edgec.inspecting.inspection import inspect_bundle
+    from edgec.inspecting.inspection import inspect_file
 
-    return inspect_bundle(Path(options.bundle), _path(options.key))
+    return inspect_file(Path(options.bundle), _path(options.key))
 
 
 @_takes(_ExportOptions)

@@ -22,7 +22,7 @@ from edgec.options.devices import DoctorOptions
 from edgec.options.files import FinishOptions, InspectOptions
 from edgec.options.run import RunOptions
 from edgec.options.webcam import WebcamOptions
-from edgec.report.files import check_place
+from edgec.report.files import check_place, check_places, write_bytes
 from edgec.report.tables import table
 from edgec.report.terminal import progress, where_the_time_went
 from edgec.report.wording import count
@@ -145,23 +145,53 @@ def doctor(as_json: bool, **values: Any) -> None:
 @options_of(InspectOptions)
 @JSON
 @click.option("--html", type=_FILE, metavar="FILE", help="a page to look at")
-def inspect(as_json: bool, html: Path | None, **values: Any) -> None:
+@click.option(
+    "--disassemble",
+    is_flag=True,
+    help="the instructions of a .tflite file of edgetpu_compiler as text, instead",
+)
+@click.option(
+    "--assemble",
+    type=_FILE,
+    metavar="FILE",
+    help="write the .tflite file that a text of --disassemble describes, instead",
+)
+def inspect(
+    as_json: bool,
+    html: Path | None,
+    disassemble: bool,
+    assemble: Path | None,
+    **values: Any,
+) -> None:
     """Show what is in a bundle: networks, inputs and outputs, where they run, accuracy,
-    sizes, licences, signature.
+    sizes, licences, signature; or in a .tflite file of edgetpu_compiler: programs,
+    parameters, memory, transfers, instructions.
     """
+    from edgec.inspecting.compiled import CompiledInspection, assembled
     from edgec.report.files import write_whole
-    from edgec.report.inspect.page import page
-    from edgec.report.inspect.text import to_text
+    from edgec.report.inspect.files import page_of, text_of
 
-    if html is not None:
-        check_place(html, "--html")
+    check_places({"html": html, "assemble": assemble})
+    if assemble is not None:
+        write_bytes(assemble, assembled(Path(values["bundle"])))
+        echo(f"written: {assemble}")
+        return
     inspection = edgec.inspect(**given(InspectOptions, values))
     if html is not None:
-        write_whole(html, page(inspection))
-    if as_json:
+        write_whole(html, page_of(inspection))
+    if disassemble:
+        if not isinstance(inspection, CompiledInspection):
+            raise InputError(
+                "a bundle has no instructions of its own",
+                at="--disassemble",
+                hint="edgec export --tflite takes its .tflite files out; give one of them",
+            )
+        for line in inspection.listing():
+            echo(line)
+    elif as_json:
         echo(json.dumps(inspection.to_json(), indent=1))
     else:
-        echo(to_text(inspection), nl=False)
+        echo(text_of(inspection), nl=False)
 
 
 @click.command()

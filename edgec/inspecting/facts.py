@@ -8,6 +8,7 @@ from typing import Any
 
 from edgec_devices.boards import HOST
 
+from edgec.inspecting.compiled_facts import CompiledFacts
 from edgec.quantize.observe.verification import Verification
 
 SCHEMA = 1
@@ -65,6 +66,7 @@ class InspectedSegment:
         est_ms: the estimated time on the Edge TPU, ms; None on the CPU.
         form: what the bundle has for the Edge TPU: "compiled" by edgetpu_compiler,
             "to be compiled" (.tflite), or "".
+        compiled: what the file of edgetpu_compiler has; None where there is none.
     """
 
     name: str
@@ -75,6 +77,7 @@ class InspectedSegment:
     constants: int
     est_ms: float | None
     form: str
+    compiled: CompiledFacts | None = None
 
 
 @dataclass(frozen=True)

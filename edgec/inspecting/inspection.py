@@ -23,6 +23,7 @@ from edgec_runtime.device_end.trust import (
 
 from edgec.emit.tflite import MODEL_TFLITE
 from edgec.errors import InputError
+from edgec.inspecting.compiled import CompiledInspection, inspect_compiled
 from edgec.inspecting.facts import (
     InspectedNetwork,
     InspectedPart,
@@ -30,6 +31,28 @@ from edgec.inspecting.facts import (
     Inspection,
 )
 from edgec.inspecting.network import NetworkPlace, network_of
+
+COMPILED_SUFFIX = ".tflite"
+
+
+def inspect_file(
+    path: Path, key: Path | None = None
+) -> Inspection | CompiledInspection:
+    """Return the facts about a bundle, or about a .tflite file of edgetpu_compiler.
+
+    key: a public key's file, to compare with a bundle's signer.
+
+    Raises InputError or BundleError as `inspect_bundle` and `inspect_compiled` do.
+    """
+    if path.suffix != COMPILED_SUFFIX:
+        return inspect_bundle(path, key)
+    if key is not None:
+        raise InputError(
+            f"{path.name} is a .tflite file, and only bundles are signed",
+            "--key",
+            "leave the option out",
+        )
+    return inspect_compiled(path)
 
 
 def inspect_bundle(path: Path, key: Path | None = None) -> Inspection:

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgec_runtime import Bundle, Manifest, SegmentInfo, TensorInfo
+from edgec_runtime.edgetpu_file.compiled_file import read_compiled
 from edgec_runtime.vision.tasks import task_json
 
 from edgec.benching.build import read_graph
 from edgec.benching.memory import memory
 from edgec.emit.graph_file import GraphFile
 from edgec.inspecting.checks import recorded
+from edgec.inspecting.compiled import facts_of
+from edgec.inspecting.compiled_facts import CompiledFacts
 from edgec.inspecting.facts import (
     InspectedMemory,
     InspectedNetwork,
@@ -66,7 +69,7 @@ def network_of(bundle: Bundle, place: NetworkPlace) -> InspectedNetwork:
         state=_state(manifest),
         task=task,
         labels=manifest.labels,
-        segments=_segments(manifest, graph),
+        segments=_segments(bundle, graph),
         kinds=_kinds(graph),
         memory=_memory(bundle, graph),
         threads=manifest.threads,
@@ -110,7 +113,8 @@ def _state(manifest: Manifest) -> tuple[InspectedState, ...]:
     return tuple(rows)
 
 
-def _segments(manifest: Manifest, graph: GraphFile) -> tuple[InspectedSegment, ...]:
+def _segments(bundle: Bundle, graph: GraphFile) -> tuple[InspectedSegment, ...]:
+    manifest = bundle.manifest
     # A bundle that was written by hand has no report.
     counts = Counter(op.segment for op in graph.ops)
     segments = []
@@ -125,9 +129,19 @@ def _segments(manifest: Manifest, graph: GraphFile) -> tuple[InspectedSegment, .
                 constants=graph.segment(segment.name).constants,
                 est_ms=segment.est_ms,
                 form=_form(segment),
+                compiled=_compiled(bundle, segment),
             )
         )
     return tuple(segments)
+
+
+def _compiled(bundle: Bundle, segment: SegmentInfo) -> CompiledFacts | None:
+    """Return what the file of edgetpu_compiler for a segment has."""
+    if segment.edgetpu is None:
+        return None
+    where = f"{bundle.path}: {segment.edgetpu}"
+    file = read_compiled(bundle.read(segment.edgetpu), where)
+    return facts_of(file, segment.edgetpu)
 
 
 def _form(segment: SegmentInfo) -> str:

@@ -21,8 +21,15 @@ class FinishOptions(ProgressOption, _Folder):
     """The options of `edgec finish`."""
 
 
+@dataclass(frozen=True)
+class _InspectedFile:
+    bundle: FilePath = field(
+        metadata=argument("the .edgec file, or a .tflite file of edgetpu_compiler")
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
-class InspectOptions(BundleArgument):
+class InspectOptions(_InspectedFile):
     """The options of `edgec inspect`."""
 
     key: FilePath | None = field(

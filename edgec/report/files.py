@@ -53,10 +53,18 @@ def write_whole(path: Path, text: str) -> None:
 
     Raises InputError if the operating system refuses.
     """
+    # Names in a report come from files, and may have any characters.
+    write_bytes(path, printable(text).encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write data to a temporary file and rename it to `path`.
+
+    Raises InputError if the operating system refuses.
+    """
     try:
-        # Names in a report come from files, and may have any characters.
         with atomic_write(path) as temporary:
-            temporary.write_text(printable(text), encoding="utf-8")
+            temporary.write_bytes(data)
     except OSError as e:
         raise InputError(
             f"cannot write {path}: {e.strerror}", at=str(path), hint="check the folder"

@@ -80,6 +80,7 @@ TABLE = {
         "edgec.benching",
         "edgec.quantize",
         "edgec.emit",
+        "edgec.toolchain",
         "edgec_devices",
         "edgec_devices.boards",
         "edgec_devices.decoding",
@@ -124,6 +125,7 @@ TABLE = {
         *MODEL,
     },
     "edgec.report": {
+        "edgec.edgetpu_file",
         "edgec.measure",
         "edgec.options",
         "edgec.evaluation",

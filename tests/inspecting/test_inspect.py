@@ -21,6 +21,7 @@ import edgec
 from edgec.catalogue.entries import Entry, catalogue
 from edgec.catalogue.listing import license_of
 from edgec.errors import BundleError, InputError
+from edgec.inspecting.facts import Inspection
 from edgec.report.inspect.page import page
 from edgec.report.inspect.text import to_text
 from tests import builds
@@ -31,6 +32,12 @@ from tests.runtime import tiny_model
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
+
+
+def _inspected(path: Path, key: Path | None = None) -> Inspection:
+    inspection = edgec.inspect(path, key=key)
+    assert isinstance(inspection, Inspection)
+    return inspection
 
 
 def tiny(path: Path, change: Callable[[dict[str, Any]], None] = lambda m: None) -> Path:
@@ -54,7 +61,7 @@ def section(text: str, title: str) -> str:
 
 
 def test_the_page_answers_a_stranger(bundle: Path) -> None:
-    text = to_text(edgec.inspect(bundle))
+    text = to_text(_inspected(bundle))
     assert text.startswith(f"{bundle}: tiny, a network for pi4+coral")
     assert "for Raspberry Pi 4 Model B with a Coral Edge TPU" in text
     does = section(text, "What it does")
@@ -70,7 +77,7 @@ def test_the_page_answers_a_stranger(bundle: Path) -> None:
 
 
 def test_parts_add_up_to_the_file(bundle: Path) -> None:
-    found = edgec.inspect(bundle)
+    found = _inspected(bundle)
     assert sum(part.bytes for part in found.parts) == bundle.stat().st_size
     names = [part.name for part in found.parts]
     assert {"segments/", "src/", "manifest.json", "zip"} <= set(names)
@@ -94,7 +101,7 @@ def test_names_of_a_bundle_are_only_text(tmp_path: Path) -> None:
         manifest["toolchain"] = {"<i>": {"deep": ["\x1b"]}}
         manifest["labels"] = ["<u>"] * 9
 
-    found = edgec.inspect(tiny(tmp_path / "tiny.edgec", change))
+    found = _inspected(tiny(tmp_path / "tiny.edgec", change))
     shown = page(found)
     for tag in ("<script>alert", "<em>", "<i>", "<u>"):
         assert tag not in shown
@@ -159,7 +166,7 @@ def test_checks_of_a_wrong_type_are_damage(
 ) -> None:
     path = tiny(tmp_path / "t.edgec", lambda m: m.update(verification=verification))
     with pytest.raises(BundleError, match="verification"):
-        edgec.inspect(path)
+        _inspected(path)
 
 
 @pytest.mark.parametrize("key", ["toolchain", "quantization"])
@@ -167,7 +174,7 @@ def test_facts_for_people_may_be_anything(key: str, tmp_path: Path) -> None:
     """Older and newer compilers put there what they like."""
     odd = {"recipe": [1], "kept": {"a": 1}, "x": None}
     path = tiny(tmp_path / "t.edgec", lambda m: m.update({key: odd}))
-    assert to_text(edgec.inspect(path))
+    assert to_text(_inspected(path))
 
 
 def test_a_signature_and_its_key(bundle: Path, tmp_path: Path) -> None:
@@ -175,12 +182,12 @@ def test_a_signature_and_its_key(bundle: Path, tmp_path: Path) -> None:
     edgec.sign(new_key=tmp_path / "other")
     edgec.sign(bundle, key=tmp_path / "key", app="attic", counter=7)
 
-    mine = edgec.inspect(bundle, key=tmp_path / "key.pub").signature
+    mine = _inspected(bundle, key=tmp_path / "key.pub").signature
     assert mine is not None
     assert (mine.valid, mine.app, mine.counter) == (True, "attic", 7)
     assert mine.trusted is not None
     text = section(
-        to_text(edgec.inspect(bundle, key=tmp_path / "other.pub")), "Who signed it"
+        to_text(_inspected(bundle, key=tmp_path / "other.pub")), "Who signed it"
     )
     assert " ".join(text.split()).endswith("the key is NOT the one that is known here")
 
@@ -190,9 +197,9 @@ def test_keys_that_this_machine_trusts_are_compared(
 ) -> None:
     monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "root"))
     edgec.sign(bundle, new_key=tmp_path / "key")
-    unknown = edgec.inspect(bundle).signature
+    unknown = _inspected(bundle).signature
     edgec.trust(tmp_path / "key.pub", "local:")
-    known = edgec.inspect(bundle).signature
+    known = _inspected(bundle).signature
     assert unknown is not None
     assert known is not None
     assert (unknown.trusted, unknown.compared) == (None, 0)
@@ -208,7 +215,7 @@ def test_a_bundle_that_was_changed_after_its_signature_says_so(
     # The same facts, and so a bundle that opens.
     files["manifest.json"] += b"\n"
     _rezip(bundle, files)
-    found = edgec.inspect(bundle)
+    found = _inspected(bundle)
     assert found.signature is not None
     assert not found.signature.valid
     assert "NOT VALID" in to_text(found)
@@ -217,7 +224,7 @@ def test_a_bundle_that_was_changed_after_its_signature_says_so(
 
 def test_a_key_that_cannot_be_read(bundle: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read the key"):
-        edgec.inspect(bundle, key=tmp_path / "none.pub")
+        _inspected(bundle, key=tmp_path / "none.pub")
 
 
 def _int8(to: Path) -> None:
@@ -241,7 +248,7 @@ def _int8(to: Path) -> None:
 def test_accuracy_is_what_the_compile_said(tmp_path: Path) -> None:
     """And a licence that the model's file states."""
     path = builds.once("inspect digits", _int8) / "digits.edgec"
-    found = edgec.inspect(path)
+    found = _inspected(path)
     text = to_text(found)
     with Bundle.open(path) as opened:
         recorded = opened.manifest.verification
@@ -262,7 +269,7 @@ def test_accuracy_is_what_the_compile_said(tmp_path: Path) -> None:
 @pytest.mark.cc
 @pytest.mark.slow
 def test_a_cascade_has_a_part_for_each_network() -> None:
-    found = edgec.inspect(objects.bundle())
+    found = _inspected(objects.bundle())
     text = to_text(found)
     assert [n.name for n in found.networks] == ["thing", "discs", "mirror"]
     assert "== thing: sees whole frames ==" in text
@@ -281,7 +288,7 @@ def _stateful(to: Path) -> None:
 @pytest.mark.cc
 @pytest.mark.slow
 def test_state_is_shown_apart_from_inputs() -> None:
-    found = edgec.inspect(builds.once("stateful", _stateful) / "m.edgec")
+    found = _inspected(builds.once("stateful", _stateful) / "m.edgec")
     (network,) = found.networks
     assert f"machines like the one that compiled it ({machine_target()})" in " ".join(
         to_text(found).split()
@@ -305,6 +312,6 @@ def test_the_catalogue_knows_its_files_by_their_hash() -> None:
 def test_a_bundle_is_only_read(bundle: Path, tmp_path: Path) -> None:
     before = bundle.read_bytes()
     shutil.copy(bundle, tmp_path / "copy.edgec")
-    edgec.inspect(bundle)
+    _inspected(bundle)
     assert bundle.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.edgec", "tiny.edgec"]

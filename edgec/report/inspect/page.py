@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgec.inspecting.facts import InspectedNetwork, Inspection
+from edgec.report.inspect.compiled_page import file_values
 from edgec.report.inspect.text import (
     MEMORY_HEAD,
     PART_HEAD,
@@ -109,6 +110,11 @@ def _network(network: InspectedNetwork) -> dict[str, Any]:
         "segments": [SEGMENT_HEAD, *segment_rows(network.segments)],
         "places": [segment.place for segment in network.segments],
         "notes": [*run_notes(network)],
+        "compiled": [
+            (plain(segment.compiled.path), file_values(segment.compiled))
+            for segment in network.segments
+            if segment.compiled is not None
+        ],
         "accuracy": [*accuracy_lines(network)],
         "memory": memory_rows(network.memory),
     }

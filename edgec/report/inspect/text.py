@@ -23,6 +23,8 @@ from edgec.inspecting.facts import (
 )
 from edgec.report.checks import accuracy, checks
 from edgec.report.explain.text import PLACES
+from edgec.report.inspect.compiled_text import blocks_of, headline_of
+from edgec.report.inspect.sections import Row, folded, named, section
 from edgec.report.legend import legend
 from edgec.report.tables import WIDTH, table
 from edgec.report.wording import count, percent, plain, shortened, size
@@ -45,13 +47,8 @@ MAX_LABELS = 4
 """Names of classes that the page shows."""
 MAX_KINDS = 8
 """Kinds of operations that the page shows."""
-NAME_WIDTH = 15
-"""Columns of the names in front of texts."""
 LONGEST_NAME = 60
 """Characters of a tensor's name."""
-
-Row = tuple[str, str]
-"""A name, and the text behind it."""
 
 
 def to_text(inspection: Inspection) -> str:
@@ -63,12 +60,16 @@ def to_text(inspection: Inspection) -> str:
         # A network that is like another one was shown there.
         if not network.like:
             blocks += _network(network)
+            for segment in network.segments:
+                if segment.compiled is not None:
+                    blocks.append(f"-- {headline_of(segment.compiled)} --")
+                    blocks += blocks_of(segment.compiled)
     blocks.append(legend(terms(inspection)))
-    blocks.append(_section("How large it is", _sizes(inspection)))
-    blocks.append(_section("Licences", _named(licenses(inspection))))
-    blocks.append(_section("Who signed it", _folded(signed(inspection.signature))))
-    blocks.append(_section("What made it", _named(versions(inspection))))
-    blocks.append(_section("What to do with it", _named(commands(inspection))))
+    blocks.append(section("How large it is", _sizes(inspection)))
+    blocks.append(section("Licences", named(licenses(inspection))))
+    blocks.append(section("Who signed it", folded(signed(inspection.signature))))
+    blocks.append(section("What made it", named(versions(inspection))))
+    blocks.append(section("What to do with it", named(commands(inspection))))
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
@@ -107,9 +108,9 @@ def intro(inspection: Inspection) -> str:
 
 def _network(network: InspectedNetwork) -> Iterator[str]:
     """Yield the sections about a network."""
-    yield _section("What it does", _named(does(network)))
-    yield _section("Where it runs", _runs(network))
-    yield _section("How accurate it is", [*accuracy_lines(network)])
+    yield section("What it does", named(does(network)))
+    yield section("Where it runs", _runs(network))
+    yield section("How accurate it is", [*accuracy_lines(network)])
 
 
 def terms(inspection: Inspection) -> tuple[str, ...]:
@@ -359,29 +360,3 @@ def commands(inspection: Inspection) -> Iterator[Row]:
     yield "measure", f"edgec bench {file} --on {on}"
     yield "install", f"edgec flash {file} --on {on}"
     yield "take apart", f"edgec export {file} --c folder/"
-
-
-def _section(title: str, lines: Iterator[str] | Sequence[str]) -> str:
-    """Return a title with the lines below it, indented; "" without lines."""
-    body = "\n".join(lines)
-    if not body:
-        return ""
-    return f"{title}\n{textwrap.indent(body, '  ')}"
-
-
-def _named(rows: Iterator[Row]) -> Iterator[str]:
-    """Yield rows as lines, the texts in a column of their own."""
-    for name, text in rows:
-        yield textwrap.fill(
-            text,
-            WIDTH - 2,
-            initial_indent=f"{shortened(name, NAME_WIDTH - 1):{NAME_WIDTH}}",
-            subsequent_indent=" " * NAME_WIDTH,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-
-
-def _folded(text: str) -> list[str]:
-    """Return a sentence as lines."""
-    return textwrap.wrap(text, WIDTH - 2, break_on_hyphens=False)
