@@ -1,0 +1,1 @@
+"""Writes a compiled file for other weights of a network, from one that exists."""
