@@ -26,6 +26,7 @@ from edgec.options import diff as _diff
 from edgec.options import evaluate as _evaluate
 from edgec.options import files as _files
 from edgec.options import run as _run
+from edgec.options import serve as _serve
 from edgec.options import tune as _tune
 from edgec.options import webcam as _webcam
 from edgec.options.declaration import part as _part
@@ -69,6 +70,7 @@ __all__ = [
     "package",
     "rollback",
     "run",
+    "serve",
     "sign",
     "status",
     "trust",
@@ -188,6 +190,18 @@ def eval(options: _evaluate.EvalOptions) -> EvaluationReport:
     from edgec.verbs.evaluate import run_evaluation
 
     return run_evaluation(options, options.say)
+
+
+@_takes(_serve.ServeOptions)
+def serve(options: _serve.ServeOptions) -> dict[str, int]:
+    """Detect objects in the pictures that Frigate and other programs send
+    (docs/frigate.md), until Ctrl-C; how many pictures came, and what became of them.
+    """
+    from edgec_runtime.serve.service import Ending, serve
+
+    ending = Ending()
+    ending.take_signals()
+    return serve(str(options.bundle), options.settings(), options.say, ending).counts()
 
 
 @_takes(_webcam.WebcamOptions)

@@ -21,6 +21,7 @@ from edgec.options.compile import CompileCall, ExplainCall
 from edgec.options.devices import DoctorOptions
 from edgec.options.files import FinishOptions, InspectOptions
 from edgec.options.run import RunOptions
+from edgec.options.serve import ServeOptions
 from edgec.options.webcam import WebcamOptions
 from edgec.report.files import check_place, check_places, write_bytes
 from edgec.report.tables import table
@@ -254,6 +255,14 @@ def webcam(as_json: bool, **values: Any) -> None:
 
 
 @click.command()
+@options_of(ServeOptions)
+def serve(**values: Any) -> None:
+    """Detect objects in the pictures that Frigate and other programs send."""
+    counts = edgec.serve(**given(ServeOptions, values), progress=echo)
+    echo(", ".join(f"{number} {outcome}" for outcome, number in counts.items()))
+
+
+@click.command()
 @click.option(
     "--json", "as_json", is_flag=True, help="machine-readable, to standard output"
 )
@@ -328,6 +337,7 @@ VERBS: tuple[click.Command, ...] = (
     inspect,
     export,
     webcam,
+    serve,
     demo,
 )
 """All but `models` and its verb."""

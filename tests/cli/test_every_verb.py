@@ -165,6 +165,7 @@ AS_JSON = (
 ELSEWHERE = {
     "finish": "needs a folder on which edgetpu_compiler ran: tests/toolchain",
     "models get": "needs the package index: tests/catalogue",
+    "serve": "serves until a signal: tests/serve/test_service.py",
     "eval": "needs labelled pictures: tests/house/test_workflow.py",
     "devices boot": "boots a machine: tests/devices/test_machine.py",
     "devices power-cut": "needs a machine: tests/devices/test_machine.py",

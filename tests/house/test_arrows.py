@@ -307,9 +307,20 @@ def test_modules_make_no_circle() -> None:
     ).prepare()
 
 
+LATE = {
+    "photo.py": {"PIL"},
+    "camera.py": {"PIL"},
+    "decoding.py": {"PIL"},
+    "http_service.py": {"PIL"},
+    "zmq_service.py": {"zmq"},
+    "mqtt_service.py": {"paho.mqtt.client", "paho.mqtt.enums"},
+}
+"""What files of the device side import inside a function, since a device may lack it."""
+
+
 def test_the_device_side_needs_only_numpy() -> None:
     """Pillow, which a device may lack, is asked for where a photo is decoded, when one
-    is.
+    is; libraries of a service's protocols where it starts.
     """
     allowed = {
         "numpy",
@@ -321,10 +332,8 @@ def test_the_device_side_needs_only_numpy() -> None:
     }
     for path in sorted((ROOT / "runtime" / "edgec_runtime").rglob("*.py")):
         known = allowed - {"numpy"} if "device_end" in path.parts else allowed
-        decodes = path.name in ("photo.py", "camera.py", "decoding.py")
-        for name in _imports(path) - (
-            {"PIL"} - _imports(path, anywhere=False) if decodes else set()
-        ):
+        late = LATE.get(path.name, set()) - _imports(path, anywhere=False)
+        for name in _imports(path) - late:
             top = name.split(".")[0]
             assert top in known or top in sys.stdlib_module_names, (
                 f"{path.name} imports {name}"

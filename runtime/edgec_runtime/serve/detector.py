@@ -1,0 +1,154 @@
+"""One network that detects objects in the pictures of all clients, in order of arrival."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from typing import Any, Callable, Deque, List, NamedTuple, Tuple
+
+from ..errors import DeviceError, InputError
+from ..session.session import Session
+from ..vision.tasks.detection import Detection
+from ..vision.tasks.instances import Box, Boxes
+from .figures import Figures
+
+MOST_PIXELS = 24_000_000
+"""Largest number of pixels of a picture."""
+
+
+class Picture(NamedTuple):
+    """A picture that waits.
+
+    Attributes:
+        pixels: uint8 [height, width, 3], red first
+        answer: gets the boxes
+        since: when it arrived, by time.monotonic
+    """
+
+    pixels: Any
+    answer: "Future[Tuple[Box, ...]]"
+    since: float
+
+
+class DroppedError(DeviceError):
+    """A picture waited while too many newer ones came."""
+
+
+class Detector:
+    """Detects objects in pictures, in a thread of its own; a context manager.
+
+    Args:
+        session: a session of one network with the task of detection
+        places: largest number of pictures that wait; the oldest is dropped for a newer
+
+    Attributes:
+        figures: counts and times so far
+        watchers: are called with the boxes of each picture
+
+    Raises InputError if the network has another task.
+    """
+
+    def __init__(self, session: Session, places: int) -> None:
+        task = session.manifest.task
+        if not isinstance(task, Detection):
+            kind = "no task" if task is None else f"the task {task.kind}"
+            raise InputError(
+                f"the network has {kind}, and a detector needs that of detection",
+                at=str(session.bundle.path),
+                hint="compile it again with --task, see docs/tasks.md",
+            )
+        if places < 1:
+            raise InputError(f"{places} places hold no picture", hint="give 1 or more")
+        self.figures = Figures()
+        self.watchers: List[Callable[[Tuple[Box, ...]], None]] = []
+        self._session = session
+        self._places = places
+        self._waiting: Deque[Picture] = deque()
+        self._changed = threading.Condition()
+        self._ends = False
+        self._thread = threading.Thread(
+            target=self._work, name="edgec-detector", daemon=True
+        )
+
+    @property
+    def labels(self) -> Tuple[str, ...]:
+        """The names of the classes, by number."""
+        return tuple(self._session.manifest.labels or ())
+
+    @property
+    def name(self) -> str:
+        """The name of the network."""
+        return self._session.manifest.name
+
+    @property
+    def waiting(self) -> int:
+        """The number of pictures that wait."""
+        return len(self._waiting)
+
+    def submit(self, pixels: Any) -> "Future[Tuple[Box, ...]]":
+        """Return the boxes of a picture to come, the best first.
+
+        The future raises DroppedError if newer pictures took its place, or the error
+        of the session.
+
+        Args:
+            pixels: uint8 [height, width, 3], red first
+        """
+        answer: "Future[Tuple[Box, ...]]" = Future()
+        dropped: List[Picture] = []
+        with self._changed:
+            self.figures.received += 1
+            if self._ends:
+                dropped.append(Picture(pixels, answer, 0.0))
+            else:
+                if len(self._waiting) >= self._places:
+                    dropped.append(self._waiting.popleft())
+                self._waiting.append(Picture(pixels, answer, time.monotonic()))
+                self._changed.notify()
+        # Outside the lock, since whoever waits for the answer may submit another picture.
+        for picture in dropped:
+            self.figures.dropped += 1
+            what = f"the picture waited while {self._places} newer ones came"
+            picture.answer.set_exception(
+                DroppedError(what, hint="send fewer pictures a second")
+            )
+        return answer
+
+    def __enter__(self) -> Detector:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End after the pictures that wait."""
+        with self._changed:
+            self._ends = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._ends:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                picture = self._waiting.popleft()
+            self._detect(picture)
+
+    def _detect(self, picture: Picture) -> None:
+        start = time.monotonic()
+        try:
+            result = self._session.result(picture.pixels)
+            assert isinstance(result, Boxes)
+        except Exception as e:
+            # One picture, or a stick that failed, does not end the service.
+            self.figures.failed += 1
+            picture.answer.set_exception(e)
+            return
+        end = time.monotonic()
+        self.figures.add(end - start, end - picture.since)
+        picture.answer.set_result(result.boxes)
+        for watcher in self.watchers:
+            watcher(result.boxes)

@@ -1,0 +1,197 @@
+"""`edgec serve` as a process, MQTT, and pictures that come too fast."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import requests
+from edgec_runtime import Session
+from edgec_runtime.errors import InputError
+from edgec_runtime.serve.detector import Detector, DroppedError
+from edgec_runtime.serve.http_service import PATH
+from edgec_runtime.serve.service import ServeSettings
+from PIL import Image
+
+import edgec
+from tests.conftest import ROOT
+from tests.serve.conftest import Detect, Picture
+from tests.serve.test_zmq import Client, expected
+
+ADDRESSES = ("--zmq", "tcp://127.0.0.1:*", "--deepstack", "127.0.0.1:0")
+
+
+@contextmanager
+def served(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """A service as a process, and the lines that it printed when it was ready."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            number = sum(word in ("--zmq", "--deepstack", "--mqtt") for word in command)
+            lines: list[str] = []
+            # Progress stands before the addresses on a slow machine.
+            while number:
+                line = process.stdout.readline()
+                assert line, lines
+                lines.append(line)
+                number -= "://" in line or line.startswith("MQTT")
+            yield process, lines
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("module", ["edgec", "edgec_runtime"])
+def test_a_process(
+    module: str, shapes: Path, pictures: list[Picture], detect: Detect
+) -> None:
+    verb = ["edgec", "serve"] if module == "edgec" else ["edgec_runtime.serve"]
+    command = [sys.executable, "-m", *verb, str(shapes), *ADDRESSES]
+    with served(command) as (process, lines):
+        text = "".join(lines)
+        zmq_address = re.search(r"tcp://\S+", text)
+        http_address = re.search(r"http://[0-9.:]+", text)
+        assert zmq_address
+        assert http_address
+        with Client(zmq_address[0]) as client:
+            rows = client.detect(pictures[0])
+        assert np.array_equal(rows, expected(pictures[0], detect))
+        file = io.BytesIO()
+        Image.fromarray(pictures[1]).save(file, "PNG")
+        answer = requests.post(
+            http_address[0] + PATH, files={"image": file.getvalue()}, timeout=20
+        )
+        assert len(answer.json()["predictions"]) == len(detect(pictures[1]))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        if module == "edgec":
+            assert process.stdout is not None
+            assert "2 received, 2 answered, 0 dropped" in process.stdout.read()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({}, "no address"),
+        ({"mqtt": "mqtt://127.0.0.1"}, "no picture can come"),
+        ({"deepstack": "8100"}, "not an address"),
+        ({"deepstack": "127.0.0.1:0", "mqtt": "http://h"}, "not the URL of a broker"),
+        ({"deepstack": "127.0.0.1:0", "queue": 0}, "0 places"),
+    ],
+)
+def test_options_that_cannot_be(
+    shapes: Path, options: dict[str, Any], error: str
+) -> None:
+    with pytest.raises(InputError, match=error):
+        edgec.serve(shapes, **options)
+
+
+def test_a_network_that_detects_nothing(tmp_path: Path) -> None:
+    edgec.compile(ROOT / "fixtures/digits/digits.onnx", output=tmp_path / "a.edgec")
+    with (
+        Session(tmp_path / "a.edgec") as session,
+        pytest.raises(InputError, match="needs that of detection"),
+    ):
+        Detector(session, 1)
+
+
+def test_the_oldest_is_dropped(shapes: Path, pictures: list[Picture]) -> None:
+    with Session(shapes) as session:
+        detector = Detector(session, places=3)
+        answers = [detector.submit(picture) for picture in pictures[:8]]
+        # nothing was detected so far: the first five have made room
+        for answer in answers[:5]:
+            with pytest.raises(DroppedError, match="3 newer ones"):
+                answer.result(0)
+        with detector:
+            assert all(answer.result(20) is not None for answer in answers[5:])
+        with pytest.raises(DroppedError):
+            detector.submit(pictures[0]).result(0)
+        assert detector.figures.dropped == 6
+
+
+def test_settings_without_an_address() -> None:
+    ServeSettings(zmq="tcp://127.0.0.1:1").check()
+    with pytest.raises(InputError, match="no address"):
+        ServeSettings(api_key="a").check()
+
+
+class Broker:
+    """A broker of MQTT 3.1.1 for one client: it takes what is published."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self.messages: list[tuple[str, str]] = []
+        self.will = ""
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def wait_for(self, topic: str) -> str:
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            for name, text in self.messages:
+                if name == topic:
+                    return text
+            time.sleep(0.02)
+        raise AssertionError(f"{topic} is not among {self.messages}")
+
+    def _serve(self) -> None:
+        connection, _ = self._server.accept()
+        stream = connection.makefile("rb")
+        while kind := stream.read(1):
+            size, shift = 0, 0
+            while True:
+                byte = stream.read(1)[0]
+                size |= (byte & 127) << shift
+                shift += 7
+                if byte < 128:
+                    break
+            body = stream.read(size)
+            if kind[0] >> 4 == 1:
+                connection.sendall(b"\x20\x02\x00\x00")
+            elif kind[0] >> 4 == 3:
+                length = int.from_bytes(body[:2], "big")
+                topic, rest = body[2 : 2 + length].decode(), body[2 + length :]
+                if kind[0] & 6:
+                    connection.sendall(b"\x40\x02" + rest[:2])
+                    rest = rest[2:]
+                self.messages.append((topic, rest.decode()))
+
+
+def test_mqtt(shapes: Path, pictures: list[Picture], detect: Detect) -> None:
+    """Home Assistant learns of the sensor, and of the objects of a picture."""
+    broker = Broker()
+    command = [sys.executable, "-m", "edgec_runtime.serve", str(shapes)]
+    url = f"mqtt://user:word@127.0.0.1:{broker.port}"
+    with served([*command, *ADDRESSES[:2], "--mqtt", url]) as (process, lines):
+        sensor = json.loads(
+            broker.wait_for("homeassistant/sensor/edgec_shapes/objects/config")
+        )
+        assert sensor["availability_topic"] == "edgec/shapes/available"
+        assert broker.wait_for("edgec/shapes/available") == "online"
+        address = re.search(r"tcp://\S+", "".join(lines))
+        assert address
+        with Client(address[0]) as client:
+            client.detect(pictures[0])
+        message = json.loads(broker.wait_for(sensor["state_topic"]))
+        right = [b.label for b in detect(pictures[0])]
+        assert [o["label"] for o in message["objects"]] == right
+        assert message["count"] == len(right)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert broker.messages[-1] == ("edgec/shapes/available", "offline")
