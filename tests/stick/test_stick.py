@@ -328,6 +328,11 @@ def test_a_second_client(client: tuple[Stick, Client]) -> None:
         Client(stick.path, "1-2")
 
 
+def test_tcp(book: ProgramBook) -> None:
+    with Stick.serve(book, StickOptions(tcp=0)) as stick:
+        assert listed(stick.port) == listed(stick.path)
+
+
 def test_unknown_firmware(book: ProgramBook) -> None:
     """The boot loader takes the blocks and refuses them at the end."""
     with Stick.serve(book) as stick, Client(stick.path) as usb:
@@ -337,6 +342,10 @@ def test_unknown_firmware(book: ProgramBook) -> None:
             assert usb.control(0xA1, 3, 0, 0, 6) == bytes((0, 0, 0, 0, 5, 0))
         assert usb.control(0x21, 1, 2, 0) == b""
         assert usb.control(0xA1, 3, 0, 0, 6) == bytes((10, 0, 0, 0, 10, 0))
+        assert usb.control(0x21, 4, 0, 0) == b""
+        blocks = [usb.control(0xA1, 2, n, 0, 256) for n in range(129)]
+        assert blocks[0] == bytes(256)
+        assert [len(b or b"") for b in blocks] == [256] * 128 + [0]
         usb.reset()
         assert usb.control(0xA1, 5, 0, 0, 1) == b"\2"
     assert any("refuses firmware of 266 bytes" in line for line in stick.lines)

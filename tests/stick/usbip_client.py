@@ -34,8 +34,8 @@ class RefusedError(Exception):
     """The import is refused, with this status."""
 
 
-def listed(path: Path) -> list[Listed]:
-    """The devices of a server."""
+def listed(path: Path | int) -> list[Listed]:
+    """The devices of a server at a Unix socket, or at a TCP port of this machine."""
     with _connected(path) as s:
         s.sendall(struct.pack(">HHI", 0x0111, 0x8005, 0))
         version, code, status, count = struct.unpack(">HHII", _received(s, 12))
@@ -187,7 +187,9 @@ class Client:
         self._ended[number] = (status, data)
 
 
-def _connected(path: Path) -> socket.socket:
+def _connected(path: Path | int) -> socket.socket:
+    if isinstance(path, int):
+        return socket.create_connection(("127.0.0.1", path), 10)
     s = socket.socket(socket.AF_UNIX)
     s.settimeout(10)
     s.connect(str(path))

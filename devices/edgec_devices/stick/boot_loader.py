@@ -12,6 +12,10 @@ from collections.abc import Callable
 
 from edgec_devices.stick.descriptors import DFU_BLOCK
 
+_MEMORY = 128 * DFU_BLOCK
+"""Bytes that can be read back: LibrEdgeTPU (libredgetpu/transport.py) reads 128 whole
+blocks and one more, as a trace of libedgetpu on a stick did."""
+
 DETACH, DOWNLOAD, UPLOAD, GET_STATUS, CLEAR_STATUS, GET_STATE, ABORT = range(7)
 _IDLE, _DOWNLOAD_IDLE, _UPLOAD_IDLE, _ERROR = 2, 5, 9, 10
 _OK, _BAD_FIRMWARE, _STALLED = 0, 10, 15
@@ -90,7 +94,8 @@ class BootLoader:
         if self._state not in (_IDLE, _UPLOAD_IDLE):
             return self._stall()
         start = number * DFU_BLOCK
-        data = self.firmware[start : start + min(length, DFU_BLOCK)]
+        memory = self.firmware.ljust(_MEMORY, b"\0")
+        data = memory[start : start + min(length, DFU_BLOCK)]
         self._state = _UPLOAD_IDLE if len(data) == DFU_BLOCK else _IDLE
         return data
 

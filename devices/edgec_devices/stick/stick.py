@@ -39,6 +39,8 @@ class StickOptions:
         super_speed: whether its port is one of USB 3
         rates: how fast bytes cross the USB; None for at once
         firmware: whether the firmware runs already, so that it is 18d1:9302 at once
+        tcp: the port of a TCP socket on this machine at which it is served too, as USB/IP
+            is by custom at 3240; 0 for any that is free, None for none
         enumeration_s: how long it is away at a reset that changes its numbers
         faults: what goes wrong
     """
@@ -46,6 +48,7 @@ class StickOptions:
     super_speed: bool = True
     rates: Rates | None = None
     firmware: bool = False
+    tcp: int | None = None
     enumeration_s: float = 0.05
     faults: tuple[Fault, ...] = ()
 
@@ -66,11 +69,13 @@ class Stick:
 
     Attributes:
         path: the socket
+        port: that of TCP; 0 without
     """
 
     def __init__(self, path: Path, book: ProgramBook, options: StickOptions) -> None:
         """Prepare a stick; `serve` starts it."""
         self.path = path
+        self.port = 0
         self._book = book
         self._options = options
         self._port = Port(options.super_speed, options.rates)
@@ -210,16 +215,25 @@ class Stick:
     def _work(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
         self._appear(FIRMWARE if self._options.firmware else BOOT)
-        server = self._loop.run_until_complete(
-            self._loop.create_unix_server(lambda: _Client(self), str(self.path))
-        )
+        servers = self._loop.run_until_complete(self._listen())
         started.set()
         self._loop.run_forever()
-        server.close()
         if self._state.client is not None:
             self._state.client.close()
-        self._loop.run_until_complete(server.wait_closed())
+        for server in servers:
+            server.close()
+            self._loop.run_until_complete(server.wait_closed())
         self._loop.close()
+
+    async def _listen(self) -> list[asyncio.Server]:
+        """Return the servers at the sockets."""
+        loop, tcp = self._loop, self._options.tcp
+        servers = [await loop.create_unix_server(lambda: _Client(self), str(self.path))]
+        if tcp is not None:
+            server = await loop.create_server(lambda: _Client(self), "127.0.0.1", tcp)
+            self.port = server.sockets[0].getsockname()[1]
+            servers.append(server)
+        return servers
 
     def _appear(self, ids: tuple[int, int]) -> None:
         self._state.address += 1
