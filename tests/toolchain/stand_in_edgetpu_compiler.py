@@ -4,11 +4,13 @@ to, by rules that a test sets.
 It gives each operator a yes or no by the rules, maps the first set of operators that
 TFLite would give to a delegate (all sets with -a), writes a file in which every mapped
 set is one custom op and every other operator keeps its names, and prints in the layout
-of the version that it plays. It compiles nothing for real.
+of the version that it plays. It compiles nothing for real, but its files have the real
+format: libedgetpu runs them on an emulated stick that knows their source.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import time
@@ -21,10 +23,16 @@ from ai_edge_litert import schema_py_generated as schema
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.toolchain.edgetpu_log_text import MAPPED, V16, log_file, screen, version_line
+from tests.toolchain.edgetpu_package import (
+    PackageFacts,
+    PackageTensor,
+    operator_data,
+)
 
 ONE_SUBGRAPH = "More than one subgraph is not supported"
 CALLS = "calls.jsonl"
 _NAMES = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
+_TYPES = {v: k for k, v in vars(schema.TensorType).items() if isinstance(v, int)}
 _FLAGS = {
     "-s": 0,
     "--show_operations": 0,
@@ -122,9 +130,12 @@ def stand_in(arguments: list[str], rules: Rules, calls: int = 0) -> tuple[str, i
         failure = _failure(model, rules, calls, len(models), path)
         if failure is not None:
             return version_line(rules.version) + failure, 1
+    together = hashlib.sha256(b"".join(m.read_bytes() for m in models))
+    token = int.from_bytes(together.digest()[:8], "little")
     for path, model in zip(models, loaded, strict=True):
         size = path.stat().st_size
-        rows, sets = _compile(model, rules, "--enable_multiple_subgraphs" in flags)
+        every = "--enable_multiple_subgraphs" in flags
+        rows, sets = _compile(model, rules, every, token)
         data = _pack(model) if rules.writes is None else bytes.fromhex(rules.writes)
         (out / f"{path.stem}_edgetpu.tflite").write_bytes(data)
         records.append(_record(path, rows, sets, size, len(data), rules))
@@ -198,11 +209,14 @@ def _record(
     } | split
 
 
-def _compile(model: Any, rules: Rules, every: bool) -> tuple[list[dict[str, Any]], int]:
+def _compile(
+    model: Any, rules: Rules, every: bool, token: int
+) -> tuple[list[dict[str, Any]], int]:
     """Replace the mapped sets in the model; the rows of the table, and how many sets
     were mapped.
     """
     graph = model.subgraphs[0]
+    source = hashlib.sha256(_pack(model)).digest()
     counts: dict[tuple[str, str], int] = {}
     result: list[Any] = []
     mapped = 0
@@ -214,7 +228,14 @@ def _compile(model: Any, rules: Rules, every: bool) -> tuple[list[dict[str, Any]
             counts[_opcode(model, op), status] = (
                 counts.get((_opcode(model, op), status), 0) + 1
             )
-        result += [_custom(model, ops)] if take else ops
+        if take:
+            operator = _custom(model, ops)
+            identity = source + mapped.to_bytes(4, "little")
+            facts = _facts(model, ops, operator, identity, token)
+            operator.customOptions = list(operator_data(facts))
+            result.append(operator)
+        else:
+            result += ops
     graph.operators = result
     for code in model.operatorCodes:
         code.version = 1
@@ -274,13 +295,46 @@ def _custom(model: Any, ops: list[Any]) -> Any:
     )
     custom.inputs = [i for i in read if not _constant(model, i)]
     custom.outputs = [int(i) for op in ops for i in op.outputs if int(i) in wanted]
-    custom.customOptions = list(b"stand-in")
     return custom
 
 
+def _facts(
+    model: Any, ops: list[Any], operator: Any, identity: bytes, token: int
+) -> PackageFacts:
+    """What the package of `operator`, which is in place of `ops`, is made of."""
+    tensors = model.subgraphs[0].tensors
+    read = dict.fromkeys(int(i) for op in ops for i in op.inputs if i >= 0)
+    constants = [_data(model, i) for i in read if _constant(model, i)]
+    return PackageFacts(
+        identity=identity,
+        inputs=[_tensor(tensors[i]) for i in operator.inputs],
+        outputs=[_tensor(tensors[i]) for i in operator.outputs],
+        parameters=b"".join(constants),
+        token=token,
+        compiler="stand-in",
+    )
+
+
+def _tensor(tensor: Any) -> PackageTensor:
+    quantization = tensor.quantization
+    has = quantization is not None and quantization.scale is not None
+    name = tensor.name
+    return PackageTensor(
+        name=name.decode() if isinstance(name, bytes) else str(name),
+        shape=tuple(int(n) for n in tensor.shape),
+        dtype=_TYPES[tensor.type].lower(),
+        scale=float(quantization.scale[0]) if has else 0.0,
+        zero_point=int(quantization.zeroPoint[0]) if has else 0,
+    )
+
+
 def _constant(model: Any, i: int) -> bool:
+    return len(_data(model, i)) > 0
+
+
+def _data(model: Any, i: int) -> bytes:
     data = model.buffers[model.subgraphs[0].tensors[i].buffer].data
-    return data is not None and len(data) > 0
+    return b"" if data is None else bytes(data)
 
 
 def _opcode(model: Any, op: Any) -> str:
