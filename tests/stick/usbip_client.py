@@ -104,7 +104,10 @@ class Client:
         self._inwards[self._number] = inwards
         head = (1, self._number, 1, int(inwards), endpoint, 0, length, 0, 0, 0)
         message = struct.pack(">10I8s", *head, setup)
-        self._socket.sendall(message + (b"" if isinstance(data, int) else data))
+        try:
+            self._socket.sendall(message + (b"" if isinstance(data, int) else data))
+        except (BrokenPipeError, ConnectionResetError) as e:
+            raise GoneError from e
         return self._number
 
     def end(self, number: int, limit_s: float = 10) -> tuple[int, bytes]:

@@ -60,7 +60,7 @@ class _State:
     device: Device | None = None
     address: int = 1
     client: _Client | None = None
-    return_: asyncio.TimerHandle | None = None
+    comeback: asyncio.TimerHandle | None = None
     lines: list[str] = field(default_factory=list)
 
 
@@ -166,13 +166,13 @@ class Stick:
         state.device = None
         if state.client is not None:
             state.client.close()
-        if state.return_ is not None:
-            state.return_.cancel()
-            state.return_ = None
+        if state.comeback is not None:
+            state.comeback.cancel()
+            state.comeback = None
         self.log("gone")
         if absence_s is not None:
             delay = absence_s or self._options.enumeration_s
-            state.return_ = self._loop.call_later(delay, self._appear, ids)
+            state.comeback = self._loop.call_later(delay, self._appear, ids)
 
     def description(self) -> wire.Description | None:
         """Return what a host learns before an import; None while the stick is away."""
