@@ -127,7 +127,7 @@ class Check:
         """Stream until the last fault is over and the Edge TPU runs again."""
         session = Session(
             bundle,
-            delegate=self._stick.open,
+            driver=self._stick.open,
             interpreter=self._stick.make,
             timeout=TIMEOUT_S,
         )

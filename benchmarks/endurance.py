@@ -37,7 +37,7 @@ CHILD_S = 60
 BACKENDS: tuple[Mapping[str, Any], ...] = (
     {"tpu": "c"},
     {"tpu": "interpreter", "interpreter": always},
-    {"tpu": "delegate", "interpreter": always, "delegate": no_delegate},
+    {"tpu": "delegate", "interpreter": always, "driver": no_delegate},
 )
 OPENINGS_MB = 3.0
 """The memory that openings may take: CPython builds its table of interned strings (0.9 MB)

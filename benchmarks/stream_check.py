@@ -171,7 +171,7 @@ def check_hop(folder: Path, frames: int, times: bool) -> Iterator[Row]:
         medians = []
         for tpu in ("interpreter", "delegate"):
             with Session(
-                bundle, tpu=tpu, interpreter=interpreter, delegate=no_delegate
+                bundle, tpu=tpu, interpreter=interpreter, driver=no_delegate
             ) as session:
                 spent = session.time(runs=frames, warmup=0.2)
             parts = [part[0] for part in spent.parts[spent.warmup :]]

@@ -148,7 +148,7 @@ def test_one_process_runs_all_networks(bundle: Path, tmp_path: Path) -> None:
         Session(
             bundle,
             tpu="delegate",
-            delegate=stick.open,
+            driver=stick.open,
             interpreter=stick.make,
             threads=2,
         ) as session,
@@ -179,7 +179,7 @@ def test_it_goes_on_when_the_stick_does_not(
         warnings.catch_warnings(record=True) as said,
         Session(bundle, tpu="c") as twin,
         Session(
-            bundle, delegate=stick.open, interpreter=stick.make, timeout=timeout
+            bundle, driver=stick.open, interpreter=stick.make, timeout=timeout
         ) as session,
     ):
         warnings.simplefilter("always", RuntimeWarning)

@@ -34,7 +34,7 @@ AT_LOAD = 2  # invokes when it is opened: to warm up, to be timed
 
 
 class FakeStick:
-    """delegate=stick.open, interpreter=stick.make.
+    """driver=stick.open, interpreter=stick.make.
 
     plan: number of an invoke, from 0 and over all processes, without those at load →
     the fault.  away: for so many seconds a stick that vanished cannot be opened.  wait:

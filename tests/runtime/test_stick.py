@@ -46,7 +46,7 @@ def session(bundle: Path, fake: FakeStick, **more: Any) -> Session:
     )
     timeout = TIMEOUT_S if slow else LIMIT_S
     return Session(
-        bundle, delegate=fake.open, interpreter=fake.make, timeout=timeout, **more
+        bundle, driver=fake.open, interpreter=fake.make, timeout=timeout, **more
     )
 
 
@@ -95,7 +95,7 @@ def test_a_real_interpreter_in_the_process(
     bundle_path: Path, interpreter: str | None
 ) -> None:
     with Session(
-        bundle_path, tpu="delegate", interpreter=interpreter, delegate=no_edgetpu
+        bundle_path, tpu="delegate", interpreter=interpreter, driver=no_edgetpu
     ) as s:
         for seed in range(3):
             right(s, seed)
@@ -192,7 +192,7 @@ def test_any_error_at_load_leaves_the_twin(
         sys.modules.pop("broken_stick", None)
         import broken_stick  # type: ignore[import-not-found]
 
-        how = {"delegate": broken_stick.open, "interpreter": broken_stick.make}
+        how = {"driver": broken_stick.open, "interpreter": broken_stick.make}
         with pytest.warns(RuntimeWarning, match="cannot run its segments"):
             s = Session(bundle_path, **how)
         with s:
@@ -215,7 +215,7 @@ def test_a_stick_that_hangs_when_it_is_opened(
     monkeypatch.setattr(stick, "OPENING_S", 1.0)
     fake = FakeStick(tmp_path / "stick")
     with pytest.warns(RuntimeWarning, match="no answer for 1 s"):
-        s = Session(bundle_path, delegate=fake.open, interpreter=never)
+        s = Session(bundle_path, driver=fake.open, interpreter=never)
     with s:
         right(s)
         assert s.backends["relu"] == "c"
@@ -235,14 +235,14 @@ def test_a_slow_start_of_the_process_is_no_hanging_stick(
 ) -> None:
     monkeypatch.setattr(stick, "OPENING_S", 3.0)
     fake = SlowToLoad(tmp_path / "stick")
-    with Session(bundle_path, delegate=fake.open, interpreter=fake.make) as s:
+    with Session(bundle_path, driver=fake.open, interpreter=fake.make) as s:
         right(s)
         assert s.backends["relu"] == "delegate"
 
 
 def test_close_returns_while_a_run_hangs(bundle_path: Path, tmp_path: Path) -> None:
     fake = FakeStick(tmp_path / "stick", {0: "hang"})
-    s = Session(bundle_path, delegate=fake.open, interpreter=fake.make, timeout=3600)
+    s = Session(bundle_path, driver=fake.open, interpreter=fake.make, timeout=3600)
     found: list[Any] = []
     image = tiny_model.image()
     running = threading.Thread(
@@ -280,7 +280,7 @@ def test_a_process_that_hangs_ends_with_the_session_s(
         "import sys, os, signal, threading, time; from pathlib import Path\n"
         "from tests.runtime import test_stick as t\n"
         'fake = t.FakeStick(Path(sys.argv[2]), {0: "hang with the interpreter\'s lock"})\n'
-        "s = t.Session(sys.argv[1], delegate=fake.open, interpreter=fake.make, "
+        "s = t.Session(sys.argv[1], driver=fake.open, interpreter=fake.make, "
         "timeout=3600)\n"
         "threading.Thread(target=t.right, args=(s,), daemon=True).start()\n"
         "t.until(lambda: 'hang' in fake.logged()[-1][2], 'it hangs')\n"
@@ -349,14 +349,14 @@ def test_a_function_that_no_other_process_can_have(
     with pytest.raises(InputError, match="a process of its own") as e:
         Session(
             bundle_path,
-            delegate=fake.open,
+            driver=fake.open,
             interpreter=lambda model, delegate: FakeInterpreter(),
         )
     assert "top of a module" in str(e.value.hint)
     code = (
         "import sys, edgec_runtime\n"
         "def make(model, delegate): pass\n"
-        "try: edgec_runtime.Session(sys.argv[1], delegate=make)\n"
+        "try: edgec_runtime.Session(sys.argv[1], driver=make)\n"
         "except edgec_runtime.InputError as e: print(e.what)\n"
     )
     command = [sys.executable, "-c", code, str(bundle_path)]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from edgec_runtime import Session
 from edgec_runtime.edgetpu_file.compiled_file import (
     CompiledFile,
     CompiledTensor,
     read_compiled,
 )
+from edgec_runtime.session.session import SegmentTime
 from edgec_runtime.stick.driver import StickDriver, StickOptions, open_stick
 from edgec_runtime.stick.program import Model
+from edgec_runtime.stick.stick import StickFacts
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -120,3 +124,42 @@ def run_together(path: Path, several: list[list[Array]]) -> list[list[Array]]:
         driver.collect(ticket, outputs)
         found.append(list(outputs.values()))
     return found
+
+
+# ---- sessions
+# --------------------------------------------------------------------------------------
+
+_SESSIONS: list[Session] = []
+
+
+def open_session(bundle: Path, options: dict[str, Any]) -> StickFacts | None:
+    """Open a bundle; return the state of its stick."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        _SESSIONS.append(Session(bundle, **options))
+    _SAID.extend(str(w.message) for w in said)
+    return _SESSIONS[-1].edgetpu
+
+
+def run_session(inputs: list[Array]) -> tuple[list[Array], str]:
+    """The outputs of one run, and the backend that it ran on."""
+    session = _SESSIONS[-1]
+    names = session.manifest.inputs
+    times: list[SegmentTime] = []
+    outputs = session.run(dict(zip(names, inputs, strict=True)), timings=times)
+    return list(outputs.values()), times[0].backend
+
+
+def session_facts() -> StickFacts | None:
+    return _SESSIONS[-1].edgetpu
+
+
+def close_session() -> list[str]:
+    """What it warned of."""
+    _SESSIONS.pop().close()
+    said = list(_SAID)
+    _SAID.clear()
+    return said
+
+
+_SAID: list[str] = []

@@ -67,4 +67,4 @@ def edgetpu_options(delegates: Any) -> EdgeTpuOptions:
             f"a bundle runs on one Edge TPU, not on {len(items)} delegates",
             hint="give one delegate",
         )
-    return EdgeTpuOptions(tpu="delegate", delegate=items[0].open)
+    return EdgeTpuOptions(tpu="delegate", driver=items[0].open)

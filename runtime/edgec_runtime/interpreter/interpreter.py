@@ -148,7 +148,7 @@ class Interpreter:
                 tpu=edgetpu.tpu,
                 interpreter=edgetpu.interpreter,
                 threads=threads,
-                delegate=edgetpu.delegate,
+                driver=edgetpu.driver,
                 timeout=edgetpu.timeout,
             )
             self._signatures = read_signatures(bundle)

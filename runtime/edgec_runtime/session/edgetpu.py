@@ -14,11 +14,15 @@ from ..model.interpreters import (
     edgetpu_library,
     load_edgetpu,
 )
+from ..stick.compiled_interpreter import OWN, OwnStick, own_interpreter
+from ..stick.driver import sticks
 from ..stick.process import Delegate, StickModel, StickTask
 from ..stick.shared_stick import shared_stick
 from ..stick.stick import Stick, StickOfModel
 
 TPU_MODES = ("auto", "delegate", "interpreter", "c")
+LIBEDGETPU = "libedgetpu"
+DRIVERS = ("auto", OWN, LIBEDGETPU)
 
 
 @dataclass(frozen=True)
@@ -28,13 +32,14 @@ class EdgeTpuOptions:
     Attributes:
         tpu: one of `TPU_MODES`
         interpreter: the interpreters to use
-        delegate: opens the Edge TPU, given the interpreter's name
+        driver: one of `DRIVERS`, or a function that opens the Edge TPU, given the
+            interpreter's name
         timeout: time limit of an inference on it in seconds
     """
 
     tpu: str = "auto"
     interpreter: Union[str, InterpreterFactory, None] = None
-    delegate: Delegate = load_edgetpu
+    driver: Union[str, Delegate] = "auto"
     timeout: float = 1.0
 
     def check(self) -> None:
@@ -42,11 +47,41 @@ class EdgeTpuOptions:
         if self.tpu not in TPU_MODES:
             what = f'tpu="{self.tpu}" is not a way to run{did_you_mean(self.tpu, TPU_MODES)}'
             raise InputError(what, hint="use " + ", ".join(TPU_MODES))
+        if isinstance(self.driver, str) and self.driver not in DRIVERS:
+            what = f'there is no driver "{self.driver}"{did_you_mean(self.driver, DRIVERS)}'
+            raise InputError(what, hint="use " + ", ".join(DRIVERS))
+        if self.driver == OWN and callable(self.interpreter):
+            raise InputError(
+                'driver="own" needs no interpreter, and one is given as a function',
+                hint="leave the interpreter out, or the driver",
+            )
         if not self.timeout > 0:
             raise InputError(
                 f"no answer can come within {self.timeout} s",
                 hint="give timeout= in seconds, more than 0",
             )
+
+    def task(self, models: Tuple[StickModel, ...]) -> StickTask:
+        """Return the task of a process that runs these models.
+
+        Our own driver runs them on a stick on USB; Edge TPUs on PCIe need libedgetpu.
+
+        Raises:
+            DeviceError: there is no stick for our driver, or no libedgetpu
+        """
+        if callable(self.driver):
+            return StickTask(models, self.interpreter, self.driver)
+        on_usb = self.driver != LIBEDGETPU and bool(sticks())
+        if self.driver == OWN and not on_usb:
+            raise DeviceError(
+                "there is no Edge TPU on USB",
+                hint="plug the stick in; `edgec doctor` says what the machine sees",
+            )
+        if on_usb and not callable(self.interpreter):
+            return StickTask(models, own_interpreter, OwnStick().open, OWN)
+        # Without the library it is not necessary to start a process.
+        edgetpu_library()
+        return StickTask(models, self.interpreter, load_edgetpu, LIBEDGETPU)
 
 
 def open_stick(
@@ -72,16 +107,13 @@ def open_stick(
     if not present:
         return nothing
     try:
-        if options.delegate is load_edgetpu:
-            # Without the library it is not necessary to start a process.
-            edgetpu_library()
+        task = options.task(present)
     except DeviceError:
         if insists:
             raise
         return nothing
 
-    task = StickTask(present, options.interpreter, options.delegate)
-    device = _device(options)
+    device = _device(task)
     try:
         # A cascade's networks have one process already.
         if device is not None and len(bundles) == 1:
@@ -96,13 +128,15 @@ def open_stick(
     return tuple(None if model is None else next(sticks) for model in models)
 
 
-def _device(options: EdgeTpuOptions) -> Optional[str]:
+def _device(task: StickTask) -> Optional[str]:
     """Return the device of libedgetpu ("" for any); None for a user's own function."""
-    if callable(options.interpreter):
+    if task.driver == OWN:
+        return OWN
+    if callable(task.interpreter):
         return None
-    if options.delegate is load_edgetpu:
+    if task.driver == LIBEDGETPU:
         return ""
-    owner = getattr(options.delegate, "__self__", None)
+    owner = getattr(task.delegate, "__self__", None)
     return owner.device if isinstance(owner, EdgeTpuDelegate) else None
 
 

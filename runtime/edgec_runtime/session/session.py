@@ -33,7 +33,7 @@ from ..device_end.bundles import machine_target as machine_target
 from ..device_end.printable import printable
 from ..errors import InputError
 from ..model.inputs import check_inputs, noise_inputs
-from ..model.interpreters import InterpreterFactory, load_edgetpu
+from ..model.interpreters import InterpreterFactory
 from ..model.native import Painting
 from ..model.timing import Times, time_calls
 from ..stick.process import Delegate
@@ -41,6 +41,7 @@ from ..stick.stick import StickFacts, StickOfModel
 from ..tensors import TensorInfo
 from ..vision.camera import CameraFrame
 from ..vision.tasks.base import Result
+from .edgetpu import DRIVERS as DRIVERS
 from .edgetpu import TPU_MODES as TPU_MODES
 from .edgetpu import EdgeTpuOptions, open_stick
 from .lanes import Lanes, closed
@@ -83,8 +84,10 @@ class Session:
             another process.
         threads: number of CPU threads for C segments, at most manifest.threads. The
             results do not depend on it.
-        delegate: the function of a module that opens the stick, given the interpreter's
-            name.
+        driver: "own" drives a stick on USB without libedgetpu and interpreter,
+            "libedgetpu" needs both; "auto" takes the own one for a stick on USB and
+            libedgetpu for an Edge TPU on PCIe. `edgetpu.driver` says which. Or the
+            function of a module that opens the stick, given the interpreter's name.
         timeout: seconds after which a stick that does not answer is given up (at least
             ten times its first timed inference). The segments of a stick that hangs,
             fails or is unplugged run as their C twins until it can be opened again,
@@ -98,10 +101,10 @@ class Session:
         tpu: str = "auto",
         interpreter: Union[str, InterpreterFactory, None] = None,
         threads: int = 1,
-        delegate: Delegate = load_edgetpu,
+        driver: Union[str, Delegate] = "auto",
         timeout: float = 1.0,
     ) -> None:
-        options = EdgeTpuOptions(tpu, interpreter, delegate, timeout)
+        options = EdgeTpuOptions(tpu, interpreter, driver, timeout)
         options.check()
         self.tpu = tpu
         self.threads = threads

@@ -85,11 +85,13 @@ class StickTask:
         models: the models, which share the Edge TPU
         interpreter: the interpreters to use
         delegate: opens the Edge TPU, given the interpreter's name
+        driver: whose functions these are: "own" or "libedgetpu", "" for a user's
     """
 
     models: Tuple[StickModel, ...]
     interpreter: Union[str, InterpreterFactory, None]
     delegate: Delegate
+    driver: str = ""
 
 
 def layout(tensors: Mapping[str, TensorInfo]) -> Tuple[Dict[str, int], int]:

@@ -13,6 +13,7 @@ from typing import Callable, Dict, Optional, Tuple
 
 from ..errors import DeviceError
 from ..model.inference import Inference
+from .compiled_interpreter import OWN
 from .process import StickModel, StickTask
 from .stick import Stick, StickFacts, StickOfModel
 
@@ -167,13 +168,14 @@ def shared_stick(task: StickTask, device: str) -> SharedStick:
 
     Args:
         task: its interpreter and delegate are used
-        device: libedgetpu's name of the device; "" for any, also one that is open already
+        device: libedgetpu's name of the device; "" for any, also one that is open already;
+            OWN for that of our driver
     """
     name = task.interpreter if isinstance(task.interpreter, str) else None
     with _LOCK:
         if not device:
             # An Edge TPU that is open already surely exists.
-            for (interpreter, _), shared in _SHARED.items():
-                if interpreter == name:
+            for (interpreter, other), shared in _SHARED.items():
+                if interpreter == name and other != OWN:
                     return shared
         return _SHARED.setdefault((name, device), SharedStick(task))

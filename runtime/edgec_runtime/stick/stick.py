@@ -279,6 +279,7 @@ class StickFacts:
         hop: overhead of the last segment on it in nanoseconds, for the messages to the
             process and back
         why: the reason of the last loss
+        driver: "own" or "libedgetpu"; "" for a user's functions
     """
 
     up: bool
@@ -287,6 +288,7 @@ class StickFacts:
     on_cpu: int = 0
     hop: int = 0
     why: str = ""
+    driver: str = ""
 
 
 class Stick:
@@ -313,7 +315,7 @@ class Stick:
         self._warn = warn
         # Reentrant, since garbage collection may close a session in any thread.
         self._lock = threading.RLock()
-        self._facts = StickFacts(False)
+        self._facts = StickFacts(False, driver=task.driver)
         self._closing = False
         self._ending: "SimpleQueue[None]" = SimpleQueue()
         """Gets an item to end the pauses of the thread that opens the Edge TPU again."""
@@ -339,7 +341,7 @@ class Stick:
                 at=task.models[0].segments[0].name,
                 hint="plug it in again; see `edgec doctor`",
             ) from None
-        self._facts = StickFacts(True)
+        self._facts = replace(self._facts, up=True)
         # The thread is started now, so that a run with a fault does not wait for it.
         self._opener = threading.Thread(
             target=self._open_again, name="edgec-stick", daemon=True

@@ -63,7 +63,7 @@ def make_interpreter(
     if delegate is None:
         edgetpu = EdgeTpuOptions()
     else:
-        edgetpu = EdgeTpuOptions("delegate", delegate=delegate.open)
+        edgetpu = EdgeTpuOptions("delegate", driver=delegate.open)
     if isinstance(model_path_or_content, bytes):
         return Interpreter(model_content=model_path_or_content, edgetpu=edgetpu)
     return Interpreter(model_path_or_content, edgetpu=edgetpu)

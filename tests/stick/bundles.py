@@ -1,0 +1,37 @@
+"""Bundles for this machine whose only segment is a file that Google's compiler wrote."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+from edgec_devices.stick.sources import IndexEntry
+from edgec_runtime import write_bundle
+from edgec_runtime.bundle.archive import MANIFEST
+
+import edgec
+from tests import builds
+from tests.conftest import SHARED
+
+EDGETPU = SHARED / "edgetpu"
+
+
+def compiled_bundle(entry: IndexEntry) -> Path:
+    """The file as Edge TPU segment, with its source in C as twin."""
+    source = entry.source
+    assert source is not None
+
+    def make(folder: Path) -> None:
+        edgec.compile(EDGETPU / source, "host", folder / "twin.edgec")
+        names = ("segments/seg0.tflite", "segments/seg0_edgetpu.tflite")
+        with zipfile.ZipFile(folder / "twin.edgec") as twin:
+            manifest = json.loads(twin.read(MANIFEST))
+            files = {name: twin.read(name) for name in manifest.pop("files")}
+        files[names[0]] = (EDGETPU / source).read_bytes()
+        files[names[1]] = (EDGETPU / entry.compiled).read_bytes()
+        (segment,) = manifest["segments"]
+        segment |= {"place": "edgetpu", "tflite": names[0], "edgetpu": names[1]}
+        write_bundle(folder / "model.edgec", manifest, files)
+
+    return builds.once(f"compiled bundle {entry.compiled}", make) / "model.edgec"

@@ -1,0 +1,139 @@
+"""A Session on our driver: in a process of its own, with C twins after faults."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from edgec_devices.stick import Stick
+from edgec_devices.stick.faults import Fault, Phase, What
+from edgec_runtime import DeviceError, InputError, Session
+from edgec_runtime.stick import firmware
+
+from edgec.ir import Graph
+from tests.stick import driving
+from tests.stick.bundles import compiled_bundle
+from tests.stick.plugged import Plugged, plugged
+from tests.stick.test_driver import (
+    EDGETPU,
+    FIRMWARE_FROM,
+    entry,
+    random_inputs,
+    same,
+    source,
+)
+
+pytestmark = [pytest.mark.cc, pytest.mark.shared]
+FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
+LIMIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return source(entry("dense_256"))
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Path:
+    return compiled_bundle(entry("dense_256"))
+
+
+def right(process: Plugged, graph: Graph, seed: int) -> str:
+    """One run; the backend that it ran on."""
+    inputs = random_inputs(graph, seed)
+    outputs, backend = process.call(driving.run_session, inputs)
+    same(outputs, graph, inputs)
+    assert isinstance(backend, str)
+    return backend
+
+
+@pytest.fixture
+def stick() -> Iterator[Stick]:
+    with Stick.serve(EDGETPU) as served:
+        yield served
+
+
+@pytest.mark.parametrize("name", ["auto", "own"])
+def test_the_driver_is_chosen(
+    name: str, stick: Stick, bundle: Path, graph: Graph, tmp_path: Path
+) -> None:
+    """For a stick on USB our driver, which needs no interpreter and no libedgetpu."""
+    with plugged(stick, tmp_path, **FIRMWARE) as process:
+        facts = process.call(
+            driving.open_session, bundle, {"driver": name, "tpu": "delegate"}
+        )
+        assert facts is not None
+        assert facts.up
+        assert facts.driver == "own"
+        assert [right(process, graph, seed) for seed in range(3)] == ["delegate"] * 3
+        assert process.call(driving.close_session) == []
+
+
+def test_without_a_stick(bundle: Path, graph: Graph) -> None:
+    """The own driver is not there to be insisted on; otherwise the twin runs."""
+    with pytest.raises(DeviceError) as e:
+        Session(bundle, driver="own", tpu="delegate")
+    assert "no Edge TPU on USB" in e.value.what
+    with Session(bundle, driver="own") as s:
+        assert s.edgetpu is None
+    with pytest.raises(InputError) as wrong:
+        Session(bundle, driver="libedgtpu")
+    assert 'did you mean "libedgetpu"?' in wrong.value.what
+
+
+def test_without_firmware(
+    stick: Stick, bundle: Path, graph: Graph, tmp_path: Path
+) -> None:
+    """One message, with the command that gets it; the twin runs."""
+    with plugged(
+        stick, tmp_path, EDGEC_CACHE=str(tmp_path / "cache"), LD_LIBRARY_PATH=""
+    ) as process:
+        assert process.call(driving.open_session, bundle, {"driver": "own"}) is None
+        assert right(process, graph, 0) == "c"
+        (said,) = process.call(driving.close_session)
+        assert "needs its firmware" in said
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(What.UNPLUG, Phase.INPUT, 3),
+        Fault(What.BROWN_OUT, Phase.OUTPUT, 3),
+        Fault(What.UNPLUG, Phase.EVENT, 3, absence_s=1.0),
+        Fault(What.HANG, Phase.INSTRUCTIONS, 3),
+    ],
+    ids=lambda f: f"{f.what.value}-{f.phase.value}",
+)
+def test_a_lost_stick_loses_no_frame(
+    fault: Fault, stick: Stick, bundle: Path, graph: Graph, tmp_path: Path
+) -> None:
+    """C twins run until it is back, by itself."""
+    with plugged(stick, tmp_path, **FIRMWARE) as process:
+        process.call(driving.open_session, bundle, {"driver": "own"})
+        stick.plan([fault])
+        backends = list[str]()
+        end = time.monotonic() + LIMIT_S
+        while backends[-3:] != ["delegate"] * 3 or "c" not in backends:
+            assert time.monotonic() < end, backends[-20:]
+            backends.append(right(process, graph, len(backends)))
+            if fault.what is What.HANG and backends.count("c") == 1:
+                stick.replug()
+            time.sleep(0.01)
+        facts = process.call(driving.session_facts)
+        assert (facts.lost, facts.back, facts.driver) == (1, 1, "own")
+        process.call(driving.close_session)
+
+
+def test_a_stalled_program_is_not_lost(
+    stick: Stick, bundle: Path, graph: Graph, tmp_path: Path
+) -> None:
+    """The driver recovers it within the session's time limit."""
+    with plugged(stick, tmp_path, **FIRMWARE) as process:
+        process.call(driving.open_session, bundle, {"driver": "own", "timeout": 20.0})
+        right(process, graph, 0)
+        stick.plan([Fault(What.LOSE, Phase.EVENT)])
+        assert [right(process, graph, seed) for seed in range(3)] == ["delegate"] * 3
+        assert process.call(driving.session_facts).lost == 0
+        process.call(driving.close_session)
