@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Callable, List, Optional, Sequence, Set, Tuple, Union
 
@@ -23,6 +24,8 @@ from ..stick.stick import Stick, StickOfModel
 TPU_MODES = ("auto", "delegate", "interpreter", "c")
 LIBEDGETPU = "libedgetpu"
 DRIVERS = ("auto", OWN, LIBEDGETPU)
+DRIVER_VARIABLE = "EDGEC_EDGETPU_DRIVER"
+"""The variable of the environment that says what "auto" is: one of `DRIVERS`."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,9 @@ class EdgeTpuOptions:
         if self.tpu not in TPU_MODES:
             what = f'tpu="{self.tpu}" is not a way to run{did_you_mean(self.tpu, TPU_MODES)}'
             raise InputError(what, hint="use " + ", ".join(TPU_MODES))
-        if isinstance(self.driver, str) and self.driver not in DRIVERS:
-            what = f'there is no driver "{self.driver}"{did_you_mean(self.driver, DRIVERS)}'
+        name = self.driver_name
+        if name not in ("", *DRIVERS):
+            what = f'there is no driver "{name}"{did_you_mean(name, DRIVERS)}'
             raise InputError(what, hint="use " + ", ".join(DRIVERS))
         if self.driver == OWN and callable(self.interpreter):
             raise InputError(
@@ -61,6 +65,15 @@ class EdgeTpuOptions:
                 hint="give timeout= in seconds, more than 0",
             )
 
+    @property
+    def driver_name(self) -> str:
+        """One of `DRIVERS`, as asked for here or by the environment; "" for a function."""
+        if callable(self.driver):
+            return ""
+        if self.driver == "auto":
+            return os.environ.get(DRIVER_VARIABLE) or "auto"
+        return self.driver
+
     def task(self, models: Tuple[StickModel, ...]) -> StickTask:
         """Return the task of a process that runs these models.
 
@@ -71,8 +84,8 @@ class EdgeTpuOptions:
         """
         if callable(self.driver):
             return StickTask(models, self.interpreter, self.driver)
-        on_usb = self.driver != LIBEDGETPU and bool(sticks())
-        if self.driver == OWN and not on_usb:
+        on_usb = self.driver_name != LIBEDGETPU and bool(sticks())
+        if self.driver_name == OWN and not on_usb:
             raise DeviceError(
                 "there is no Edge TPU on USB",
                 hint="plug the stick in; `edgec doctor` says what the machine sees",

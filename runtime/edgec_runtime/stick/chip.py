@@ -237,8 +237,8 @@ def switch_on(registers: Registers, clock: Clock, high_speed: bool) -> None:
 
 
 def switch_off(registers: Registers) -> None:
-    """Stop the chip and let it sleep, as libedgetpu leaves it."""
-    for register in reversed(_INTERRUPTS):
+    """Stop the chip and let it sleep; it still watches its temperature."""
+    for register in (*_INTERRUPTS[1:], _INTERRUPTS[0]):
         registers.write64(register, 0)
     _control_runs(registers, _HALT)
     _sleep(registers)
