@@ -194,6 +194,11 @@ stream-check: setup
 delegate-faults: setup
 	$(BIN)/python -m benchmarks.delegate_faults $(ARGS)
 
+# Our driver of a Coral stick on the emulated one, with 5,000 random schedules of faults (hours):
+# make stick-faults ARGS='--cases 100 --seed 7'
+stick-faults: setup
+	$(BIN)/python -m tests.stick.schedules $(ARGS)
+
 # A cascade over 10,000 frames: make cascade-check ARGS='--frames 1000'
 cascade-check: setup
 	$(BIN)/python -m benchmarks.cascade_check $(ARGS)

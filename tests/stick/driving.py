@@ -30,6 +30,23 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def use_stick(path: str, root: str) -> None:
+    """Another stick than that of the environment at the process's start."""
+    os.environ["EDGEC_STICK"] = path
+    os.environ["EDGEC_USBFS"] = root
+
+
+def run_or_open(
+    options: StickOptions, path: Path, inputs: list[Array]
+) -> list[Array] | None:
+    """As `run`, on a stick that is opened if none is; what goes wrong is raised."""
+    if _DRIVERS and _DRIVERS[-1].lost:
+        _DRIVERS.pop().close()
+    if not _DRIVERS:
+        open_driver(options)
+    return run(path, inputs)
+
+
 def open_driver(options: StickOptions | None = None) -> str:
     """Open a stick for the calls that follow; return its clock."""
     _DRIVERS.append(open_stick(options or StickOptions()))

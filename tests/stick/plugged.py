@@ -21,7 +21,6 @@ from tests import builds
 from tests.conftest import ROOT
 
 LOOK_S = 0.002
-ENUMERATION_S = 10.0
 _WORKER = """
 import pickle, sys
 source, sink = open(0, "rb"), open(int(sys.argv[1]), "wb")
@@ -145,19 +144,23 @@ class Plugged:
         self._answers.close()
 
 
+def environment_of(path: Path, root: Path) -> dict[str, str]:
+    """Variables for processes that are to have a stick: its socket, and its sysfs."""
+    return {
+        **os.environ,
+        "LD_PRELOAD": str(plug()),
+        "EDGEC_STICK": str(path),
+        "EDGEC_USBFS": str(root),
+    }
+
+
 @contextlib.contextmanager
 def environment(stick: Stick, folder: Path, **more: str) -> Iterator[dict[str, str]]:
     """Variables for processes that are to have the stick."""
     root = folder / "usbfs"
     kernel = Kernel(stick, root)
     try:
-        yield {
-            **os.environ,
-            "LD_PRELOAD": str(plug()),
-            "EDGEC_STICK": str(stick.path),
-            "EDGEC_USBFS": str(root),
-            **more,
-        }
+        yield {**environment_of(stick.path, root), **more}
     finally:
         kernel.close()
 

@@ -36,7 +36,7 @@ _LOADER, _STICK = (
     tuple(int(number, 16) for number in identifier.split(":"))
     for identifier in EDGETPU_IDS
 )
-_ENUMERATION_S = 10.0
+_ENUMERATION_S = 5.0
 """Longest time in which a stick is back after it got its firmware."""
 _LEAST_PATIENCE_S = 0.25
 _SLOWER = 10

@@ -1,0 +1,23 @@
+"""A sample of the random faults; `make stick-faults` tries 5,000."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.stick.schedules import Schedules
+
+pytestmark = [pytest.mark.cc, pytest.mark.shared, pytest.mark.slow]
+
+
+def test_random_faults(tmp_path: Path) -> None:
+    schedules = Schedules(tmp_path)
+    try:
+        for seed in range(30):
+            schedules.run(seed)
+    finally:
+        schedules.close()
+    assert sum(schedules.tally.faults.values()) > 15
+    assert schedules.tally.errors > 5
+    assert schedules.tally.recovered > 1
