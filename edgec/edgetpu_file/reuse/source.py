@@ -182,7 +182,9 @@ def _tensor(table: Table, buffers: tuple[Table, ...]) -> Tensor:
         if span is not None and span.size:
             values = np.frombuffer(span.of(table.data), _TYPES[kind])
             if min(shape, default=1) < 0 or values.size != int(np.prod(shape)):
-                raise DamagedError(f"a tensor of shape {shape} has {values.size} values")
+                raise DamagedError(
+                    f"a tensor of shape {shape} has {values.size} values"
+                )
             content = values.reshape(shape)
             if sign:
                 content = (content.astype(np.int16) + sign).astype(np.uint8)

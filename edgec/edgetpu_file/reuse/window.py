@@ -60,7 +60,10 @@ def addresses(instruction: Instruction) -> list[int]:
     # The innermost loop changes fastest, so it is the last of a product.
     ranges = [range(counts[level]) for level in reversed(levels)]
     steps = (
-        sum(i * strides[level] for i, level in zip(indexes, reversed(levels), strict=True))
+        sum(
+            i * strides[level]
+            for i, level in zip(indexes, reversed(levels), strict=True)
+        )
         for indexes in itertools.product(*ranges)
     )
     return [walk.address(step) for step in steps]
@@ -130,7 +133,8 @@ def taps(found: Sequence[int], kernel: Kernel) -> tuple[Tap, ...] | None:
     # Only the distance of rows of the image is not known beforehand.
     row = sorted(found)[in_row] if kernel.height > 1 else 0
     by_address = {
-        t.y * row + t.x * kernel.position + WORD_BYTES * t.word: t for t in kernel.taps()
+        t.y * row + t.x * kernel.position + WORD_BYTES * t.word: t
+        for t in kernel.taps()
     }
     if set(by_address) != set(found):
         return None
