@@ -98,6 +98,12 @@ def check_options(options: CompileOptions) -> None:
                 at=f"--{name.replace('_', '-')}",
                 hint="say it in cascade.toml (docs/cascades.md)",
             )
+    if options.reuse is not None:
+        raise InputError(
+            "a compiled file is re-used for one network",
+            at="--reuse",
+            hint="leave the option out",
+        )
     if (options.edgetpu_compiler or "").startswith("folder:"):
         raise InputError(
             "a folder for edgetpu_compiler is for one network",

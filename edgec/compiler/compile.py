@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from edgec_devices.options import path_of
 
 from edgec.catalogue.fetching import local_file
 from edgec.compiler.cascade import compile_cascade, is_cascade
@@ -53,6 +56,9 @@ def compile_model(
             return compile_cascade(file, options, progress)
         opened = nullcontext(file)
 
+    if options.reuse is not None:
+        # The compiled file has all that the Edge TPU can run.
+        options = replace(options, edgetpu="all")
     say = Steps(progress, plan=_PLAN)
     with opened as file:
         job = Job(file, options)
@@ -62,9 +68,11 @@ def compile_model(
         # jobs have no use for the hashes of all files.
         where = options.edgetpu_compiler
         by_hand = (where or "").startswith("folder:")
-        runner = runner_for(where, job.recipe() if by_hand else {})
-        # Without the option, a missing edgetpu_compiler only costs speed.
-        needed = where is not None
+        runner = runner_for(
+            where, job.recipe() if by_hand else {}, path_of(options.reuse)
+        )
+        # Without the options, a missing edgetpu_compiler only costs speed.
+        needed = where is not None or options.reuse is not None
         return Compilation(job, say, runner, needed=needed, dump=options.dump).run()
 
 

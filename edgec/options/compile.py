@@ -382,6 +382,16 @@ class CompileOptions(Options):
             metavar="WHERE",
         ),
     )
+    reuse: FilePath | None = field(
+        default=None,
+        metadata=option(
+            "the file that edgetpu_compiler made of the same network with other weights: "
+            "it gets the new ones, without edgetpu_compiler; the Edge TPU gets all that it "
+            "can run (docs/edgetpu-chip.md)",
+            section=Section.TARGET,
+            metavar="FILE_edgetpu.tflite",
+        ),
+    )
     tuned: FilePath | None = field(
         default=None,
         metadata=option(
@@ -412,6 +422,18 @@ class CompileOptions(Options):
                 f"cannot make code for {self.threads} threads",
                 "--threads",
                 f"give 1 to {MAX_THREADS}",
+            )
+        if self.reuse is not None and not self.target.endswith("+coral"):
+            raise InputError(
+                f"{self.target} has no Edge TPU for a compiled file",
+                "--reuse",
+                "give a target with +coral, or leave the option out",
+            )
+        if self.reuse is not None and self.edgetpu_compiler is not None:
+            raise InputError(
+                "a compiled file is re-used without edgetpu_compiler",
+                "--edgetpu-compiler",
+                "leave out this option, or --reuse",
             )
 
 

@@ -159,6 +159,7 @@ TABLE = {
         *MODEL,
     },
     "edgec.toolchain": {
+        "edgec.edgetpu_file",
         "edgec.frontends",
         "edgec_devices",
         "edgec_devices.boards",

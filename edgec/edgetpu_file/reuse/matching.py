@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from edgec_runtime.edgetpu_file.flatbuffer import Table
 
 from edgec.edgetpu_file.reuse import packing
 from edgec.edgetpu_file.reuse.law import (
@@ -296,7 +297,30 @@ class Match:
             self._put(
                 step, Numbers(old.multiplier, bounds.most, bounds.least, 0, 0, 0, 0)
             )
+        for place in step.places:
+            self._pool_strides(operation, place, options)
         self._wrote(output, step, self._old_zero(source))
+
+    def _pool_strides(self, operation: Operation, place: Place, options: Table) -> None:
+        """Check the distances of windows; without a second window, write new ones."""
+        value = place.instruction.value
+        column = value("parameters.step0")
+        row = value("parameters.step1") + value("parameters.more0") * column
+        # A step takes back what the loops within it have added.
+        back = value("parameters.more0") * column + value("parameters.more1") * row
+        x = options.integer(1) * column - back
+        back += value("parameters.more2") * (x + back)
+        steps = {
+            "parameters.step2": x,
+            "parameters.step3": options.integer(2) * row - back,
+        }
+        if all(value(name) == step for name, step in steps.items()):
+            return
+        alone = not value("parameters.more2") and not value("parameters.more3")
+        _require(
+            alone, f"the step for {operation.name} has windows of another distance"
+        )
+        self.edits.put(place, steps)
 
     # Reshapes and the like
 

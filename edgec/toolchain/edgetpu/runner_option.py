@@ -11,14 +11,17 @@ from typing import Any
 from edgec.errors import InputError
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.handoff import HandOff
+from edgec.toolchain.edgetpu.reuse import ReuseRunner
 from edgec.toolchain.edgetpu.runners import LocalRunner, Runner
 from edgec.toolchain.edgetpu.ssh import SshRunner
 
 FORMS = "a path, ssh://[user@]host[:port], folder:DIR, or none"
 
 
-def runner_for(where: str | None, recipe: Mapping[str, Any]) -> Runner | None:
-    """Return the runner that `--edgetpu-compiler` names.
+def runner_for(
+    where: str | None, recipe: Mapping[str, Any], reuse: Path | None = None
+) -> Runner | None:
+    """Return the runner that `--edgetpu-compiler` or `--reuse` names.
 
     Raises InputError for other values.
 
@@ -26,7 +29,10 @@ def runner_for(where: str | None, recipe: Mapping[str, Any]) -> Runner | None:
         where: the value; None asks for the program on the PATH, if it is there, and
             "none" for no runner
         recipe: the state that a hand-off folder needs to go on
+        reuse: the compiled file to re-use
     """
+    if reuse is not None:
+        return ReuseRunner(reuse)
     if where is None:
         return LocalRunner.on_path()
     if where == "none":
