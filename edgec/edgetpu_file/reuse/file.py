@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from collections.abc import Iterator
 
@@ -11,7 +12,8 @@ from edgec_runtime.edgetpu_file.executable import Executable, ExecutableType, La
 from edgec_runtime.edgetpu_file.flatbuffer import DamagedError, Table
 from edgec_runtime.errors import InputError
 
-from edgec.edgetpu_file.reuse.matching import Match, OtherNetworkError
+from edgec.edgetpu_file.reuse.layer import OtherNetworkError
+from edgec.edgetpu_file.reuse.matching import Match
 from edgec.edgetpu_file.reuse.names import rename
 from edgec.edgetpu_file.reuse.parameters import Store
 from edgec.edgetpu_file.reuse.program import places_of, steps_of
@@ -92,7 +94,10 @@ def _check_borders(layers: tuple[Layer, ...], tensors: tuple[Tensor, ...]) -> No
         )
     for layer, tensor in zip(layers, tensors, strict=True):
         shape = (1, 1, *tensor.shape[1:])[-3:]
-        if (layer.y, layer.x, layer.z) != shape or tensor.shape[:1] != (1,):
+        # Where the first operator is a RESHAPE, the program's input has its output's shape.
+        flat = (1, 1, math.prod(tensor.shape))
+        shapes = (shape, flat)
+        if (layer.y, layer.x, layer.z) not in shapes or tensor.shape[:1] != (1,):
             raise OtherNetworkError(f"{tensor.name} has another shape")
         if len(tensor.scales) != 1:
             raise OtherNetworkError(f"{tensor.name} has no scale")

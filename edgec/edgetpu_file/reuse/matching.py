@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from edgec_runtime.edgetpu_file.flatbuffer import Table
@@ -21,9 +22,16 @@ from edgec.edgetpu_file.reuse.law import (
     addition_weights,
     clamps,
     f32,
-    multiplier,
     product,
     reciprocal,
+)
+from edgec.edgetpu_file.reuse.layer import (
+    ZERO,
+    LayerShape,
+    LayerWeights,
+    OtherNetworkError,
+    layer_shape,
+    layer_weights,
 )
 from edgec.edgetpu_file.reuse.parameters import Store
 from edgec.edgetpu_file.reuse.program import Edits, Numbers, Place, Step
@@ -34,10 +42,6 @@ from edgec.edgetpu_file.reuse.window import Kernel, Tap, addresses, taps
 _SAME = 0
 _BYTES = 0x01010101
 """A byte in each of the four of a word."""
-
-
-class OtherNetworkError(ValueError):
-    """The compiled file is of another network, or has something not understood."""
 
 
 @dataclass
@@ -113,7 +117,8 @@ class Match:
 
     def sum_of_products(self, operation: Operation) -> None:
         """Take a convolution, a depthwise one or a fully connected layer."""
-        layer = _layer(operation)
+        layer = layer_shape(operation)
+        weights = layer_weights(operation, layer)
         step = self._step(operation)
         old = step.numbers
         source, output = operation.source, operation.outputs[0]
@@ -121,23 +126,26 @@ class Match:
             old.in_zero == self._old_zero(source),
             f"the step for {operation.name} reads a tensor of another zero point",
         )
+        _require(
+            old.offset == 0 and (not weights.by_channel or old.weight_zero == 0),
+            f"the step for {operation.name} is another one",
+        )
         _check_geometry(operation, layer, step)
         order = _order(operation, layer, step)
-        self._pack(operation, layer, order, old.weight_zero)
-        self._padding(operation, step)
+        old_zero = ZERO if weights.by_channel else old.weight_zero
+        self._pack(operation, layer, weights, order, old_zero)
+        self._padding(operation, layer, step)
 
         bounds = _clamps(operation)
-        weights = operation.needed(1)
         new = Numbers(
-            multiplier(source.scale, weights.scale, output.scale),
+            weights.multiplier,
             bounds.most,
             bounds.least,
             source.zero_point,
-            weights.zero_point,
+            0 if weights.by_channel else weights.zero_point,
             output.zero_point,
             0,
         )
-        _require(old.offset == 0, f"the step for {operation.name} has an offset")
         self._put(step, new)
         self._wrote(output, step, old.out_zero)
 
@@ -146,51 +154,44 @@ class Match:
             self.edits.put(place, new.fields())
 
     def _pack(
-        self, operation: Operation, layer: _Layer, order: Sequence[Tap], old_zero: int
+        self,
+        operation: Operation,
+        layer: LayerShape,
+        weights: LayerWeights,
+        order: Sequence[Tap],
+        old_zero: int,
     ) -> None:
         """Write the parameters of a layer at their place."""
-        weights = operation.needed(1)
-        biases = operation.inputs[2] if len(operation.inputs) > 2 else None
-        values = None if biases is None else biases.data
-        place = None
-        has_biases = False
-        for has_biases in (True, False):
-            size = layer.size(has_biases)
-            place = self.store.take(
-                size,
-                lambda weight, bias, b=has_biases: layer.packed(  # type: ignore[misc]
-                    np.full(layer.shape, weight % 256, np.uint8),
-                    np.full(layer.outputs, bias) if b else None,
-                    old_zero,
-                    order,
-                ),
+        biases = weights.biases
+        # Those of zeros alone are left out by some versions of the compiler.
+        none = biases is None or not np.any(biases)
+        for heads in dict.fromkeys((len(weights.heads) + (not weights.by_channel), 0)):
+            if heads < len(weights.heads):
+                continue
+            example = partial(_example, layer, heads, old_zero, order)
+            place = self.store.take(layer.size(heads), example)
+            if place is None:
+                continue
+            if heads == 0 and not none:
+                raise OtherNetworkError(
+                    f"{operation.name} has biases, and the compiled one has none"
+                )
+            rows = list(weights.heads)
+            if heads > len(rows):
+                zeros = np.zeros(layer.outputs, "<i4")
+                rows.append(zeros if biases is None else biases)
+            self.parameters[place.start] = layer.packed(
+                weights.values, rows, weights.zero_point, order
             )
-            if place is not None:
-                break
-        if place is None:
-            raise OtherNetworkError(f"the file has no parameters of {operation.name}")
-        if values is not None and not has_biases and np.any(values):
-            raise OtherNetworkError(
-                f"{operation.name} has biases, and the compiled one has none"
-            )
-        if has_biases and values is None:
-            values = np.zeros(layer.outputs, np.int32)
-        assert weights.data is not None
-        self.parameters[place.start] = layer.packed(
-            weights.data.reshape(layer.shape),
-            values if has_biases else None,
-            weights.zero_point,
-            order,
-        )
+            return
+        raise OtherNetworkError(f"the file has no parameters of {operation.name}")
 
-    def _padding(self, operation: Operation, step: Step) -> None:
+    def _padding(self, operation: Operation, layer: LayerShape, step: Step) -> None:
         """Change the constants with which the borders of an image are filled."""
         options = operation.options
         old, new = step.numbers.in_zero, operation.source.zero_point
         padded = options is not None and options.integer(0, 1) == _SAME
-        if operation.kind == "FULLY_CONNECTED" or not padded or old == new:
-            return
-        if _layer(operation).kernel == (1, 1):
+        if layer.kernel == (1, 1) or not padded or old == new:
             return
         # Zeros are written for other purposes too.
         _require(old != 0, f"the borders of {operation.name} cannot be told apart")
@@ -422,81 +423,21 @@ class Match:
             self._put(step, Numbers(**numbers))
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """The shape of a layer with weights.
-
-    Attributes:
-        outputs, inputs: channels; each output of a depthwise one reads one input
-        kernel: height and width
-        depthwise: whether it is one with several channels
-        positions: places of the image where it is applied
-    """
-
-    outputs: int
-    inputs: int
-    kernel: tuple[int, int]
-    depthwise: bool
-    positions: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the shape of the weights, as they are packed."""
-        if self.depthwise:
-            return (*self.kernel, self.outputs)
-        return (self.outputs, *self.kernel, self.inputs)
-
-    @property
-    def places(self) -> int:
-        """Return the places of the kernel."""
-        return self.kernel[0] * self.kernel[1]
-
-    @property
-    def words(self) -> int:
-        """Return the words of channels of a position."""
-        return packing.up(self.inputs, packing.DEPTH) // packing.DEPTH
-
-    def size(self, biases: bool) -> int:
-        """Return the bytes of its parameters."""
-        if self.depthwise:
-            return packing.depthwise_size(self.outputs, self.places, biases)
-        return packing.dense_size(self.outputs, self.places * self.words, biases)
-
-    def packed(
-        self,
-        weights: np.ndarray[tuple[int, ...], np.dtype[np.uint8]],
-        biases: np.ndarray[tuple[int, ...], np.dtype[np.int32]] | None,
-        zero_point: int,
-        order: Sequence[Tap],
-    ) -> bytes:
-        """Return its parameters."""
-        pack = packing.depthwise if self.depthwise else packing.dense
-        return pack(weights, biases, zero_point, order)
+def _example(
+    layer: LayerShape,
+    heads: int,
+    zero_point: int,
+    order: Sequence[Tap],
+    weight: int,
+    head: int,
+) -> bytes:
+    """Return the parameters of a layer whose weights, and heads, are one number each."""
+    values = np.full(layer.shape, weight % 256, np.uint8)
+    rows = [np.full(layer.outputs, head, "<i4")] * heads
+    return layer.packed(values, rows, zero_point, order)
 
 
-def _layer(operation: Operation) -> _Layer:
-    weights = operation.needed(1)
-    if weights.data is None or len(set(weights.scales)) != 1:
-        raise OtherNetworkError(
-            f"the weights of {operation.name} have a scale for each channel, or are none"
-        )
-    if set(weights.zero_points) != {weights.zero_points[0]}:
-        raise OtherNetworkError(f"the weights of {operation.name} have zero points")
-    shape, output = weights.shape, operation.outputs[0].shape
-    positions = math.prod(output[:-1])
-    if operation.kind == "FULLY_CONNECTED" and len(shape) == 2:
-        return _Layer(shape[0], shape[1], (1, 1), False, positions)
-    if operation.kind == "CONV_2D" and len(shape) == 4:
-        kernel = (shape[1], shape[2])
-        return _Layer(shape[0], shape[3], kernel, False, positions)
-    multiple = operation.options is not None and operation.options.integer(3) != 1
-    if operation.kind == "DEPTHWISE_CONV_2D" and len(shape) == 4 and not multiple:
-        kernel = (shape[1], shape[2])
-        return _Layer(shape[3], shape[3], kernel, True, positions)
-    raise OtherNetworkError(f"the weights of {operation.name} are not understood")
-
-
-def _check_geometry(operation: Operation, layer: _Layer, step: Step) -> None:
+def _check_geometry(operation: Operation, layer: LayerShape, step: Step) -> None:
     """Check that a step computes as many outputs of as many steps as a layer."""
     computed = 0
     if layer.depthwise:
@@ -533,7 +474,7 @@ def _check_geometry(operation: Operation, layer: _Layer, step: Step) -> None:
     )
 
 
-def _order(operation: Operation, layer: _Layer, step: Step) -> tuple[Tap, ...]:
+def _order(operation: Operation, layer: LayerShape, step: Step) -> tuple[Tap, ...]:
     """Return the order in which a step adds up, the same for all its instructions."""
     dilation = 1
     field_of_dilation = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 5}.get(operation.kind)

@@ -39,14 +39,17 @@ def lanes(outputs: int) -> int:
     return min(GROUP, up(outputs, _LANE))
 
 
-def dense_size(outputs: int, steps: int, biases: bool) -> int:
-    """Return the bytes of a convolution or fully connected layer."""
-    return groups(outputs) * lanes(outputs) * DEPTH * (steps + biases)
+def dense_size(outputs: int, steps: int, heads: int) -> int:
+    """Return the bytes of a convolution or fully connected layer.
+
+    heads: the numbers that each output has before its weights.
+    """
+    return groups(outputs) * lanes(outputs) * DEPTH * (steps + heads)
 
 
 def dense(
     weights: NDArray[np.uint8],
-    biases: NDArray[Any] | None,
+    heads: Sequence[NDArray[Any]],
     zero_point: int,
     order: Sequence[Tap],
 ) -> bytes:
@@ -54,7 +57,7 @@ def dense(
 
     Args:
         weights: [outputs, height, width, inputs]
-        biases: [outputs], int32; None where the layout has none
+        heads: [outputs] of 4 bytes each, such as the biases
         zero_point: of the weights, which pads them
         order: the steps of the sum
     """
@@ -72,22 +75,22 @@ def dense(
         rows = np.zeros((len(order), width, DEPTH), np.uint8)
         rows[:, : up(count, DEPTH)] = zero_point
         rows[:, :count] = steps[first : first + count].transpose(1, 0, 2)
-        if biases is not None:
-            row = np.zeros(width, "<i4")
-            row[:count] = biases[first : first + count]
+        for head in heads:
+            row = np.zeros(width, head.dtype)
+            row[:count] = head[first : first + count]
             parts.append(row.tobytes())
         parts.append(rows.tobytes())
     return b"".join(parts)
 
 
-def depthwise_size(channels: int, places: int, biases: bool) -> int:
-    """Return the bytes of a depthwise layer."""
-    return up(channels, DEPTH) // DEPTH * DEPTH * DEPTH * (places + biases)
+def depthwise_size(channels: int, places: int, heads: int) -> int:
+    """Return the bytes of a depthwise layer; heads: as of `dense_size`."""
+    return up(channels, DEPTH) * (DEPTH * places + DEPTH * heads)
 
 
 def depthwise(
     weights: NDArray[np.uint8],
-    biases: NDArray[Any] | None,
+    heads: Sequence[NDArray[Any]],
     zero_point: int,
     order: Sequence[Tap],
 ) -> bytes:
@@ -95,23 +98,20 @@ def depthwise(
 
     Args:
         weights: [height, width, channels]
-        biases: [channels], int32; None where the layout has none
+        heads: [channels] of 4 bytes each, such as the biases
         zero_point: of the weights, which fills the matrices
         order: the places of the kernel
     """
     channels = weights.shape[2]
     padded = np.full((*weights.shape[:2], up(channels, DEPTH)), zero_point, np.uint8)
     padded[..., :channels] = weights
-    some = None
-    if biases is not None:
-        some = np.zeros(up(channels, DEPTH), "<i4")
-        some[:channels] = biases
+    padding = (0, padded.shape[2] - channels)
+    whole = [np.pad(head, padding) for head in heads]
     diagonal = np.arange(DEPTH)
     parts = list[bytes]()
     for first in range(0, channels, DEPTH):
         block = slice(first, first + DEPTH)
-        if some is not None:
-            parts.append(some[block].tobytes())
+        parts += [head[block].tobytes() for head in whole]
         matrices = np.full((len(order), DEPTH, DEPTH), zero_point, np.uint8)
         for k, tap in enumerate(order):
             matrices[k, diagonal, diagonal] = padded[tap.y, tap.x, block]
