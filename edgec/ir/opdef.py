@@ -389,10 +389,10 @@ class OpDef:
     def as_tflite(self) -> OpDef:
         """Return the op that TFLite, and so the Edge TPU, computes in its place.
 
-        Ops that round as onnxruntime does round differently there.
+        Ops that round as onnxruntime or the chip does round differently there.
         """
         rounding = getattr(self, "rounding", Rounding.TFLITE)
-        if not rounding.is_onnxruntime:
+        if not rounding.sums_in_float:
             return self
 
         return replace(self, rounding=Rounding.TFLITE)  # type: ignore[call-arg]

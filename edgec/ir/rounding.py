@@ -30,6 +30,18 @@ class Rounding(Enum):
     128, and so may lose other bits.
     """
 
+    EDGETPU = "edgetpu"
+    """The Edge TPU's, as others measured it (NOTES.md and docs/isa/eltwise.md in
+    FrederikRogalski/tinycoral): sums of convolutions and fully connected layers are
+    multiplied by one float32, f32(f32(s_in * s_w) * f32(1 / s_out)), and ties go to the
+    even integer. For other operations the law is not known well enough.
+    """
+
+    @property
+    def sums_in_float(self) -> bool:
+        """Whether sums are multiplied by a float32 scale, and ties go to even."""
+        return self.is_onnxruntime or self is Rounding.EDGETPU
+
     @property
     def is_onnxruntime(self) -> bool:
         """Whether results are those of onnxruntime."""

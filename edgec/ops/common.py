@@ -219,16 +219,22 @@ def multipliers(
     return quantize_multipliers(product / np.float64(y.scale))
 
 
-def even_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
-    """Return scale_x * scale_w / scale_y in float32 steps, as onnxruntime does.
+def even_scales(
+    x: TensorType, w: TensorType, y: TensorType, rounding: Rounding
+) -> Array:
+    """Return scale_x * scale_w / scale_y in float32 steps.
 
-    There is one for each scale of the weights.
+    There is one for each scale of the weights. onnxruntime divides by the last, the Edge
+    TPU multiplies by its reciprocal.
     """
     assert w.quant is not None
     weights_scales = np.array(w.quant.scale, np.float32)
 
-    # Every step is rounded to float32, since onnxruntime computes so.
+    # Every step is rounded to float32.
     products = np.float32(x.scale) * weights_scales
+    if rounding is Rounding.EDGETPU:
+        reciprocal = np.float32(1) / np.float32(y.scale)
+        return np.asarray(products * reciprocal, np.float32)
     scales = products / np.float32(y.scale)
     return np.asarray(scales, np.float32)
 
@@ -252,12 +258,12 @@ def requantize(
     """Return int32 accumulators, channel last, as the output's int8.
 
     types: of input, weights and output. `float_product` is as in `multipliers`, for
-    TFLite's rounding; onnxruntime's has the scales of `even_scales`.
+    TFLite's rounding; others have the scales of `even_scales`.
     """
     x, w, y = types
     clamp = activation_range(act, y)
-    if rounding.is_onnxruntime:
-        scales = even_scales(x, w, y)
+    if rounding.sums_in_float:
+        scales = even_scales(x, w, y, rounding)
         real = (acc.astype(np.float32) * scales).astype(np.float32)
         return rounded_even(real, y, clamp).astype(y.np_dtype)
 
@@ -304,8 +310,8 @@ def requantize_struct(
         "high": high,
     }
     channels = y.shape[-1]
-    if rounding.is_onnxruntime:
-        scale = np.broadcast_to(even_scales(x, w, y), channels).copy()
+    if rounding.sums_in_float:
+        scale = np.broadcast_to(even_scales(x, w, y, rounding), channels).copy()
         return FloatRequantParams(**common, scale=Table(scale, "s"))
 
     # The kernels index them by channel, also for a per-tensor scale.
@@ -321,9 +327,9 @@ def requantize_struct(
 def rounded_kernel(family: KernelFamily, x: TensorType, rounding: Rounding) -> Kernel:
     """Return the kernel of a family for an op on `x`.
 
-    int8 has another kernel where the op rounds as onnxruntime does, half to even.
+    int8 has another kernel where the op rounds half to even.
     """
-    if rounding.is_onnxruntime and x.dtype == "int8":
+    if rounding.sums_in_float and x.dtype == "int8":
         return family.of(suffix(x), KernelRounding.EVEN)
 
     return family.of(suffix(x))

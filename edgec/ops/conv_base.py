@@ -438,6 +438,8 @@ def conv_samples(case: ConvCase, out_channels: int) -> Iterator[Sample]:
 
         even = replace(spec, rounding=Rounding.ONNXRUNTIME)  # type: ignore[call-arg]
         yield Sample(even, args, output_quant, f"{label}_even")
+        chip = replace(spec, rounding=Rounding.EDGETPU)  # type: ignore[call-arg]
+        yield Sample(chip, args, output_quant, f"{label}_edgetpu")
 
         if case.label == "3x3":
             yield Sample(spec, args[:2], output_quant, f"{label}_no_bias")

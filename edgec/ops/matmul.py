@@ -160,7 +160,7 @@ class FullyConnected(OpDef):
 
         acc = total.astype(np.int32)
 
-        if self.rounding.is_onnxruntime:
+        if self.rounding.sums_in_float:
             types = (xt[0], weights_type, yt[0])
             y = requantize(acc, types, self.act, self.rounding)
             return [y.reshape(yt[0].shape)]
@@ -247,7 +247,7 @@ class FullyConnected(OpDef):
         if x.dtype == "float32":
             return act_f32(self.act)
 
-        if self.rounding.is_onnxruntime:
+        if self.rounding.sums_in_float:
             return requantize_struct(op, self.act, self.rounding)
 
         low, high = activation_range(self.act, y)
@@ -333,6 +333,7 @@ class _LayerCase:
         }
         output_quant = Quant.per_tensor(0.09, 5)
         even = replace(self.spec, rounding=Rounding.ONNXRUNTIME)
+        chip = replace(self.spec, rounding=Rounding.EDGETPU)
         for name, quant in quants.items():
             products = [np.float32(x_scale) * np.float32(s) for s in quant.scale]
             bias_scale = tuple(float(product) for product in products)
@@ -345,6 +346,7 @@ class _LayerCase:
             label = f"{self.label}_{name}"
             yield Sample(self.spec, args, output_quant, label)
             yield Sample(even, args, output_quant, f"{label}_even")
+            yield Sample(chip, args, output_quant, f"{label}_edgetpu")
 
 
 def _output_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:

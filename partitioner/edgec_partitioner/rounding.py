@@ -5,6 +5,8 @@ An Edge TPU may run only the latter.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from edgec.ir import Graph, Op, Quant, QuantRule, Rounding
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.onnx_rounding import Rounded
@@ -12,6 +14,8 @@ from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.softmax import RoundedSoftmax
 from edgec.ops.uint8 import beside_uint8, needs_uint8
 
+CHIP_KINDS = ("conv2d", "depthwise_conv2d", "fully_connected")
+"""Operations whose arithmetic on the Edge TPU is known (docs/edgetpu-chip.md)."""
 COARSER = 2.0
 """A prescribed scale may be so many times that of the file: rounding to it then costs a
 step at most.
@@ -33,6 +37,18 @@ def as_tflite(graph: Graph) -> Graph:
     twin = graph.copy()
     for op, spec in zip(twin.ops, uint8, strict=True):
         op.spec = spec
+    return twin
+
+
+def as_chip(graph: Graph) -> Graph:
+    """Return a copy with the Edge TPU's arithmetic, in the operations where it is known.
+
+    These are convolutions and fully connected layers of int8.
+    """
+    twin = graph.copy()
+    for op in twin.ops:
+        if op.kind in CHIP_KINDS and op.output.type.is_quantized:
+            op.spec = replace(op.spec, rounding=Rounding.EDGETPU)  # type: ignore[call-arg]
     return twin
 
 
