@@ -108,6 +108,10 @@ models-table: setup
 stock-table: setup
 	$(BIN)/python -m benchmarks.stock_table
 
+# Values that differ between TFLite's int8 arithmetic and the Edge TPU's (reads ../shared; minutes)
+chip-rounding: setup
+	$(BIN)/python -m benchmarks.chip_rounding $(ARGS)
+
 # Estimates of other runtimes on the boards beside times that others have published (reads ../shared, and needs its
 # armlab/setup.sh count user peers; hours where nothing is counted yet): make truth ARGS='--boards pi5 --networks squeezenet'
 truth: setup

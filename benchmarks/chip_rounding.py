@@ -24,7 +24,7 @@ from benchmarks.tables import markdown, names, write_json
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, Value, interp
-from edgec.ir.interp import run_op
+from edgec.ir.interp import initial, run_op
 
 MODELS = SHARED / "edgetpu/models"
 HEAD = (
@@ -106,8 +106,9 @@ def differences(only: Collection[str], inputs: int) -> Iterator[Difference]:
         except EdgecError as e:
             print(f"{name}: {e.what}")
             continue
-        size = sum(op.output.type.size for op in graph.ops if op.kind in CHIP_KINDS)
-        if size <= LARGEST:
+        layers = [op for op in graph.ops if op.kind in CHIP_KINDS]
+        size = sum(op.output.type.size for op in layers)
+        if size <= LARGEST and any(op.output.type.is_quantized for op in layers):
             yield _difference(name, graph, inputs)
 
 
@@ -158,13 +159,12 @@ def _compare(
     by_layer: dict[str, tuple[int, int, int]],
 ) -> dict[str, Array]:
     """Return the outputs by TFLite's law, and add up the layers' differences."""
-    kept: dict[Value, Array] = {v: sample[v.name] for v in graph.given()}
+    arrays = {**initial(graph), **sample}
+    kept: dict[Value, Array] = {v: arrays[v.name] for v in graph.inputs}
     last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs}
-    twins = {op.output.name: op for op in chip.ops}
-    for i, op in enumerate(graph.ops):
+    for i, (op, twin) in enumerate(zip(graph.ops, chip.ops, strict=True)):
         results = run_op(op, kept)
         if op.kind in CHIP_KINDS and op.output.type.is_quantized:
-            twin = twins[op.output.name]
             env = {
                 theirs: kept[ours]
                 for theirs, ours in zip(twin.inputs, op.inputs, strict=True)
