@@ -44,9 +44,10 @@ test: setup
 sweep: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal -rs --sweep -m sweep
 
-# 2,000 damaged files of edgetpu_compiler: each ends in a page or in one message (reads ../shared)
+# 2,000 damaged files of edgetpu_compiler: each ends in a page or in one message, and is re-used rightly or not at all
+# (reads ../shared)
 fuzz-compiled: setup
-	$(BIN)/python -m pytest -rs --sweep tests/inspecting/test_compiled.py -k many_damaged
+	$(BIN)/python -m pytest -rs --sweep tests/inspecting/test_compiled.py tests/edgetpu_file/test_reuse.py -k many_damaged
 
 # All tests of whole emulated machines on the other release of Debian: make pi RELEASE=bookworm
 pi: setup

@@ -3,7 +3,7 @@
 A line that begins with a word is a directive or an instruction; indented lines go on with
 the one above. What follows a semicolon is a comment.
 
-    data                    bytes of the file that are no instructions, in hexadecimal
+    data                    the other bytes of the file, in hexadecimal
     zeros 4064              as many zero bytes
     program ...             a chunk of instructions begins; for the reader alone
     tile_fence number=0 …   an instruction, with the fields that are not 0

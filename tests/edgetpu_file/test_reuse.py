@@ -199,13 +199,24 @@ def test_biases_where_there_were_none() -> None:
 
 def test_damaged_files() -> None:
     """A damaged file is refused, or differs from the right one where it is damaged."""
+    check_damaged(60)
+
+
+@pytest.mark.sweep(0)
+def test_many_damaged_files() -> None:
+    """As `test_damaged_files`, for more files (make fuzz-compiled)."""
+    check_damaged(2000)
+
+
+def check_damaged(count: int) -> None:
+    """Re-use damaged files, and check what becomes of them."""
     network, wanted = colour("green", "64x64")
     _, old = colour("red", "64x64")
     right = without_tokens(reused(old, network, "old", "new"))
     assert right == without_tokens(wanted)
     rng = random.Random(5)
     refused = list[str]()
-    for _ in range(60):
+    for _ in range(count):
         damaged = bytearray(old)
         places = {rng.randrange(len(old)) for _ in range(rng.randrange(1, 4))}
         places |= {rng.randrange(159_480, 159_480 + 53_808)}
@@ -222,7 +233,7 @@ def test_damaged_files() -> None:
             != np.frombuffer(right, np.uint8)
         )
         assert set(differ.tolist()) <= places
-    assert 0 < len(refused) < 60
+    assert 0 < len(refused) < count
     assert set(refused) == {"damaged"}
 
 

@@ -98,7 +98,11 @@ def _check_borders(layers: tuple[Layer, ...], tensors: tuple[Tensor, ...]) -> No
         flat = (1, 1, math.prod(tensor.shape))
         shapes = (shape, flat)
         if (layer.y, layer.x, layer.z) not in shapes or tensor.shape[:1] != (1,):
-            raise OtherNetworkError(f"{tensor.name} has another shape")
+            theirs = " x ".join(map(str, (layer.y, layer.x, layer.z)))
+            ours = " x ".join(map(str, tensor.shape))
+            raise OtherNetworkError(
+                f"{tensor.name} has another shape, {ours} and not {theirs}"
+            )
         if len(tensor.scales) != 1:
             raise OtherNetworkError(f"{tensor.name} has no scale")
 

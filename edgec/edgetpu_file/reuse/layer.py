@@ -124,7 +124,7 @@ def layer_weights(operation: Operation, layer: LayerShape) -> LayerWeights:
     """
     tensor = operation.needed(1)
     if tensor.data is None or not tensor.scales:
-        raise OtherNetworkError(f"the weights of {operation.name} are no constants")
+        raise OtherNetworkError(f"the weights of {operation.name} are not constants")
     values = tensor.data
     if operation.kind == "DEPTHWISE_CONV_2D" and not layer.depthwise:
         values = values.transpose(3, 1, 2, 0)
