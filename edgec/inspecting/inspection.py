@@ -10,7 +10,9 @@ from edgec_devices.boards import Board, boards
 from edgec_devices.signing import read_public
 from edgec_runtime import Bundle
 from edgec_runtime.bundle.archive import MANIFEST
+from edgec_runtime.bundle.tflite_file import is_compiled
 from edgec_runtime.cascade.parameters import CascadeNetwork
+from edgec_runtime.device_end.disk import given
 from edgec_runtime.device_end.ed25519 import verify
 from edgec_runtime.device_end.trust import (
     SIGNATURE,
@@ -23,7 +25,7 @@ from edgec_runtime.device_end.trust import (
 
 from edgec.emit.tflite import MODEL_TFLITE
 from edgec.errors import InputError
-from edgec.inspecting.compiled import CompiledInspection, inspect_compiled
+from edgec.inspecting.compiled import LARGEST, CompiledInspection, inspect_compiled
 from edgec.inspecting.facts import (
     InspectedNetwork,
     InspectedPart,
@@ -31,8 +33,6 @@ from edgec.inspecting.facts import (
     Inspection,
 )
 from edgec.inspecting.network import NetworkPlace, network_of
-
-COMPILED_SUFFIX = ".tflite"
 
 
 def inspect_file(
@@ -44,7 +44,8 @@ def inspect_file(
 
     Raises InputError or BundleError as `inspect_bundle` and `inspect_compiled` do.
     """
-    if path.suffix != COMPILED_SUFFIX:
+    # Others than compiled files are refused as the bundles that they are not.
+    if not _is_compiled(path):
         return inspect_bundle(path, key)
     if key is not None:
         raise InputError(
@@ -53,6 +54,14 @@ def inspect_file(
             "leave the option out",
         )
     return inspect_compiled(path)
+
+
+def _is_compiled(path: Path) -> bool:
+    """Return whether a file is of edgetpu_compiler."""
+    try:
+        return is_compiled(given(path, LARGEST))
+    except OSError:
+        return False
 
 
 def inspect_bundle(path: Path, key: Path | None = None) -> Inspection:

@@ -307,7 +307,7 @@ def _check_already_compiled(path: Path, cwd: Path) -> None:
         f"at: {path}",
         "hint: give the .tflite that it was made from",
     )
-    for verb in ("compile", "explain", "inspect", "bench"):
+    for verb in ("compile", "explain", "bench"):
         refused(edgec(verb, path, cwd=cwd), *texts)
     run = edgec("run", path, "--input", PHOTO, "--output", "y.npz", cwd=cwd)
     refused(run, *texts)
@@ -328,6 +328,8 @@ def test_a_file_of_edgetpu_compiler(tmp_path: Path, metadata: bool) -> None:
     cwd = tmp_path / "cwd"
     cwd.mkdir()
     _check_already_compiled(path, cwd)
+    # It has the operator's name, and no programs.
+    refused(edgec("inspect", path, cwd=cwd), "the file cannot be read", f"at: {path}")
 
 
 @pytest.mark.shared
@@ -391,3 +393,30 @@ def test_the_shell_completes(words: str, completed: str) -> None:
         start, capture_output=True, text=True, env={**os.environ, **settings}
     )
     assert completed in done.stdout.splitlines()
+
+
+def test_reuse(tmp_path: Path) -> None:
+    """`--reuse` needs an Edge TPU, a file of edgetpu_compiler, and not the program."""
+    model = onnx_model(tmp_path / "m.onnx")
+    (tmp_path / "old.tflite").write_bytes(b"no such file")
+    coral = ("--target", "pi4+coral")
+    given = ("compile", model, "--reuse", "old.tflite")
+    refused(edgec(*given, "--target", "pi4", cwd=tmp_path), "pi4 has no Edge TPU")
+    both = edgec(*given, *coral, "--edgetpu-compiler", "none", cwd=tmp_path)
+    refused(both, "re-used without edgetpu_compiler")
+    missing = edgec("compile", model, "--reuse", "none.tflite", *coral, cwd=tmp_path)
+    refused(missing, "cannot read none.tflite")
+
+
+def test_inspect_of_other_files(tmp_path: Path) -> None:
+    """Files that edgetpu_compiler has not written, texts, and options that do not fit."""
+    other = tmp_path / "other.tflite"
+    other.write_bytes(_compiled_by_google())
+    refused(
+        edgec("inspect", other, "--key", "k.pub", cwd=tmp_path), "bundles are signed"
+    )
+    refused(
+        edgec("inspect", other, "--assemble", "made.tflite", cwd=tmp_path), str(other)
+    )
+    refused(edgec("inspect", "none.tflite", cwd=tmp_path), "none.tflite")
+    assert not (tmp_path / "made.tflite").exists()

@@ -19,6 +19,11 @@ def is_tflite(start: bytes) -> bool:
     return start[4:8] == _IDENTIFIER
 
 
+def is_compiled(data: bytes) -> bool:
+    """Return whether a whole file is one that edgetpu_compiler has written."""
+    return is_tflite(data) and _EDGETPU_OPERATOR in data
+
+
 def check_not_compiled(
     data: bytes, where: str, error: Type[EdgecError] = InputError
 ) -> None:
@@ -32,7 +37,7 @@ def check_not_compiled(
         where: its path, for the message
         error: the class of the error
     """
-    if is_tflite(data) and _EDGETPU_OPERATOR in data:
+    if is_compiled(data):
         raise error(
             "the file is already compiled by edgetpu_compiler",
             at=where,
