@@ -25,7 +25,7 @@ from edgec_runtime.edgetpu_file.flatbuffer import DamagedError
 
 from edgec.edgetpu_file.assembly import assemble
 from edgec.edgetpu_file.listing import disassemble
-from edgec.edgetpu_file.programs import pieces_of, program_of
+from edgec.edgetpu_file.programs import Piece, pieces_of, program_of
 from edgec.errors import InputError
 from edgec.inspecting.compiled_facts import (
     CompiledFacts,
@@ -138,13 +138,21 @@ def _package(data: bytes, package: Package) -> InspectedPackage:
         token=f"{runs.token:016x}",
         programs=programs,
         cached=cached,
-        pieces=() if caching is None else pieces_of(data, caching),
+        pieces=() if caching is None else _pieces(data, caching),
         streamed=runs.parameters.size,
         est_ms={
             link.name: work.parts(link, runs.parameters.size).parts()
             for link in LINKS.values()
         },
     )
+
+
+def _pieces(data: bytes, caching: Executable) -> tuple[Piece, ...]:
+    """Return where parameters are cached; nothing for a program in another form."""
+    try:
+        return pieces_of(data, caching)
+    except DamagedError:
+        return ()
 
 
 def _program(data: bytes, executable: Executable) -> InspectedProgram:

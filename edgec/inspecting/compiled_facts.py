@@ -105,7 +105,7 @@ class InspectedPackage:
         token: packages with the same one share the memory for parameters.
         programs: its executables.
         cached: bytes of parameters that are put on the chip before the first inference.
-        pieces: where they are.
+        pieces: where they are; nothing where that is not understood.
         streamed: bytes of parameters that go to the chip in each inference.
         est_ms: the cost model's time of an inference by link, by part, in ms.
     """

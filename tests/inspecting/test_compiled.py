@@ -7,11 +7,18 @@ import random
 from pathlib import Path
 
 import pytest
+from edgec_runtime.edgetpu_file.compiled_file import read_compiled
+from edgec_runtime.edgetpu_file.executable import ExecutableType
 
 import edgec
 from edgec.edgetpu_file.programs import WIDE_BYTES, tiles_of
+from edgec.edgetpu_file.reuse.program import places_of
 from edgec.errors import EdgecError
-from edgec.inspecting.compiled import CompiledInspection, inspect_compiled
+from edgec.inspecting.compiled import (
+    CompiledInspection,
+    facts_of,
+    inspect_compiled,
+)
 from edgec.report.inspect.compiled_page import compiled_page
 from edgec.report.inspect.compiled_text import compiled_text
 from tests.cli.verbs import edgec as verb
@@ -61,6 +68,26 @@ def test_the_facts_of_a_file() -> None:
     assert execution.steps == 64
     assert execution.tiles == 4
     assert facts.cpu == ()
+
+
+def test_parameters_that_are_cached_in_another_way() -> None:
+    """A program whose parameters go to places that are not understood is shown too."""
+    path = OTHERS / "gabor_64x64_p4_edgetpu.tflite"
+    data = bytearray(path.read_bytes())
+    file = read_compiled(bytes(data), "other")
+    caching = file.packages[0].of_type(ExecutableType.PARAMETER_CACHING)
+    assert caching is not None
+    (receive,) = [
+        place
+        for place in places_of(file.data, caching)
+        if place.instruction.name == "receive_a"
+    ]
+    # Another tile receives them than they are sent to.
+    data[receive.at + 2] ^= 1
+    facts = facts_of(read_compiled(bytes(data), "other"), "other")
+    assert facts.packages[0].cached == 3200
+    assert facts.packages[0].pieces == ()
+    assert "places that are not understood" in " ".join(compiled_text(facts).split())
 
 
 def test_operators_on_the_cpu() -> None:

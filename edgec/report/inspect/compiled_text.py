@@ -133,6 +133,8 @@ def memory_text(package: InspectedPackage) -> str:
     text = f"{size(package.cached)} stay on the chip"
     if pieces:
         text += f", in {len(pieces)} pieces that begin at rows of 256 bytes"
+    elif package.cached:
+        text += ", at places that are not understood"
     text += f"; {size(package.streamed)} go to it in each inference."
     for program in package.programs:
         if program.buffers is not None and program.narrow:
