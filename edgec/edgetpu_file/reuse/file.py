@@ -83,8 +83,10 @@ def _reused(file: CompiledFile, network: Network) -> bytes:
     for at, data in match.parameters.items():
         content[at : at + len(data)] = data
     _write_quantization(content, file, runs, network)
+    content = rename(content, file, network)
+    # Last, so that the same network gives the same file from whatever old one.
     _write_tokens(content, package.executables)
-    return rename(bytes(content), file, network)
+    return bytes(content)
 
 
 def _check_borders(layers: tuple[Layer, ...], tensors: tuple[Tensor, ...]) -> None:

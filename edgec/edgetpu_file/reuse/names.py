@@ -13,7 +13,7 @@ _NAME = 3
 """The field of a tensor's name in TFLite's schema."""
 
 
-def rename(content: bytes, file: CompiledFile, network: Network) -> bytes:
+def rename(content: bytearray, file: CompiledFile, network: Network) -> bytearray:
     """Return a compiled file with the names of a network's inputs and outputs.
 
     A name that fits the place of the old one is written there. A longer one of a tensor
@@ -40,7 +40,7 @@ def rename(content: bytes, file: CompiledFile, network: Network) -> bytes:
         made += bytes(-len(made) % 4)
         struct.pack_into("<I", made, entry, len(made) - entry)
         made += _string(new, _room(new))
-    return bytes(made)
+    return made
 
 
 def _room(name: bytes) -> int:
