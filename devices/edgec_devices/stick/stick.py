@@ -28,7 +28,6 @@ from edgec_devices.stick.sources import read_folder
 
 BUSID = "1-1"
 """The stick's name at its server: bus 1, port 1."""
-_CONNRESET = -104
 
 
 @dataclass(frozen=True)
@@ -308,7 +307,7 @@ class _Client(asyncio.Protocol):
             return False
         if isinstance(message, wire.Unlink):
             self._cut(wire.URB_BYTES)
-            status = _CONNRESET if device.unlink(message.submit) else 0
+            status = wire.TAKEN_BACK if device.unlink(message.submit) else 0
             self._write(wire.unlink_reply(message.number, status))
             return True
         size = wire.URB_BYTES + (0 if message.inwards else message.length)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 VERSION = 0x0111
 DEVLIST_REQUEST = 0x8005
+DEVICE_BYTES = 312
+"""Bytes of a device after an import."""
 DEVLIST_REPLY = 0x0005
 IMPORT_REQUEST = 0x8003
 IMPORT_REPLY = 0x0003
@@ -22,6 +24,8 @@ UNLINK = 2
 SUBMITTED = 3
 UNLINKED = 4
 
+TAKEN_BACK = -104
+"""ECONNRESET: the status of an unlink whose transfer had not ended."""
 BUSY = 2
 """Status of an import: another client has the device."""
 NOT_THERE = 4
@@ -161,5 +165,53 @@ def submit_reply(number: int, status: int, actual: int, data: bytes) -> bytes:
 
 
 def unlink_reply(number: int, status: int) -> bytes:
-    """Return the end of an unlink; -104 (ECONNRESET) if the transfer is taken back."""
+    """Return the end of an unlink: TAKEN_BACK, or 0 if the transfer had ended."""
     return _HEADER.pack(UNLINKED, number, 0, 0, 0) + _UNLINKED.pack(status)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The end of a transfer or of an unlink.
+
+    Attributes:
+        number: of the message that it answers
+        unlink: whether that was an unlink
+        status: 0, or a negative error number of Linux
+        actual: bytes that were sent; those of an inward transfer follow
+    """
+
+    number: int
+    unlink: bool
+    status: int
+    actual: int
+
+
+def import_request(busid: str) -> bytes:
+    """Return the request for a device."""
+    return _OP.pack(VERSION, IMPORT_REQUEST, 0) + struct.pack("32s", busid.encode())
+
+
+def import_status(data: bytes) -> int:
+    """Return the status of an import, which the device follows where it is 0."""
+    status: int = _OP.unpack(data)[2]
+    return status
+
+
+def submit(message: Submit) -> bytes:
+    """Return the message that begins a transfer, without the bytes outwards."""
+    head = (SUBMIT, message.number, 1, int(message.inwards), message.endpoint)
+    rest = (0, message.length, 0, 0, 0, message.setup)
+    return _HEADER.pack(*head) + _SUBMIT.pack(*rest)
+
+
+def unlink(message: Unlink) -> bytes:
+    """Return the message that takes a transfer back."""
+    return _HEADER.pack(UNLINK, message.number, 1, 0, 0) + _UNLINK.pack(message.submit)
+
+
+def read_reply(data: bytes) -> Reply:
+    """Return the reply of 48 bytes."""
+    command, number, _, _, _ = _HEADER.unpack_from(data)
+    status, actual, _, _, _ = _REPLY.unpack_from(data, _HEADER.size)
+    unlinked = command == UNLINKED
+    return Reply(number, unlinked, status, 0 if unlinked else actual)
