@@ -60,7 +60,7 @@ class Guest:
 
     def control(
         self, kind: int, request: int, value: int, index: int, data: bytes | int
-    ):
+    ) -> tuple[int, bytes]:
         """Status and bytes of a control transfer."""
         inwards = bool(kind & 0x80)
         length = data if isinstance(data, int) else len(data)
@@ -198,18 +198,21 @@ def test_qemu(super_speed: bool, tmp_path: Path) -> None:
         *("-device", "qemu-xhci", "-chardev", f"socket,id=stick,path={path}"),
         *("-device", "usb-redir,chardev=stick,debug=4"),
     ]
-    with Stick.serve(ProgramBook(), options) as stick, redirected(stick, path):
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as qemu:
-            assert qemu.stderr is not None
-            seen = []
-            for line in qemu.stderr:
-                found = re.search(r"attaching (\w+) speed device (\S+)", line)
-                if found:
-                    seen.append(found.groups())
-                    if len(seen) == 2:
-                        break
-                    stick.unplug(0.05)
-            qemu.kill()
+    seen = []
+    with (
+        Stick.serve(ProgramBook(), options) as stick,
+        redirected(stick, path),
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as qemu,
+    ):
+        assert qemu.stderr is not None
+        for line in qemu.stderr:
+            found = re.search(r"attaching (\w+) speed device (\S+)", line)
+            if found:
+                seen.append(found.groups())
+                if len(seen) == 2:
+                    break
+                stick.unplug(0.05)
+        qemu.kill()
     speed = "super" if super_speed else "high"
     names = [f"{ids[0]:04x}:{ids[1]:04x}" for ids in (FIRMWARE, BOOT)]
     assert seen == [(speed, name) for name in names]
