@@ -107,6 +107,9 @@ def _exit_codes() -> Iterator[str]:
     kinds: dict[int, list[str]] = {}
     for error in (errors.EdgecError, *errors.EdgecError.__subclasses__()):
         text = (inspect.getdoc(error) or "").rstrip(".")
+        # A verb's own errors are there only after its module was imported.
+        if error.__module__ != errors.EdgecError.__module__:
+            continue
         if error is not errors.EdgecError:
             kinds.setdefault(error.exit_code, []).append(f"{error.__name__}: {text}")
     for code, texts in sorted(kinds.items()):
