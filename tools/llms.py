@@ -105,7 +105,11 @@ def for_agents() -> str:
 
 def _exit_codes() -> Iterator[str]:
     kinds: dict[int, list[str]] = {}
-    for error in (errors.EdgecError, *errors.EdgecError.__subclasses__()):
+    # What else is imported may have subclasses of its own.
+    kinds_here = (errors.EdgecError, *errors.EdgecError.__subclasses__())
+    for error in kinds_here:
+        if error.__module__ != errors.__name__:
+            continue
         text = (inspect.getdoc(error) or "").rstrip(".")
         # A verb's own errors are there only after its module was imported.
         if error.__module__ != errors.EdgecError.__module__:
