@@ -266,7 +266,7 @@ static int transfer_status(int32_t status)
 /* Reads one reply; returns whether the device is still there. */
 static int replied(libusb_device_handle *h)
 {
-    unsigned char reply[48], *data = NULL;
+    unsigned char reply[48];
     if (!all_received(h->socket, reply, sizeof reply)) return 0;
     uint32_t command = number_at(reply), number = number_at(reply + 4);
     int32_t status = (int32_t)number_at(reply + 20);
@@ -281,7 +281,6 @@ static int replied(libusb_device_handle *h)
             kept = actual <= u->length && all_received(h->socket, u->buffer, (size_t)actual);
         }
     }
-    (void)data;
     if (u) {
         pthread_mutex_lock(&h->mutex);
         if (command == 4) ended(h, u, u->cancelled ? CANCELLED : TIMED_OUT);
