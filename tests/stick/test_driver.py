@@ -116,7 +116,7 @@ WITH_SOURCES = [
 ]
 
 
-@pytest.mark.sweep(6)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("file", WITH_SOURCES, ids=lambda e: Path(e.compiled).stem)
 def test_every_file(file: IndexEntry, tmp_path: Path) -> None:
     """Each operator for the Edge TPU gives what its part of the source gives."""

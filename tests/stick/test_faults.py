@@ -103,6 +103,7 @@ PHASES = [
 ]
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("what", [What.UNPLUG, What.BROWN_OUT])
 def test_a_lost_stick_is_found_again(what: What, phase: Phase, tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ pytestmark = [pytest.mark.cc, pytest.mark.shared, pytest.mark.slow]
 def test_random_faults(tmp_path: Path) -> None:
     schedules = Schedules(tmp_path)
     try:
-        for seed in range(30):
+        for seed in range(15):
             schedules.run(seed)
     finally:
         schedules.close()
-    assert sum(schedules.tally.faults.values()) > 15
-    assert schedules.tally.errors > 5
-    assert schedules.tally.recovered > 1
+    assert sum(schedules.tally.faults.values()) > 8
+    assert schedules.tally.errors > 3
+    assert schedules.tally.recovered > 0
