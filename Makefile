@@ -135,11 +135,12 @@ pipeline-table: setup
 bench-arm: setup
 	$(BIN)/python -m benchmarks.bench_arm $(ARGS)
 
-# The same of all networks, and docs/speed.md's table of it. The peers' figures, an hour's work of an emulator, can be
-# counted once: make bench-arm ARGS='--peers-only peers.json', then make speed-page ARGS='--peers-from peers.json'
+# The same of all networks, into benchmarks/results.json, and the tables of docs/speed.md and README from it. The peers'
+# figures, hours of an emulator, can be counted once: make bench-arm ARGS='--peers-only peers.json', then make speed-page
+# ARGS='--peers-from peers.json'
 speed-page: setup
 	$(BIN)/python -m benchmarks.bench_arm --ops none $(ARGS)
-	$(BIN)/python -m benchmarks.speed_page
+	$(BIN)/python -m benchmarks.speed_page --add build/bench-arm.json --estimate
 
 # The schedules that edgec comes with, searched anew on the emulated boards (reads ../shared; hours for all):
 # make tuned ARGS='--models mnv2_tf2_i8 --boards pi4'

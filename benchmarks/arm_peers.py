@@ -141,6 +141,15 @@ def _openvino(model: Path, folder: Path) -> Words:
     return [GUESTS / "run_openvino.py", model]
 
 
+def is_float(file: Path) -> bool:
+    """Return whether most tensors of a .tflite file are float32; True for other files."""
+    if file.suffix != ".tflite":
+        return True
+    model = schema.ModelT.InitFromPackedBuf(file.read_bytes(), 0)
+    types = [t.type for graph in model.subgraphs for t in graph.tensors]
+    return 2 * types.count(schema.TensorType.FLOAT32) > len(types)
+
+
 def allow_halves(source: Path, target: Path) -> None:
     """Write a .tflite file that XNNPACK may compute in float16, sums too.
 

@@ -102,7 +102,8 @@ def figures(
 def _readers(file: Path, board: str) -> Sequence[str]:
     """Return the peers that read a file, and compute otherwise than another one."""
     peers = list(arm_peers.PEERS) if file.suffix == ".onnx" else [LITERT, LITERT_F16]
-    if not core(Board.load(board).targets[0].mcpu).has_float16:
+    has_float16 = core(Board.load(board).targets[0].mcpu).has_float16
+    if not has_float16 or not arm_peers.is_float(file):
         peers.remove(LITERT_F16)
     return peers
 
