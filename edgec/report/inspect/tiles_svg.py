@@ -43,10 +43,12 @@ def _tile(package: InspectedPackage, tile: int) -> Markup:
     x = tile % COLUMNS * TILE[0] + 8
     y = tile // COLUMNS * TILE[1] + 8
     pieces = [p for p in package.pieces if tile in tiles_of(p.tiles)]
-    held = sum(piece.memory for piece in pieces)
+    parameters = sum(piece.memory for piece in pieces)
     narrow = max(program.narrow for program in package.programs)
     shapes = [
-        html('<text x="{}" y="{}">tile {}: {}</text>', x, y + 11, tile, size(held)),
+        html(
+            '<text x="{}" y="{}">tile {}: {}</text>', x, y + 11, tile, size(parameters)
+        ),
         _bar(x, y + 18),
         *(_piece(piece, x, y + 18) for piece in pieces),
         *_buffers(package, x, y + 18),
