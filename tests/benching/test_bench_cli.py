@@ -398,15 +398,15 @@ def test_a_bundle_that_is_not_there(
 def test_a_full_disk_leaves_no_half_file(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Callable[..., int] = Path.write_text
+    real: Callable[..., int] = Path.write_bytes
 
-    def full(self: Path, text: str, *args: Any, **kwargs: Any) -> int:
+    def full(self: Path, data: bytes) -> int:
         if self.name.startswith(".r."):
-            real(self, text[:100])
+            real(self, data[:100])
             raise OSError(28, os.strerror(28))
-        return real(self, text, *args, **kwargs)
+        return real(self, data)
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     code, said = run(bundle, *QUICK, "--json", "r.json")
     assert code == 2
     assert "No space left" in said

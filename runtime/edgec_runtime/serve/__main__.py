@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from ..device_end.printable import printable
 from ..errors import EdgecError
 from .service import PLACES, Ending, ServeSettings, serve
 
@@ -32,7 +33,7 @@ def main() -> int:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    print(printable(text), flush=True)
 
 
 if __name__ == "__main__":
