@@ -37,7 +37,7 @@ BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
 
 TITLES = {"pi3": "Pi 3", "pi4": "Pi 4", "pi5": "Pi 5"}
 CHOSEN = (
-    ("mobilenet_v4_s", "pi5"),
+    ("yolo11n_320", "pi5"),
     ("fastestdet", "pi5"),
     ("mp_selfie_land", "pi4"),
     ("mnv2_tf2_i8", "pi3"),
