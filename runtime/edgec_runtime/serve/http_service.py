@@ -237,7 +237,7 @@ def decode(data: bytes) -> Array:
     except ImportError:
         raise InputError(
             "Pillow is needed to read pictures, and is not there",
-            hint="pip install 'edgec-runtime[serve]'",
+            hint="pip install pillow",
         ) from None
     if not data:
         raise InputError("the form has no image", hint="send the field image")

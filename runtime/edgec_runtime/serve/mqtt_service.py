@@ -45,7 +45,7 @@ class MqttService:
         except ImportError:
             raise DeviceError(
                 "paho-mqtt is needed to publish by MQTT, and is not there",
-                hint="pip install 'edgec-runtime[serve]'",
+                hint="pip install paho-mqtt",
             ) from None
         parts = _parts(url)
         name = re.sub(r"[^A-Za-z0-9_-]", "_", detector.name)

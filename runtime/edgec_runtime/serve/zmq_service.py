@@ -103,7 +103,7 @@ class ZmqService:
         except ImportError:
             raise DeviceError(
                 "pyzmq is needed to answer over ZeroMQ, and is not there",
-                hint="pip install 'edgec-runtime[serve]'",
+                hint="pip install pyzmq",
             ) from None
         self._zmq = zmq
         self._detector = detector
