@@ -59,9 +59,12 @@ def best(row: Mapping[str, Any]) -> tuple[str, float] | None:
 def table(rows: Rows) -> Iterator[str]:
     """Yield the table of networks and boards, and its means."""
     by_place = {(row["model"], row["board"]): row for row in rows}
-    models = [*dict.fromkeys(row["model"] for row in rows)]
-    lines = [[m, *(_cell(by_place.get((m, b))) for b in BOARDS)] for m in models]
-    lines.append(["geometric mean", *(_mean(rows, board) for board in BOARDS)])
+    lines = []
+    for model in dict.fromkeys(row["model"] for row in rows):
+        cells = [_cell(by_place.get((model, board))) for board in BOARDS]
+        lines.append([model, *cells])
+    means = [_mean(rows, board) for board in BOARDS]
+    lines.append(["geometric mean", *means])
     yield from markdown(["network", *TITLES.values()], lines, texts=4)
 
 

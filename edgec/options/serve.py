@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edgec_devices.options import FilePath, argument, option
+from edgec_runtime.serve import PLACES
 
 from edgec.options.declaration import ProgressOption
 
@@ -46,7 +47,7 @@ class ServeOptions(ProgressOption):
         ),
     )
     queue: int = field(
-        default=32,
+        default=PLACES,
         metadata=option(
             "the most pictures that wait; the oldest is dropped for a newer one",
             metavar="N",
@@ -58,7 +59,7 @@ class ServeOptions(ProgressOption):
     )
 
     def settings(self) -> ServeSettings:
-        """Return what the runtime serves."""
+        """Return the settings of the service, as the runtime has them."""
         from edgec_runtime.serve.service import ServeSettings
 
         return ServeSettings(

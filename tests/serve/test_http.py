@@ -20,6 +20,7 @@ from edgec_runtime.serve.detector import Detector
 from edgec_runtime.serve.http_service import PATH, HttpService, decode, port_of
 from PIL import Image
 
+from fixtures.shapes.pictures import NAMES
 from tests.serve.conftest import Detect, Picture
 from tests.serve.test_zmq import frigate_plugin
 
@@ -175,7 +176,7 @@ def test_the_plugin_of_frigate(
     """It sends JPEGs, so that its rows are those of the pictures that these give."""
     plugin = frigate_plugin("deepstack", shared, monkeypatch)
     with HttpService("127.0.0.1", 0, detector) as service:
-        labels: dict[int, str] = dict(enumerate(detector.labels))
+        labels = dict(enumerate(NAMES))
         config: Any = types.SimpleNamespace(
             api_url=f"http://{service.address}{PATH}",
             api_timeout=20.0,

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from edgec_runtime.errors import InputError
 from edgec_runtime.serve.detector import Detector, DroppedError
 from edgec_runtime.serve.http_service import PATH
 from edgec_runtime.serve.service import ServeSettings
+from edgec_runtime.serve.zmq_service import ZmqService
 from PIL import Image
 
 import edgec
@@ -119,9 +120,29 @@ def test_the_oldest_is_dropped(shapes: Path, pictures: list[Picture]) -> None:
                 answer.result(0)
         with detector:
             assert all(answer.result(20) is not None for answer in answers[5:])
-        with pytest.raises(DroppedError):
+        with pytest.raises(DroppedError, match="the service ends"):
             detector.submit(pictures[0]).result(0)
         assert detector.figures.dropped == 6
+
+
+def test_the_last_answers_arrive(shapes: Path, pictures: list[Picture]) -> None:
+    """Pictures that wait when the service is ended are answered before it ends."""
+    head = json.dumps({"shape": [1, 96, 96, 3], "dtype": "uint8"}).encode()
+    with Session(shapes) as session, ExitStack() as clients:
+        detector = Detector(session, places=32)
+        with ZmqService("tcp://127.0.0.1:*", detector) as service:
+            asking = [clients.enter_context(Client(service.address)) for _ in range(12)]
+            for client, picture in zip(asking, pictures, strict=True):
+                client.socket.send_multipart([head, picture.tobytes()])
+            end = time.monotonic() + 20
+            while detector.waiting < 12 and time.monotonic() < end:
+                time.sleep(0.01)
+            with detector:
+                pass
+        for client in asking:
+            answer, rows = client.socket.recv_multipart()
+            assert "error" not in json.loads(answer)
+            assert any(rows)
 
 
 def test_settings_without_an_address() -> None:

@@ -6,17 +6,16 @@
  * (Documentation/usb/usbip_protocol.rst of Linux). A thread per open device reads replies;
  * as with libusb, callbacks are called from libusb_handle_events.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/types.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "plug_messages.h"
 
 enum { SUCCESS = 0, IO = -1, INVALID = -2, NO_DEVICE = -4, NOT_FOUND = -5, BUSY = -6,
        TIMEOUT = -7, OVERFLOWN = -8, PIPE = -9, NO_MEMORY = -11 };
@@ -82,60 +81,9 @@ static pthread_mutex_t handles_mutex = PTHREAD_MUTEX_INITIALIZER;
 static libusb_device_handle *handles;
 static libusb_context only_context;
 
-static int all_sent(int s, const void *data, size_t size)
-{
-    const char *at = data;
-    while (size) {
-        ssize_t n = send(s, at, size, MSG_NOSIGNAL);
-        if (n <= 0 && errno == EINTR) continue;
-        if (n <= 0) return 0;
-        at += n, size -= (size_t)n;
-    }
-    return 1;
-}
-
-static int all_received(int s, void *data, size_t size)
-{
-    char *at = data;
-    while (size) {
-        ssize_t n = recv(s, at, size, 0);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return 0;
-        at += n, size -= (size_t)n;
-    }
-    return 1;
-}
-
-static int connected(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *path = getenv("EDGEC_STICK");
-    if (!path || strlen(path) >= sizeof address.sun_path) return -1;
-    strcpy(address.sun_path, path);
-    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (s >= 0 && connect(s, (struct sockaddr *)&address, sizeof address)) {
-        close(s);
-        return -1;
-    }
-    return s;
-}
-
-static uint32_t number_at(const unsigned char *data)
-{
-    uint32_t n;
-    memcpy(&n, data, 4);
-    return ntohl(n);
-}
-
 static uint16_t short_at(const unsigned char *data)
 {
     return (uint16_t)(data[0] << 8 | data[1]);
-}
-
-static void put(unsigned char *data, uint32_t n)
-{
-    n = htonl(n);
-    memcpy(data, &n, 4);
 }
 
 static void now(struct timespec *t, unsigned ms)

@@ -17,8 +17,8 @@ from typing import Any
 
 from edgec_devices.stick import Stick
 
-from tests import builds
 from tests.conftest import ROOT
+from tests.stick.plugs import built_plug
 
 LOOK_S = 0.002
 _WORKER = """
@@ -41,16 +41,7 @@ while True:
 def plug() -> Path:
     """The library to preload."""
 
-    def make(folder: Path) -> None:
-        source = Path(__file__).with_name("usbfs_plug.c")
-        flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-        subprocess.run(
-            [*builds.ZIG, *flags, str(source), "-o", str(folder / "usbfs.so"), "-ldl"],
-            check=True,
-            timeout=120,
-        )
-
-    return builds.once("usbfs plug", make) / "usbfs.so"
+    return built_plug("usbfs_plug.c", "usbfs.so", "-ldl")
 
 
 class Kernel:

@@ -17,8 +17,8 @@ import numpy as np
 from edgec_devices.stick import Stick
 from numpy.typing import NDArray
 
-from tests import builds
 from tests.conftest import SHARED
+from tests.stick.plugs import built_plug
 
 Array = NDArray[Any]
 EDGETPU = SHARED / "edgetpu"
@@ -31,25 +31,8 @@ TIMEOUT_S = 120
 def plug() -> Path:
     """The folder of our libusb-1.0.so.0, whose device is a stick."""
 
-    def make(folder: Path) -> None:
-        source = Path(__file__).with_name("libusb_plug.c")
-        flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-        name = "libusb-1.0.so.0"
-        subprocess.run(
-            [
-                *builds.ZIG,
-                *flags,
-                f"-Wl,-soname,{name}",
-                str(source),
-                "-o",
-                str(folder / name),
-                "-lpthread",
-            ],
-            check=True,
-            timeout=TIMEOUT_S,
-        )
-
-    return builds.once("libusb plug", make)
+    name = "libusb-1.0.so.0"
+    return built_plug("libusb_plug.c", name, "-lpthread", f"-Wl,-soname,{name}").parent
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@
  * used by one thread at a time.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,10 +21,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "plug_messages.h"
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
@@ -67,55 +66,6 @@ static const char *moved(const char *path, char *room, size_t size)
 }
 
 /* ---- messages */
-
-static uint32_t number_at(const unsigned char *data)
-{
-    uint32_t n;
-    memcpy(&n, data, 4);
-    return ntohl(n);
-}
-
-static void put(unsigned char *data, uint32_t n)
-{
-    n = htonl(n);
-    memcpy(data, &n, 4);
-}
-
-static int all_sent(int s, const void *data, size_t size)
-{
-    for (const char *at = data; size;) {
-        ssize_t n = send(s, at, size, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return 0;
-        at += n, size -= (size_t)n;
-    }
-    return 1;
-}
-
-static int all_received(int s, void *data, size_t size)
-{
-    for (char *at = data; size;) {
-        ssize_t n = recv(s, at, size, 0);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return 0;
-        at += n, size -= (size_t)n;
-    }
-    return 1;
-}
-
-static int connected(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *path = getenv("EDGEC_STICK");
-    if (!path || strlen(path) >= sizeof address.sun_path) return -1;
-    strcpy(address.sun_path, path);
-    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (s >= 0 && connect(s, (struct sockaddr *)&address, sizeof address)) {
-        REAL(close)(s);
-        return -1;
-    }
-    return s;
-}
 
 /* Imports the device with this number on its bus; returns the socket, 0 if another client
  * has it, or -1. */

@@ -62,7 +62,7 @@ class BootLoader:
 
     @property
     def firmware(self) -> bytes:
-        """Return what has arrived."""
+        """Return the blocks of firmware that the host has sent so far, joined."""
         return b"".join(self._blocks)
 
     def _download(self, number: int, data: bytes) -> bytes | None:

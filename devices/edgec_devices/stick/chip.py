@@ -43,7 +43,7 @@ class Surroundings(Protocol):
     """What the chip needs of the stick around it."""
 
     def log(self, line: str) -> None:
-        """Note what happens."""
+        """Add a line to the stick's log."""
 
     def defer(self, work: Callable[[], object], then: Callable[[], None]) -> None:
         """Do work beside, and continue when it has ended."""

@@ -32,7 +32,7 @@ class Phase(Enum):
 
 
 class What(Enum):
-    """What happens."""
+    """The kind of a fault."""
 
     UNPLUG = "unplug"
     """The stick is gone, and comes back in the boot loader after `absence_s`."""

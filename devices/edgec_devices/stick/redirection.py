@@ -105,7 +105,7 @@ def redirected(stick: Stick, path: Path) -> Iterator[None]:
 
 
 class _Guest:
-    """One QEMU."""
+    """The connection of one QEMU, which uses the stick."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Guest:
         self._answered = asyncio.Event()
 
     async def work(self) -> None:
-        """Talk to it until it goes."""
+        """Greet QEMU, and handle its messages until it closes the connection."""
         hello = _VERSION.ljust(64, b"\0") + struct.pack("<I", _CAPABILITIES)
         self._writer.write(_HELLO_HEAD.pack(HELLO, len(hello), 0) + hello)
         kind, length, _ = _HELLO_HEAD.unpack(

@@ -128,7 +128,7 @@ class Stick:
         self._loop.call_soon_threadsafe(self.enumerate_as, BOOT, 0.0)
 
     def log(self, line: str) -> None:
-        """Note what happens."""
+        """Add a line to the stick's log."""
         self._state.lines.append(line)
 
     def defer(self, work: Callable[[], object], then: Callable[[], None]) -> None:

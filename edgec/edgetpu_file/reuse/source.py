@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from edgec_runtime.bundle.tflite_file import is_tflite
 from edgec_runtime.edgetpu_file.flatbuffer import DamagedError, Table
 from numpy.typing import NDArray
 
@@ -123,7 +124,7 @@ def read_network(data: bytes) -> Network:
     Raises:
         DamagedError: the file is damaged, or has several graphs
     """
-    if data[4:8] != b"TFL3":
+    if not is_tflite(data):
         raise DamagedError("it is not a .tflite file")
     model = Table.root(data)
     graphs, buffers = model.tables(2), model.tables(4)

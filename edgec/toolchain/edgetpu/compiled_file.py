@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgec_runtime.bundle.tflite_file import EDGETPU_OPERATOR
+
 from edgec.errors import InputError
 from edgec.frontends.tflite_file import FileOperator, TfliteFile, damage_told
-
-CUSTOM_OP = "edgetpu-custom-op"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Outline:
     def left(self) -> tuple[Operator, ...]:
         """Return the operators for the CPU."""
 
-        on_tpu = f"CUSTOM:{CUSTOM_OP}"
+        on_tpu = f"CUSTOM:{EDGETPU_OPERATOR}"
         return tuple(op for op in self.operators if op.opcode != on_tpu)
 
     @property

@@ -9,9 +9,12 @@ from ..errors import BundleError, EdgecError, InputError
 _IDENTIFIER = b"TFL3"
 """The identifier of a TFLite file, at its bytes 4 to 7."""
 
-# A string of a flatbuffer: its length, its characters and a NUL.
-_EDGETPU_OPERATOR = b"\x11\x00\x00\x00edgetpu-custom-op\x00"
+EDGETPU_OPERATOR = "edgetpu-custom-op"
 """The name of the operator that edgetpu_compiler writes."""
+# A string of a flatbuffer: its length, its characters and a NUL.
+_OPERATOR_IN_FILE = (
+    len(EDGETPU_OPERATOR).to_bytes(4, "little") + EDGETPU_OPERATOR.encode() + b"\0"
+)
 
 
 def is_tflite(start: bytes) -> bool:
@@ -21,7 +24,7 @@ def is_tflite(start: bytes) -> bool:
 
 def is_compiled(data: bytes) -> bool:
     """Return whether a whole file is one that edgetpu_compiler has written."""
-    return is_tflite(data) and _EDGETPU_OPERATOR in data
+    return is_tflite(data) and _OPERATOR_IN_FILE in data
 
 
 def check_not_compiled(

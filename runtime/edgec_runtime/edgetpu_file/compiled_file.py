@@ -12,13 +12,10 @@ import struct
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
+from ..bundle.tflite_file import EDGETPU_OPERATOR, is_tflite
 from ..errors import InputError
 from .executable import Package, read_package
 from .flatbuffer import DamagedError, Table, strings_of_map
-
-OPERATOR = "edgetpu-custom-op"
-"""The name of the operator that edgetpu_compiler writes."""
-_TFLITE = b"TFL3"
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ def read_compiled(data: bytes, where: str) -> CompiledFile:
     Raises:
         InputError: it is not a .tflite file, was not compiled, or is damaged
     """
-    if data[4:8] != _TFLITE:
+    if not is_tflite(data):
         raise InputError(
             "the file is not a .tflite file",
             at=where,
@@ -138,7 +135,7 @@ def _operator(
     _check_indexes(inputs, tensors, least=-1)
     _check_indexes(outputs, tensors, least=0)
     package = None
-    if custom == OPERATOR:
+    if custom == EDGETPU_OPERATOR:
         options = table.span(5)
         if options is None:
             raise DamagedError("an operator for the Edge TPU has no data")

@@ -7,7 +7,8 @@ import sys
 
 from ..device_end.printable import printable
 from ..errors import EdgecError
-from .service import PLACES, Ending, ServeSettings, serve
+from . import PLACES
+from .service import Ending, ServeSettings, serve
 
 
 def main() -> int:

@@ -33,7 +33,7 @@ class Picture(NamedTuple):
 
 
 class DroppedError(DeviceError):
-    """A picture waited while too many newer ones came."""
+    """A picture is not looked at: newer ones took its place, or the service ends."""
 
 
 class Detector:
@@ -73,11 +73,6 @@ class Detector:
         )
 
     @property
-    def labels(self) -> Tuple[str, ...]:
-        """The names of the classes, by number."""
-        return tuple(self._session.manifest.labels or ())
-
-    @property
     def name(self) -> str:
         """The name of the network."""
         return self._session.manifest.name
@@ -90,31 +85,34 @@ class Detector:
     def submit(self, pixels: Any) -> "Future[Tuple[Box, ...]]":
         """Return the boxes of a picture to come, the best first.
 
-        The future raises DroppedError if newer pictures took its place, or the error
-        of the session.
+        The future raises DroppedError if newer pictures took its place or the service
+        ends, or the error of the session.
 
         Args:
             pixels: uint8 [height, width, 3], red first
         """
         answer: "Future[Tuple[Box, ...]]" = Future()
-        dropped: List[Picture] = []
+        picture = Picture(pixels, answer, time.monotonic())
+        oldest = None
         with self._changed:
             self.figures.received += 1
-            if self._ends:
-                dropped.append(Picture(pixels, answer, 0.0))
-            else:
+            ends = self._ends
+            if not ends:
                 if len(self._waiting) >= self._places:
-                    dropped.append(self._waiting.popleft())
-                self._waiting.append(Picture(pixels, answer, time.monotonic()))
+                    oldest = self._waiting.popleft()
+                self._waiting.append(picture)
                 self._changed.notify()
         # Outside the lock, since whoever waits for the answer may submit another picture.
-        for picture in dropped:
-            self.figures.dropped += 1
+        if oldest is not None:
             what = f"the picture waited while {self._places} newer ones came"
-            picture.answer.set_exception(
-                DroppedError(what, hint="send fewer pictures a second")
-            )
+            self._drop(oldest, what, "send fewer pictures a second")
+        if ends:
+            self._drop(picture, "the service ends", "send the picture again later")
         return answer
+
+    def _drop(self, picture: Picture, what: str, hint: str) -> None:
+        self.figures.dropped += 1
+        picture.answer.set_exception(DroppedError(what, hint=hint))
 
     def __enter__(self) -> Detector:
         self._thread.start()

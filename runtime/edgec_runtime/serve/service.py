@@ -11,14 +11,12 @@ from typing import Any, Callable, ContextManager, List, Optional
 
 from ..errors import InputError
 from ..session.session import Session
+from . import PLACES
 from .detector import Detector
 from .figures import Figures
 from .http_service import PATH, HttpService, port_of
 from .mqtt_service import MqttService
 from .zmq_service import ZmqService
-
-PLACES = 32
-"""The number of pictures that wait by default: 20 cameras, and some more."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ ROWS = 20
 COLUMNS = 6
 _MOST_BYTES = 4 * 3 * MOST_PIXELS
 _MOST_HEAD_BYTES = 4096
+_LINGER_MS = 500
+"""How long the last answers may take to their clients."""
 _MOST_QUEUED = 256
 """Largest number of messages that ZeroMQ keeps for each client."""
 
@@ -41,10 +43,10 @@ def rows_of(boxes: Sequence[Box], width: int, height: int) -> Array:
         width, height: of their picture, in pixels
     """
     rows = np.zeros((ROWS, COLUMNS), np.float32)
-    for row, box in zip(rows, boxes):
-        x1, y1, x2, y2 = box.corners
-        places = (y1 / height, x1 / width, y2 / height, x2 / width)
-        row[:] = (box.index, box.score, *(min(max(p, 0.0), 1.0) for p in places))
+    sides = (width, height, width, height)
+    for i, box in enumerate(boxes[:ROWS]):
+        left, top, right, bottom = np.divide(box.corners, sides).clip(0, 1)
+        rows[i] = (box.index, box.score, top, left, bottom, right)
     return rows
 
 
@@ -109,7 +111,6 @@ class ZmqService:
         self._detector = detector
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.MAXMSGSIZE, _MOST_BYTES)
         self._socket.setsockopt(zmq.RCVHWM, _MOST_QUEUED)
         self._socket.setsockopt(zmq.SNDHWM, _MOST_QUEUED)
@@ -138,7 +139,7 @@ class ZmqService:
         self._ends = True
         self._wake.send(b"x")
         self._thread.join()
-        self._context.destroy(0)
+        self._context.destroy(_LINGER_MS)
         self._wake.close()
         self._woken.close()
 
@@ -151,10 +152,15 @@ class ZmqService:
             ready = dict(poller.poll())
             if self._woken.fileno() in ready:
                 self._woken.recv(4096)
-            while not self._answers.empty():
-                self._socket.send_multipart(self._answers.get())
+            self._send_answers()
             if self._socket in ready:
                 self._request(self._socket.recv_multipart())
+        # those of the pictures that waited when the service was ended
+        self._send_answers()
+
+    def _send_answers(self) -> None:
+        while not self._answers.empty():
+            self._socket.send_multipart(self._answers.get())
 
     def _request(self, frames: List[bytes]) -> None:
         """Handle a message: the client's number, an empty part, and what it sent."""

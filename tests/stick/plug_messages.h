@@ -1,0 +1,62 @@
+/* What the plugs of the stick have in common: the socket EDGEC_STICK, and numbers of USB/IP
+ * messages, which are big-endian (Documentation/usb/usbip_protocol.rst). */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static uint32_t number_at(const unsigned char *data)
+{
+    uint32_t n;
+    memcpy(&n, data, 4);
+    return ntohl(n);
+}
+
+static void put(unsigned char *data, uint32_t n)
+{
+    n = htonl(n);
+    memcpy(data, &n, 4);
+}
+
+static int all_sent(int s, const void *data, size_t size)
+{
+    for (const char *at = data; size;) {
+        ssize_t n = send(s, at, size, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return 0;
+        at += n, size -= (size_t)n;
+    }
+    return 1;
+}
+
+static int all_received(int s, void *data, size_t size)
+{
+    for (char *at = data; size;) {
+        ssize_t n = recv(s, at, size, 0);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return 0;
+        at += n, size -= (size_t)n;
+    }
+    return 1;
+}
+
+/* Returns a socket that is connected to the stick, or -1. */
+static int connected(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *path = getenv("EDGEC_STICK");
+    if (!path || strlen(path) >= sizeof address.sun_path) return -1;
+    strcpy(address.sun_path, path);
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s >= 0 && connect(s, (struct sockaddr *)&address, sizeof address)) {
+        /* usbfs_plug.c has a close of its own */
+        syscall(SYS_close, s);
+        return -1;
+    }
+    return s;
+}
