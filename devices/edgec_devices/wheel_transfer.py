@@ -97,7 +97,9 @@ def _zip(files: Mapping[str, bytes]) -> bytes:
             # 3 is Unix, whatever this machine is; the mode is in its upper 16 bits.
             entry.create_system = 3
             entry.external_attr = 0o100644 << 16
-            archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
+            # Each message is compressed as a whole (wire.py), which makes files that
+            # resemble each other a tenth smaller than compressing each by itself.
+            archive.writestr(entry, data, zipfile.ZIP_STORED)
     return out.getvalue()
 
 
