@@ -83,6 +83,8 @@ NCNN = (
     Series("pi3", "Raspberry Pi 3B+", "ncnn", 1.4),
     Series("pi4", "Raspberry Pi 4B", "ncnn", 1.8),
     Series("pi5", "Raspberry Pi 5", "ncnn", 2.4),
+    Series("rk3566", "Orange Pi CM4 (RK3566)", "ncnn", 1.8),
+    Series("rk3588", "RK3588", "ncnn", 2.4, core="A76"),
 )
 """The series of ncnn's own benchmark."""
 
