@@ -1,7 +1,7 @@
 """How many int8 values differ between TFLite's arithmetic and the Edge TPU's.
 
-Each convolution and fully connected layer of the shared networks is computed twice from
-the same integers, by TFLite's law and by the chip's (docs/edgetpu-chip.md); then whole
+Each layer of the shared networks whose arithmetic on the chip is known (convolutions,
+fully connected layers, ADD, MUL, LOGISTIC, …) is computed twice from the same integers, by TFLite's law and by the chip's (docs/edgetpu-chip.md); then whole
 networks, whose differences go on from layer to layer. Inputs are noise from a seed.
 
 Markdown on the screen, build/chip-rounding.json. Needs the data folder (EDGEC_SHARED,
@@ -17,13 +17,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from edgec_partitioner.rounding import CHIP_KINDS, as_chip
+from edgec_partitioner.rounding import as_chip
 
 from benchmarks.data_folder import BUILD, SHARED
 from benchmarks.tables import markdown, names, write_json
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
-from edgec.ir import Array, Graph, Value, interp
+from edgec.ir import Array, Graph, Op, Value, interp
 from edgec.ir.interp import initial, run_op
 
 MODELS = SHARED / "edgetpu/models"
@@ -41,7 +41,7 @@ class Difference:
 
     Attributes:
         network: its name
-        layers: convolutions and fully connected layers
+        layers: operations whose arithmetic on the chip is known
         values: the values that these compute, for all inputs
         differ: those that are different from the same integers
         step: the largest difference
@@ -106,15 +106,20 @@ def differences(only: Collection[str], inputs: int) -> Iterator[Difference]:
         except EdgecError as e:
             print(f"{name}: {e.what}")
             continue
-        layers = [op for op in graph.ops if op.kind in CHIP_KINDS]
-        size = sum(op.output.type.size for op in layers)
-        if size <= LARGEST and any(op.output.type.is_quantized for op in layers):
-            yield _difference(name, graph, inputs)
+        chip = as_chip(graph)
+        size = sum(op.output.type.size for op, twin in _changed(graph, chip))
+        if 0 < size <= LARGEST:
+            yield _difference(name, graph, chip, inputs)
 
 
-def _difference(name: str, graph: Graph, inputs: int) -> Difference:
+def _changed(graph: Graph, chip: Graph) -> list[tuple[Op, Op]]:
+    """Return the operations that differ on the chip, as the file has them and there."""
+    pairs = zip(graph.ops, chip.ops, strict=True)
+    return [(op, twin) for op, twin in pairs if op.spec != twin.spec]
+
+
+def _difference(name: str, graph: Graph, chip: Graph, inputs: int) -> Difference:
     rng = np.random.default_rng(1)
-    chip = as_chip(graph)
     by_layer = dict[str, tuple[int, int, int]]()
     outputs = outputs_differ = outputs_step = 0
     for _ in range(inputs):
@@ -164,7 +169,7 @@ def _compare(
     last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs}
     for i, (op, twin) in enumerate(zip(graph.ops, chip.ops, strict=True)):
         results = run_op(op, kept)
-        if op.kind in CHIP_KINDS and op.output.type.is_quantized:
+        if op.spec != twin.spec:
             env = {
                 theirs: kept[ours]
                 for theirs, ours in zip(twin.inputs, op.inputs, strict=True)

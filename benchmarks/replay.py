@@ -151,7 +151,7 @@ def generated(
         yield f"weights/{target.name}", sources.weights
     for segment in segments:
         if segment.place == "edgetpu":
-            yield f"segments/{segment.name}.tflite", write_tflite(segment.graph)
+            yield f"segments/{segment.name}.tflite", write_tflite(segment.in_tflite)
     yield "quantize.json", quantization(lowered)
     if runs:
         for name, array in sorted(outputs(lowered).items()):

@@ -198,7 +198,7 @@ class _PartitionLoop:
                 return None
 
             self._rounds += 1
-            models = {s.name: write_tflite(s.graph) for s in segments}
+            models = {s.name: write_tflite(s.in_tflite) for s in segments}
             results = self._compile_all(models)
             self._results = results
             if all(r.data is not None for r in results.values()):

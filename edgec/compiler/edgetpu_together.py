@@ -72,7 +72,7 @@ def _models(
         for segment in placed[name].lowered.partition.segments:
             result = outcome.segments.get(segment.name)
             if result is not None and result.data is not None:
-                yield _label(name, segment.name), write_tflite(segment.graph)
+                yield _label(name, segment.name), write_tflite(segment.in_tflite)
 
 
 def _label(network: str, segment: str) -> str:

@@ -84,7 +84,9 @@ def emit(
             cores = (replace(PLAIN, threads=threads),)
         made = target_sources(lowered.graph, segments, cores)
         sources[target.name] = made.with_files(vision)
-    tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
+    tflites = {
+        s.name: write_tflite(s.in_tflite) for s in segments if s.place == "edgetpu"
+    }
     names = tuple(t.name for t in board.targets)
     return Emitted(sources, names, tflites, whole, threads)
 

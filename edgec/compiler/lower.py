@@ -29,7 +29,7 @@ from edgec.compiler.read import ReadModel, ReadOptions, read
 from edgec.compiler.samples import SampleReader, Samples
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Graph, Refusal
-from edgec.options.compile import CompileOptions
+from edgec.options.compile import CHIP, CompileOptions
 from edgec.passes.recognize_quantized import described
 from edgec.schedule.cores import Core, cores_of
 
@@ -150,7 +150,7 @@ def lower(
     options.check()
     check_width(options)
     quantizing = QuantizeOptions.of(options, model.name, assume)
-    wishes = wishes_of(options)
+    wishes = replace(wishes_of(options), as_chip=options.rounding == CHIP)
 
     host.say("read")
     model_read = read(model, ReadOptions.of(options, head, assume))

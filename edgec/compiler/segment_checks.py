@@ -57,7 +57,8 @@ class SegmentChecker:
 
     def __init__(self) -> None:
         self.ends_litert: set[str] = set()
-        self._wanted: dict[tuple[str, tuple[bytes, ...]], dict[str, Array]] = {}
+        # Results of `interp` by graph, which lives as long as its segment, and inputs.
+        self._wanted: dict[tuple[int, tuple[bytes, ...]], dict[str, Array]] = {}
         self._checks: dict[tuple[str, str], SegmentCheck] = {}
 
     def __call__(
@@ -74,7 +75,7 @@ class SegmentChecker:
         """
         inputs = {v.name: tensor(v.name) for v in s.graph.inputs}
         # C, TFLite and the emulated board often have the same inputs: `interp` is slow.
-        key = s.name, tuple(x.tobytes() for x in inputs.values())
+        key = id(s.graph), tuple(x.tobytes() for x in inputs.values())
         if key not in self._wanted:
             self._wanted[key] = interp(s.graph, inputs, self.observer(s, keep))
 

@@ -6,7 +6,7 @@ Every segment is compared with `interp`, and the outputs of all with the model a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from edgec_devices.links.emulated import Emulated
 from edgec_partitioner.segments import Segment
@@ -33,6 +33,7 @@ from edgec.emit.tflite import MODEL_TFLITE
 from edgec.errors import EdgecError
 from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, Value, interp
+from edgec.ir.interp import initial
 from edgec.measure.agreement import Agreement, Tally
 from edgec.measure.distance import distance, root_mean_square
 from edgec.ops.softmax import LITERT_SUM
@@ -179,7 +180,8 @@ class _OutputComparison:
                 self._compare_exactly(session, sample, first=i == 0)
             else:
                 got = _outputs(session, sample)
-                self._take_in(sample, got, self.reference(sample))
+                in_file = None if self._has_chip else got
+                self._take_in(sample, got, in_file, self.reference(sample))
 
     def _compare_exactly(self, session: Session, sample: Sample, first: bool) -> None:
         """Compare every segment, then the outputs, on one sample."""
@@ -195,23 +197,47 @@ class _OutputComparison:
             self.worst = worst_layer(
                 graphs, values, quantized.float_graph, quantized.float_run, sample
             )
-        self._take_in(sample, got, want)
+        in_file = self._in_tflite(sample) if self._has_chip else got
+        self._take_in(sample, got, in_file, want)
+
+    @property
+    def _has_chip(self) -> bool:
+        """Whether some C has the Edge TPU's arithmetic, and not that of the file."""
+        segments = self.lowered.partition.segments
+        is_chip = self.lowered.wishes.as_chip
+        return is_chip and any(s.place == "edgetpu" for s in segments)
+
+    def _in_tflite(self, sample: Sample) -> dict[str, Array]:
+        """Return the outputs of all segments with the arithmetic of TFLite."""
+        values = {**initial(self.lowered.graph), **sample}
+        for s in self.lowered.partition.segments:
+            inputs = {v.name: values[v.name] for v in s.graph.inputs}
+            values.update(interp(s.in_tflite, inputs))
+        return values
 
     def _take_in(
-        self, sample: Sample, got: Mapping[str, Array], want: Mapping[str, Array]
+        self,
+        sample: Sample,
+        got: Mapping[str, Array],
+        in_file: Mapping[str, Array] | None,
+        want: Mapping[str, Array],
     ) -> None:
-        """Add the outputs of one sample to the figures."""
+        """Add the outputs of one sample to the figures.
+
+        in_file: the outputs with the arithmetic of the model as read; None: they are not
+        compared exactly.
+        """
         original = self.lowered.read.graph
-        if self.lowered.model.quantized is None:
+        if self.lowered.model.quantized is None and in_file is not None:
             # An ONNX file may describe int8 in floats; the code agrees with the int8.
             described = self.lowered.described
             if self.lowered.model.float16 is not None:
                 self.float16 += _too_unlike_float32(original, got, want)
             elif described is None:
-                self.unlike += _unlike(original, sample, got, want)
+                self.unlike += _unlike(original, sample, in_file, want)
             else:
                 wanted = interp(described, sample)
-                self.unlike += _unlike(described, sample, got, wanted)
+                self.unlike += _unlike(described, sample, in_file, wanted)
         # Looking for the first such value runs the whole model: only if it explains.
         differs = self.unlike or self.float16
         if not self.not_finite and (differs or not nonfinite.is_finite(want)):
@@ -280,10 +306,11 @@ def _check_as_tflite(
     check_whole(bundle, lowered, checker, exact)
     if not on_edgetpu:
         return ""
+    in_tflite = [replace(s, graph=s.in_tflite) for s in on_edgetpu]
     with Session(bundle, tpu="interpreter") as session:
         for i in each(range(exact), exact, "verify TFLite", say):
             sample = lowered.samples.verify[i]
-            _run(session, on_edgetpu, sample, "TFLite", checker)
+            _run(session, in_tflite, sample, "TFLite", checker)
     return ""
 
 

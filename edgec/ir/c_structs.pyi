@@ -45,6 +45,7 @@ class FloatSumParams(CStruct):
     b: float
     rest: float
     shift: int
+    scale: float
     low: int
     high: int
 

@@ -395,7 +395,7 @@ class OpDef:
         if not rounding.sums_in_float:
             return self
 
-        return replace(self, rounding=Rounding.TFLITE)  # type: ignore[call-arg]
+        return replace(self, rounding=rounding.in_tflite)  # type: ignore[call-arg]
 
     # ---- C
     # ----------------------------------------------------------------------------------

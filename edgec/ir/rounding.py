@@ -29,18 +29,23 @@ class Rounding(Enum):
     """The same for tensors that were uint8 in the file, whose floats are greater by
     128, and so may lose other bits.
     """
-
     EDGETPU = "edgetpu"
     """The Edge TPU's, as others measured it (NOTES.md and docs/isa/eltwise.md in
-    FrederikRogalski/tinycoral): sums of convolutions and fully connected layers are
-    multiplied by one float32, f32(f32(s_in * s_w) * f32(1 / s_out)), and ties go to the
-    even integer. For other operations the law is not known well enough.
+    FrederikRogalski/tinycoral): sums are multiplied by one float32, and ties go to the
+    even integer. `edgec.ops.edgetpu_law` has the formulas.
     """
+    EDGETPU_UINT8 = "edgetpu_uint8"
+    """The same for tensors that were uint8 in the file: the chip knows no other."""
 
     @property
     def sums_in_float(self) -> bool:
         """Whether sums are multiplied by a float32 scale, and ties go to even."""
-        return self.is_onnxruntime or self is Rounding.EDGETPU
+        return self.is_onnxruntime or self.is_edgetpu
+
+    @property
+    def is_edgetpu(self) -> bool:
+        """Whether results are those of the chip."""
+        return self in (Rounding.EDGETPU, Rounding.EDGETPU_UINT8)
 
     @property
     def is_onnxruntime(self) -> bool:
@@ -50,12 +55,26 @@ class Rounding(Enum):
     @property
     def is_uint8(self) -> bool:
         """Whether the tensors were uint8 in the file."""
-        return self in (Rounding.TFLITE_UINT8, Rounding.ONNXRUNTIME_UINT8)
+        return self in (
+            Rounding.TFLITE_UINT8,
+            Rounding.ONNXRUNTIME_UINT8,
+            Rounding.EDGETPU_UINT8,
+        )
 
     @property
     def offset(self) -> int:
         """The number that is added to an int8 element for the element of the file."""
         return 128 if self.is_uint8 else 0
+
+    @property
+    def in_tflite(self) -> Rounding:
+        """The rounding of the TFLite operation that stands for one with this rounding."""
+        return Rounding.of_tflite(self.is_uint8 and not self.is_onnxruntime)
+
+    @property
+    def on_edgetpu(self) -> Rounding:
+        """The Edge TPU's rounding of an operation that has this one in a TFLite file."""
+        return Rounding.EDGETPU_UINT8 if self.is_uint8 else Rounding.EDGETPU
 
     @classmethod
     def of_tflite(cls, uint8: bool) -> Rounding:

@@ -24,11 +24,12 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ops.binary import Binary, Division
+from edgec.ops.binary import Binary
 from edgec.ops.binary_scales import fits_litert, scaled_struct
 from edgec.ops.broadcast import aligned
 from edgec.ops.cast import Cast
 from edgec.ops.common import ARITHMETIC_KERNELS, NUMBER_KERNELS, real_types
+from edgec.ops.division import Division
 from edgec.ops.elementwise_kernels import binary_kernels
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 

@@ -44,21 +44,21 @@ from edgec.ops.binary_scales import (
     even_factor,
     fits_litert,
     product_multiplier,
+    product_shift,
     scaled_struct,
 )
 from edgec.ops.broadcast import aligned
 from edgec.ops.broadcast_dims import broadcast, broadcast_strides
 from edgec.ops.common import (
-    ARITHMETIC_KERNELS,
     INTEGERS,
     act_f32,
     plain_suffix,
+    quantized_range,
     rounded_kernel,
 )
-from edgec.ops.elementwise_kernels import arithmetic_kernels, binary_kernels
+from edgec.ops.elementwise_kernels import arithmetic_kernels
 from edgec.ops.fixed_point import (
     TFLITE_ACTIVATIONS,
-    activation_range,
     clamp_float,
     multiply_by_quantized_multiplier,
     quantize_multiplier,
@@ -285,7 +285,8 @@ class Fused(Binary):
 
     def clamp(self, y: TensorType) -> tuple[int, int]:
         """Return the range of int8 elements that the activation leaves."""
-        return activation_range(self.act, y)
+        rounding = getattr(self, "rounding", Rounding.TFLITE)
+        return quantized_range(self.act, y, rounding)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
@@ -328,7 +329,9 @@ class OrtBinary(Fused):
     """A binary op for which onnxruntime has other int8 semantics than TFLite."""
 
     rounding: Rounding = Rounding.TFLITE
-    """The arithmetic of int8; onnxruntime computes results in float32."""
+    """The arithmetic of int8; onnxruntime and the Edge TPU compute in float32."""
+    on_edgetpu: ClassVar[bool] = False
+    """Whether the Edge TPU's arithmetic of the op is known."""
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -338,6 +341,8 @@ class OrtBinary(Fused):
         a = TensorType(shape, "int8", Quant.per_tensor(0.11, 4))
         output_quant = Quant.per_tensor(0.13, -2)
         roundings = {"": Rounding.ONNXRUNTIME, "_u8": Rounding.ONNXRUNTIME_UINT8}
+        if cls.on_edgetpu:
+            roundings["_edgetpu"] = Rounding.EDGETPU
         for ending, rounding in roundings.items():
             for other in (shape, (5,)):
                 b = TensorType(other, "int8", Quant.per_tensor(0.07, -9))
@@ -382,12 +387,12 @@ class Additive(OrtBinary):
         bt: TensorType,
         yt: TensorType,
     ) -> Array:
-        """Compute the sum or difference in fixed point, as onnxruntime in float32.
+        """Compute the sum or difference in fixed point, or in float32.
 
         Source: tensorflow/lite/kernels/internal/reference/{add,sub}.h; for onnxruntime
-        see `Linear`.
+        and the Edge TPU see `Linear`.
         """
-        if self.rounding.is_onnxruntime:
+        if self.rounding.sums_in_float:
             linear = self._linear(at, bt, yt)
             rounded = np.rint(linear.of(a, b)).astype(np.int64)
             return np.asarray(rounded - linear.shift)
@@ -406,17 +411,19 @@ class Additive(OrtBinary):
         return result
 
     def _linear(self, a: TensorType, b: TensorType, y: TensorType) -> Linear:
-        """Return the op as onnxruntime computes it."""
+        """Return the op as onnxruntime or the Edge TPU computes it."""
+        if self.rounding.is_edgetpu:
+            return Linear.on_edgetpu(a, b, y)
         sign = -1 if self.kind == "sub" else 1
         return Linear.of_scales(a, b, y, sign, self.rounding.offset)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct:
-        """Return ek_fixed_point_sum_t, or ek_float_sum_t for onnxruntime's rounding.
+        """Return ek_fixed_point_sum_t, or ek_float_sum_t for sums in float.
 
         Both structs also have the range of the output's elements.
         """
         low, high = self.clamp(y)
-        if self.rounding.is_onnxruntime:
+        if self.rounding.sums_in_float:
             fields = asdict(self._linear(a, b, y))
             return FloatSumParams(**fields, low=low, high=high)
 
@@ -432,6 +439,7 @@ class Add(Additive):
     """y = a + b."""
 
     kind = "add"
+    on_edgetpu: ClassVar[bool] = True
     kernels = arithmetic_kernels("add")
     onnx = ("Add", "Sum")
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
@@ -479,6 +487,7 @@ class Mul(OrtBinary):
     """y = a * b."""
 
     kind = "mul"
+    on_edgetpu: ClassVar[bool] = True
     kernels = arithmetic_kernels("mul")
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MULTIPLIES
     homogeneous: ClassVar[bool] = True
@@ -497,19 +506,21 @@ class Mul(OrtBinary):
         bt: TensorType,
         yt: TensorType,
     ) -> Array:
-        """Compute the product in fixed point, as onnxruntime in float32.
+        """Compute the product in fixed point, or in float32.
 
         y = zero_y + (a - zero_a)(b - zero_b) * scale_a scale_b / scale_y. Source:
         tensorflow/lite/kernels/internal/reference/mul.h; onnxruntime adds the zero
-        point of the file before it rounds.
+        point of the file before it rounds, the Edge TPU after it.
         """
         # The product of two centred int8 numbers has 18 bits.
         product = (a - at.zero_point) * (b - bt.zero_point)
-        if self.rounding.is_onnxruntime:
-            zero_point = np.float32(yt.zero_point + self.rounding.offset)
-            real = product.astype(np.float32) * even_factor(at, bt, yt) + zero_point
-            rounded = np.rint(real).astype(np.int64)
-            return np.asarray(rounded - self.rounding.offset)
+        if self.rounding.sums_in_float:
+            factor = even_factor(at, bt, yt, self.rounding)
+            shift = product_shift(yt, self.rounding)
+            real = product.astype(np.float32) * factor + np.float32(
+                yt.zero_point + shift
+            )
+            return np.asarray(np.rint(real).astype(np.int64) - shift)
 
         multiplier = product_multiplier(at, bt, yt)
         scaled = multiply_by_quantized_multiplier(product, *multiplier)
@@ -531,7 +542,7 @@ class Mul(OrtBinary):
         return size_evidence(y.size, ONE_ROW_MAPPED, None, evidence)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct:
-        """Return ek_fixed_point_product_t, or ek_float_product_t for onnxruntime's rounding."""
+        """Return ek_fixed_point_product_t, or ek_float_product_t for sums in float."""
         low, high = self.clamp(y)
         common = {
             "a_zero": a.zero_point,
@@ -540,60 +551,11 @@ class Mul(OrtBinary):
             "low": low,
             "high": high,
         }
-        if self.rounding.is_onnxruntime:
-            scale = float(even_factor(a, b, y))
-            offset = self.rounding.offset
-            return FloatProductParams(**common, scale=scale, shift=offset)
+        if self.rounding.sums_in_float:
+            scale = float(even_factor(a, b, y, self.rounding))
+            shift = product_shift(y, self.rounding)
+            return FloatProductParams(**common, scale=scale, shift=shift)
 
         multiplier, shift = product_multiplier(a, b, y)
 
         return FixedPointProductParams(**common, mul=multiplier, shift=shift)
-
-
-def _div(a: Array, b: Array) -> Array:
-    """Return a / b; integer quotients are cut off towards zero, as C does.
-
-    An integer divided by 0 gives 0, and the least integer by -1 wraps.
-    """
-    if a.dtype.kind == "f":
-        return np.asarray(a / b)
-
-    divisor = np.where(b == 0, b.dtype.type(1), b)
-
-    # numpy's quotient is rounded down: one more where it is negative and inexact.
-    is_negative = (a < 0) != (divisor < 0)
-    is_inexact = a % divisor != 0
-    quotient = a // divisor + (is_inexact & is_negative)
-
-    return np.where(b == 0, 0, quotient)
-
-
-class Division(Binary):
-    """A binary op of integers too, whose sampled divisors are not 0."""
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Yield samples as all binary ops, and integers by divisors of both signs."""
-        yield from super().samples()
-        signed = np.array([-7, -2, -1, 1, 2, 3])
-        for dtype in INTEGERS:
-            # Unsigned types have no negative divisors.
-            divisors = signed if dtype.startswith("i") else np.abs(signed)
-            divisor = Arg(TensorType((6,), dtype), True, divisors.astype(dtype))
-            dividend = Arg(TensorType((2, 50, 6), dtype))
-            yield Sample(cls(), (dividend, divisor), label=dtype)
-
-
-@dataclass(frozen=True)
-class Div(Division, Fused):
-    """y = a / b; integers towards zero."""
-
-    kind = "div"
-    kernels = binary_kernels("div", ARITHMETIC_KERNELS)
-    onnx = ("Div",)
-    tflite = ("DIV",)
-    options = "DivOptions"
-    fn = staticmethod(_div)
-    tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int32")
-    quant: ClassVar[QuantRule] = QuantRule.FLOAT
-    sampled: ClassVar[tuple[str, ...]] = ("float32",)

@@ -11,28 +11,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, Op, TensorType
+from edgec.ir import Array, Op, Rounding, TensorType
 from edgec.ir.c_structs import FixedPointSumParams
+from edgec.ops import edgetpu_law
 from edgec.ops.fixed_point import quantize_multiplier
 
 
 @dataclass(frozen=True)
 class Linear:
-    """A linear function of two int8 elements: a * u + (b * v + rest).
+    """A linear function of two int8 elements: (a * u + (b * v + rest)) * scale.
 
     onnxruntime's vector kernels add quantized tensors so, in float32 steps of fused
-    multiply-adds. The result is in units of the output.
+    multiply-adds, with a scale of 1; the Edge TPU has integers for a, b and rest, whose
+    sums are exact. The result is in units of the output.
 
     Attributes:
         a, b: factors of the elements
-        rest: the constant, in units of the output
-        shift: added to the elements first: 128 for tensors that were uint8 in the file
+        rest: the constant
+        shift: added to the elements first, and taken from the rounded result: 128 for
+            tensors that were uint8 in the file
+        scale: of the sum
     """
 
     a: float
     b: float
     rest: float
     shift: int
+    scale: float = 1.0
 
     @classmethod
     def of_scales(
@@ -62,6 +67,16 @@ class Linear:
 
         return cls(float(a_ratio), sign * float(b_ratio), rest, shift)
 
+    @classmethod
+    def on_edgetpu(cls, a: TensorType, b: TensorType, y: TensorType) -> Linear:
+        """Return the function that computes a + b in int8 as the Edge TPU does."""
+        a_weight, b_weight = edgetpu_law.addition_weights(a.scale, b.scale)
+        # The output's zero point is added after rounding.
+        shift = -y.zero_point
+        rest = -a_weight * (a.zero_point + shift) - b_weight * (b.zero_point + shift)
+        scale = edgetpu_law.addition_multiplier(a.scale, b.scale, y.scale)
+        return cls(float(a_weight), float(b_weight), float(rest), shift, scale)
+
     def of(self, u: Array, v: Array) -> Array:
         """Return the function of int8 elements u and v in float32.
 
@@ -74,7 +89,7 @@ class Linear:
         inner = (self.b * v_file + self.rest).astype(np.float32)
         outer = (self.a * u_file + inner).astype(np.float32)
 
-        return np.asarray(outer)
+        return np.asarray(outer * np.float32(self.scale))
 
 
 def fits_litert(op: Op, scales: Callable[..., list[tuple[int, int]]]) -> bool:
@@ -132,13 +147,28 @@ def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int
     return quantize_multiplier(float(even_factor(a, b, y)))
 
 
-def even_factor(a: TensorType, b: TensorType, y: TensorType) -> np.float32:
+def even_factor(
+    a: TensorType,
+    b: TensorType,
+    y: TensorType,
+    rounding: Rounding = Rounding.TFLITE,
+) -> np.float32:
     """Return scale_a * scale_b / scale_y in float32 steps, at most float32's largest.
 
-    The factor takes a product of centred elements to steps of the output.
+    The factor takes a product of centred elements to steps of the output. The Edge TPU
+    multiplies by the last scale's reciprocal.
     """
+    if rounding.is_edgetpu:
+        return np.float32(edgetpu_law.multiplier(a.scale, b.scale, y.scale))
     with np.errstate(over="ignore"):
         # Damaged scales may overflow.
         product = np.float32(a.scale) * np.float32(b.scale)
         factor = np.float32(product / np.float32(y.scale))
     return min(factor, np.finfo(np.float32).max)
+
+
+def product_shift(y: TensorType, rounding: Rounding) -> int:
+    """Return what is added to the output's zero point before a product in float32 is
+    rounded, and taken from the result.
+    """
+    return -y.zero_point if rounding.is_edgetpu else rounding.offset

@@ -29,6 +29,7 @@ from edgec.ir import (
 from edgec.ir.c_structs import ActivationParams, FloatRequantParams, RequantParams
 from edgec.ir.reading import ComputedError
 from edgec.ir.types import dequantize
+from edgec.ops import edgetpu_law
 from edgec.ops.fixed_point import (
     ACTIVATIONS,
     activation_range,
@@ -232,9 +233,8 @@ def even_scales(
 
     # Every step is rounded to float32.
     products = np.float32(x.scale) * weights_scales
-    if rounding is Rounding.EDGETPU:
-        reciprocal = np.float32(1) / np.float32(y.scale)
-        return np.asarray(products * reciprocal, np.float32)
+    if rounding.is_edgetpu:
+        return np.asarray(products * np.float32(edgetpu_law.reciprocal(y.scale)))
     scales = products / np.float32(y.scale)
     return np.asarray(scales, np.float32)
 
@@ -246,6 +246,13 @@ def rounded_even(real: Array, y: TensorType, clamp: tuple[int, int]) -> Array:
     """
     steps = np.rint(real).astype(np.int64)
     return np.asarray(np.clip(steps + y.zero_point, *clamp))
+
+
+def quantized_range(act: str, y: TensorType, rounding: Rounding) -> tuple[int, int]:
+    """Return the (lowest, highest) elements of an int8 output."""
+    if rounding.is_edgetpu:
+        return edgetpu_law.element_range(act, y)
+    return activation_range(act, y)
 
 
 def requantize(
@@ -261,7 +268,7 @@ def requantize(
     TFLite's rounding; others have the scales of `even_scales`.
     """
     x, w, y = types
-    clamp = activation_range(act, y)
+    clamp = quantized_range(act, y, rounding)
     if rounding.sums_in_float:
         scales = even_scales(x, w, y, rounding)
         real = (acc.astype(np.float32) * scales).astype(np.float32)
@@ -300,7 +307,7 @@ def requantize_struct(
     if x.dtype == "float32":
         return act_f32(act)
 
-    low, high = activation_range(act, y)
+    low, high = quantized_range(act, y, rounding)
     assert w.quant is not None
     common = {
         "x_zero": x.zero_point,

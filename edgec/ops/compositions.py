@@ -25,11 +25,12 @@ from edgec.ir.opdef import Arg
 from edgec.ir.reading import ComputedError
 from edgec.ops.argmax import ArgMax
 from edgec.ops.arithmetic import FloorMod, Maximum
-from edgec.ops.binary import Add, Div
+from edgec.ops.binary import Add
 from edgec.ops.broadcast import broadcast_to
 from edgec.ops.cast import ONNX_TYPES, Cast
 from edgec.ops.common import axis_of
 from edgec.ops.compare import Equal, Less, Where
+from edgec.ops.division import Div
 from edgec.ops.matmul import BatchMatMul
 from edgec.ops.reduce import Sum
 from edgec.ops.scatter import GatherElements, ScatterElements

@@ -26,9 +26,10 @@ from edgec.ir import (
     Value,
 )
 from edgec.ops.activation import Clamp
-from edgec.ops.binary import Add, Div, Mul, Sub
+from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.cast import FOUR_BITS, ONNX_TYPES, Cast
 from edgec.ops.common import axis_of
+from edgec.ops.division import Div
 from edgec.ops.gather import Gather
 from edgec.ops.shape import Reshape
 from edgec.ops.unary import Round

@@ -100,10 +100,6 @@ class MaxPool2D(PoolOp):
         return [clamp_float(y, self.act)]
 
 
-_IMAGE_MEAN = Mean((1, 2), keep_dims=True, rounding=Rounding.ONNXRUNTIME)
-"""The mean of a whole image as onnxruntime computes it."""
-
-
 @dataclass(frozen=True)
 class AveragePool2D(PoolOp):
     """The mean of each window: y = Σ x[i] / count, clamped by the activation.
@@ -154,6 +150,10 @@ class AveragePool2D(PoolOp):
         """
         return self.kernel == x.shape[1:3] and not any(self.pads) and self.act == "none"
 
+    def _image_mean(self) -> Mean:
+        """Return the mean of a whole image with the pool's arithmetic."""
+        return Mean((1, 2), keep_dims=True, rounding=self.rounding)
+
     def counts(self, x: TensorType) -> Array:
         """Return the number of elements that count in each window, [1, OH, OW, 1].
 
@@ -183,8 +183,8 @@ class AveragePool2D(PoolOp):
             mean = (total / count.astype(np.float32)).astype(np.float32)
             return [clamp_float(mean, self.act)]
 
-        if self.rounding.is_onnxruntime and self.is_mean(xt[0]):
-            return _IMAGE_MEAN.ref(x, xt, yt)
+        if self.rounding.sums_in_float and self.is_mean(xt[0]):
+            return self._image_mean().ref(x, xt, yt)
 
         if self.rounding.is_onnxruntime:
             return [self._ref_even(x[0], xt[0], y_type, count.astype(np.float32))]
@@ -250,12 +250,12 @@ class AveragePool2D(PoolOp):
         return None if self.count_pads else super().tflite_padding(op)
 
     def c(self, op: Op) -> KernelCall:
-        """Return the pool's kernel, or that of `Mean` where onnxruntime has a mean.
+        """Return the pool's kernel, or that of `Mean` for a whole image in float sums.
 
         That mean has a kernel that does not slide a window.
         """
-        if self.rounding.is_onnxruntime and self.is_mean(op.inputs[0].type):
-            return _IMAGE_MEAN.c(op)
+        if self.rounding.sums_in_float and self.is_mean(op.inputs[0].type):
+            return self._image_mean().c(op)
         return super().c(op)
 
     def with_rounding(self, p: PoolParams, y: TensorType) -> PoolParams:
@@ -307,6 +307,9 @@ class AveragePool2D(PoolOp):
             for label, spec in even_cases.items():
                 even = replace(spec, rounding=rounding)
                 yield Sample(even, (Arg(x),), label=f"{label}{ending}")
+
+        on_edgetpu = cls((7, 5), (1, 1), rounding=Rounding.EDGETPU)
+        yield Sample(on_edgetpu, (Arg(x),), label="edgetpu")
 
         uint8_pool = cls((3, 3), (1, 1), same, rounding=Rounding.TFLITE_UINT8)
         x = TensorType((1, 8, 8, 16), "int8", quant)

@@ -33,6 +33,7 @@ from edgec.ir import (
 )
 from edgec.ir.c_structs import ReduceParams
 from edgec.ir.opdef import Arg
+from edgec.ops import edgetpu_law
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Sub
 from edgec.ops.cast import Cast, in_floats
@@ -170,10 +171,11 @@ class Mean(_SumReduction):
     def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
         """Return the sum of x - zero_x times the multiplier, plus zero_y.
 
-        This is TFLite's reference Mean; onnxruntime's product is in float32.
+        This is TFLite's reference Mean; onnxruntime's product is in float32, and the
+        Edge TPU's of an average pool.
         """
         centred = (total - self.count(x) * x.zero_point).astype(np.int32)
-        if self.rounding.is_onnxruntime:
+        if self.rounding.sums_in_float:
             real = (centred.astype(np.float32) * self.scale(x, y)).astype(np.float32)
             return np.asarray(np.rint(real).astype(np.int64) + y.zero_point)
 
@@ -184,7 +186,12 @@ class Mean(_SumReduction):
         return mean.astype(np.int64) + y.zero_point
 
     def scale(self, x: TensorType, y: TensorType) -> np.float32:
-        """Return scale_x / (scale_y * count) in float32, as onnxruntime computes it."""
+        """Return scale_x / (scale_y * count) in float32, as onnxruntime computes it.
+
+        The Edge TPU has the count's reciprocal for equal scales.
+        """
+        if self.rounding.is_edgetpu:
+            return np.float32(edgetpu_law.reciprocal(self.count(x)))
         divisor = np.float32(np.float32(y.scale) * np.float32(self.count(x)))
         return np.float32(np.float32(x.scale) / divisor)
 
@@ -210,7 +217,7 @@ class Mean(_SumReduction):
             return p
 
         zeros = replace(p, x_zero=x.zero_point, y_zero=y.zero_point)
-        if self.rounding.is_onnxruntime:
+        if self.rounding.sums_in_float:
             return replace(zeros, scale=float(self.scale(x, y)))
 
         multiplier, shift = self.multiplier(x, y)

@@ -20,9 +20,10 @@ import numpy as np
 
 from edgec.ir import Array, Builder, OnnxNode, TensorType, Value
 from edgec.ops.arithmetic import Maximum
-from edgec.ops.binary import Add, Div
+from edgec.ops.binary import Add
 from edgec.ops.compare import Greater, Where
 from edgec.ops.concat import Concat
+from edgec.ops.division import Div
 from edgec.ops.matmul import BatchMatMul
 from edgec.ops.pad import Pad
 from edgec.ops.shape import Reshape

@@ -25,6 +25,9 @@ EXPLAIN_RECIPE = "fast"
 The placement of operations hardly depends on the recipe, and a person who asks for it
 should not wait for minutes.
 """
+CHIP = "chip"
+ROUNDINGS = (CHIP, "tflite")
+"""The values of --rounding: the arithmetic of the Edge TPU, or that of TFLite."""
 SHARES = ("auto", "all")
 """The values of --edgetpu: operations that are faster on it, or all that it can run."""
 
@@ -382,6 +385,16 @@ class CompileOptions(Options):
             metavar="WHERE",
         ),
     )
+    rounding: str = field(
+        default=CHIP,
+        metadata=option(
+            "the int8 arithmetic of what the Edge TPU gets, where it runs as C: the chip's, "
+            "as far as it is known, or that of TFLite's kernels (docs/edgetpu-chip.md)",
+            section=Section.TARGET,
+            metavar="|".join(ROUNDINGS),
+            show_default=True,
+        ),
+    )
     reuse: FilePath | None = field(
         default=None,
         metadata=option(
@@ -422,6 +435,12 @@ class CompileOptions(Options):
                 f"cannot make code for {self.threads} threads",
                 "--threads",
                 f"give 1 to {MAX_THREADS}",
+            )
+        if self.rounding not in ROUNDINGS:
+            raise InputError(
+                f"--rounding cannot be {self.rounding}",
+                "--rounding",
+                f"give {' or '.join(ROUNDINGS)}",
             )
         if self.reuse is not None and not self.target.endswith("+coral"):
             raise InputError(

@@ -32,11 +32,11 @@ from edgec.ops.common import quantize_bias
 from edgec.ops.conv import DepthwiseConv2D
 from edgec.ops.fixed_point import ACTIVATIONS
 from edgec.ops.linear_quantization import integers, quantized_weights
-from edgec.ops.onnx_rounding import IDENTITY
-from edgec.ops.onnx_rounding import Rounded as Function
 from edgec.ops.pool import AveragePool2D
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.reduce import Mean
+from edgec.ops.rounded import IDENTITY
+from edgec.ops.rounded import Rounded as Function
 from edgec.ops.softmax import RoundedSoftmax, Softmax
 from edgec.ops.unary import Unary
 

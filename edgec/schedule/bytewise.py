@@ -183,12 +183,12 @@ def _fixed_point_pairs(call: KernelCall) -> Array:
 
 
 def _float_products(call: KernelCall) -> Array:
-    """Return the products as onnxruntime computes them in float32."""
+    """Return the products as they are computed in float32."""
     p = call.struct(FloatProductParams)
     product = (BYTES[:, None] - p.a_zero) * (BYTES[None, :] - p.b_zero)
 
     # onnxruntime adds the zero point of the file, which may be unsigned, before it
-    # rounds: ties fall as they do there.
+    # rounds, the Edge TPU none: ties fall as they do there.
     zero_point = np.float32(p.y_zero + p.shift)
     real = product.astype(np.float32) * np.float32(p.scale) + zero_point
     rounded = np.rint(real).astype(np.int64) - p.shift
@@ -196,10 +196,9 @@ def _float_products(call: KernelCall) -> Array:
 
 
 def _float_sums(call: KernelCall) -> Array:
-    """Return the sums or differences as onnxruntime computes them in float32."""
+    """Return the sums or differences as they are computed in float32."""
     p = call.struct(FloatSumParams)
-    a, b, rest = _float32_factors(p)
-    form = Linear(a, b, rest, p.shift)
+    form = Linear(*_float32_factors(p), p.shift, float(np.float32(p.scale)))
     sums = np.rint(form.of(BYTES[:, None], BYTES[None, :]))
     return np.asarray(np.clip(sums.astype(np.int64) - p.shift, p.low, p.high))
 
@@ -280,7 +279,7 @@ def _start_of_fixed_point_sum(p: FixedPointSumParams, sign: int) -> ScaledSum | 
 
 def _start_of_float_sum(p: FloatSumParams) -> ScaledSum | None:
     """Return the rounded factors of a float sum."""
-    a, b, rest = _float32_factors(p)
+    a, b, rest = (factor * p.scale for factor in _float32_factors(p))
     if max(abs(a), abs(b)) >= MAX_FACTOR >> FRACTION_BITS:
         return None
 

@@ -43,12 +43,14 @@ class Wishes:
         refused: the ops that the compiler refused, by the name of their first output.
         everything: all ops that the Edge TPU can run are placed there, also those that
             are faster on the CPU.
+        as_chip: what is placed on the Edge TPU has its arithmetic, in `interp` and C.
     """
 
     optimistic: bool = False
     disabled: Collection[str] = ()
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     everything: bool = False
+    as_chip: bool = False
 
 
 @dataclass(frozen=True)

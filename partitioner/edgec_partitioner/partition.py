@@ -17,7 +17,7 @@ from edgec_partitioner.cuts import Cuts, Demoted
 from edgec_partitioner.legalize import Applied, legalize
 from edgec_partitioner.regions import Costs, Region, staged, stages
 from edgec_partitioner.rounding import as_tflite
-from edgec_partitioner.segments import Segment, segment, split
+from edgec_partitioner.segments import Segment, segment, split, with_chip
 from edgec_partitioner.verdicts import Verdict, verdicts
 
 WORTHWHILE = "worthwhile"
@@ -87,7 +87,11 @@ def partition(
         parts = _place(legal, costs, replace(wishes, refused=refused))
         stranded = _stranded(parts, applied)
         if not stranded:
-            return replace(parts, applied=(*applied, *parts.applied))
+            segments = parts.segments
+            if wishes.as_chip:
+                segments = with_chip(segments)
+            every = (*applied, *parts.applied)
+            return replace(parts, segments=segments, applied=every)
         skip |= stranded
 
 

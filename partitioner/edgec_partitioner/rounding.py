@@ -1,21 +1,25 @@
-"""Turns graphs that round like onnxruntime into TFLite's operations.
+"""Turns graphs that round like onnxruntime or the Edge TPU into TFLite's operations,
+and these into the Edge TPU's.
 
-An Edge TPU may run only the latter.
+An Edge TPU may run only TFLite's, and computes some of them by a law of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from edgec.ir import Graph, Op, Quant, QuantRule, Rounding
+from edgec.ir import Graph, Op, OpDef, Quant, QuantRule, Rounding
 from edgec.ir.rewrite import Rewriter
-from edgec.ops.onnx_rounding import Rounded
+from edgec.ops.pool import AveragePool2D
 from edgec.ops.quantize import Dequantize, Quantize
+from edgec.ops.rounded import IDENTITY, Rounded
 from edgec.ops.softmax import RoundedSoftmax
 from edgec.ops.uint8 import beside_uint8, needs_uint8
 
-CHIP_KINDS = ("conv2d", "depthwise_conv2d", "fully_connected")
+CHIP_KINDS = ("conv2d", "depthwise_conv2d", "fully_connected", "add", "mul")
 """Operations whose arithmetic on the Edge TPU is known (docs/edgetpu-chip.md)."""
+CHIP_FUNCTIONS = ("logistic", "tanh", "relu", "relu6", "relu_n1_to_1")
+"""Functions of one element of which the same holds."""
 COARSER = 2.0
 """A prescribed scale may be so many times that of the file: rounding to it then costs a
 step at most.
@@ -43,13 +47,32 @@ def as_tflite(graph: Graph) -> Graph:
 def as_chip(graph: Graph) -> Graph:
     """Return a copy with the Edge TPU's arithmetic, in the operations where it is known.
 
-    These are convolutions and fully connected layers of int8.
+    `as_tflite` of the copy is the graph again.
     """
     twin = graph.copy()
     for op in twin.ops:
-        if op.kind in CHIP_KINDS and op.output.type.is_quantized:
-            op.spec = replace(op.spec, rounding=Rounding.EDGETPU)  # type: ignore[call-arg]
+        if all(v.type.is_quantized and v.type.dtype == "int8" for v in op.outputs):
+            op.spec = chip_spec(op)
     return twin
+
+
+def chip_spec(op: Op) -> OpDef:
+    """Return the spec of an int8 op with the Edge TPU's arithmetic; its own elsewhere."""
+    spec = op.spec
+    x = op.inputs[0].type
+    if isinstance(spec, AveragePool2D):
+        # Other windows, and means into another scale, are in no file that was seen.
+        is_known = spec.is_mean(x) and x.quant == op.output.type.quant
+    else:
+        is_known = op.kind in CHIP_KINDS
+    if is_known:
+        rounding = spec.rounding.on_edgetpu  # type: ignore[attr-defined]
+        return replace(spec, rounding=rounding)  # type: ignore[call-arg]
+    if op.kind in CHIP_FUNCTIONS:
+        return Rounded(op.kind, rounding=Rounding.EDGETPU)
+    if isinstance(spec, Quantize) and x.dtype == "int8":
+        return Rounded(IDENTITY, rounding=Rounding.EDGETPU)
+    return spec
 
 
 def _in_tflite(graph: Graph) -> Graph:

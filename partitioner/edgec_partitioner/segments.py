@@ -5,12 +5,14 @@ They run one after the other and pass named values to each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from edgec.ir import Graph, Op, Value, verify
 from edgec_partitioner.cost import TpuTime
 from edgec_partitioner.regions import Places, Region, regions
+from edgec_partitioner.rounding import as_chip, as_tflite
 from edgec_partitioner.verdicts import Place
 
 
@@ -32,6 +34,19 @@ class Segment:
     graph: Graph
     macs: int
     est: TpuTime | None = None
+
+    @cached_property
+    def in_tflite(self) -> Graph:
+        """The graph with the arithmetic of TFLite, as a file has it."""
+        return as_tflite(self.graph)
+
+
+def with_chip(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    """Return segments of which those on the Edge TPU have its arithmetic."""
+    return tuple(
+        replace(s, graph=as_chip(s.graph)) if s.place == "edgetpu" else s
+        for s in segments
+    )
 
 
 def split(graph: Graph, places: Places) -> list[Segment]:

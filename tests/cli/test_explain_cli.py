@@ -20,8 +20,9 @@ from edgec.emit.tflite import write_tflite
 from edgec.errors import InputError
 from edgec.ir import Builder, Quant, TensorType
 from edgec.ops.activation import LeakyRelu
-from edgec.ops.binary import Add, Div
+from edgec.ops.binary import Add
 from edgec.ops.conv import Conv2D
+from edgec.ops.division import Div
 from edgec.ops.unary import Relu
 from edgec.verbs.requirements import FIGURES
 from tests.conftest import SHARED

@@ -19,6 +19,7 @@ from edgec.cli.main import cli
 from edgec.compiler import compile as compiler
 from edgec.compiler.compilation import Compiled
 from edgec.errors import EdgecError, InputError
+from edgec.ir import Rounding
 from edgec.options.compile import CompileOptions
 from tests.toolchain.stand_in_edgetpu_compiler import Rules, StandInEdgetpuCompiler
 
@@ -93,6 +94,38 @@ def test_a_refused_op_leaves_a_right_bundle(
         (victim, "Operation not supported")
     ]
     assert all(s["whole"] for s in report["segments"].values())
+
+
+def test_the_rounding_is_that_of_the_chip_or_of_the_file(model: Path) -> None:
+    files = {}
+    laws = {}
+    for rounding in ("chip", "tflite"):
+        options = CompileOptions(
+            "pi4+coral",
+            model.with_suffix(f".{rounding}.edgec"),
+            calibrate=CALIBRATION,
+            edgetpu="all",
+            quantize="fast",
+            edgetpu_compiler="none",
+            rounding=rounding,
+        )
+        # A compile verifies the C by the law that it has, and the file by TFLite's.
+        done = compiler.compile_model(model, options)
+        with Bundle.open(done.path) as bundle:
+            files[rounding] = [
+                bundle.read(f"segments/{s.name}.tflite")
+                for s in bundle.manifest.segments
+                if s.place == "edgetpu"
+            ]
+        segments = done.network.lowered.partition.segments
+        on_chip = (s.graph for s in segments if s.place == "edgetpu")
+        specs = (op.spec for graph in on_chip for op in graph.ops)
+        laws[rounding] = {s.rounding for s in specs if hasattr(s, "rounding")}
+    assert files["chip"] == files["tflite"] != []
+    assert Rounding.EDGETPU in laws["chip"]
+    assert laws["tflite"] == {Rounding.TFLITE}
+    with pytest.raises(InputError, match="--rounding cannot be up"):
+        CompileOptions("pi4+coral", rounding="up").check()
 
 
 def test_the_same_answers_give_the_same_bytes(

@@ -17,12 +17,12 @@ from edgec_runtime.edgetpu_file.executable import Executable, ExecutableType
 from edgec_runtime.edgetpu_file.flatbuffer import Table
 
 from edgec.edgetpu_file.reuse.file import reused
-from edgec.edgetpu_file.reuse.law import addition_weights, clamps, f32, multiplier
 from edgec.edgetpu_file.reuse.matching import Match
 from edgec.edgetpu_file.reuse.parameters import Store
 from edgec.edgetpu_file.reuse.program import places_of, steps_of
 from edgec.edgetpu_file.reuse.source import read_network
 from edgec.errors import InputError
+from edgec.ops.edgetpu_law import addition_weights, clamps, f32, multiplier
 from tests.cli.verbs import edgec as verb
 from tests.conftest import SHARED
 

@@ -89,7 +89,7 @@ TABLE = {
         "edgec_runtime.edgetpu_file",
         *BASE,
     },
-    "edgec.edgetpu_file": {"edgec_runtime.edgetpu_file", *BASE},
+    "edgec.edgetpu_file": {"edgec.ops", "edgec_runtime.edgetpu_file", *BASE},
     "edgec.options": {
         "edgec.errors",
         "edgec.frontends",
@@ -199,6 +199,7 @@ TABLE = {
         *MODEL,
     },
     "edgec_devices.stick": {
+        "edgec_partitioner",
         "edgec.frontends",
         "edgec_devices.decoding",
         *MODEL,

@@ -12,8 +12,8 @@ from onnx.reference import ReferenceEvaluator
 
 from edgec.ir import Array, Builder, OpDef, TensorType, interp
 from edgec.ops.arithmetic import FloorDiv, FloorMod
-from edgec.ops.binary import Div
 from edgec.ops.common import INTEGERS
+from edgec.ops.division import Div
 from tests.harness import assert_agree, run_c
 from tests.ops.onnx_backend import compiled
 from tests.ops.onnx_node import Node

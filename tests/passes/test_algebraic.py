@@ -10,9 +10,10 @@ import pytest
 from edgec.ir import OpDef, Quant
 from edgec.ops.activation import Clamp
 from edgec.ops.arithmetic import Maximum, Minimum, Pow
-from edgec.ops.binary import Add, Div, Mul, Sub
+from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.broadcast import Tile
 from edgec.ops.concat import Concat
+from edgec.ops.division import Div
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D
 from edgec.ops.prelu import PRelu

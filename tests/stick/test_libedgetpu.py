@@ -16,6 +16,7 @@ from edgec_devices.stick.faults import Fault, Phase, What
 from edgec_devices.stick.programs import ProgramBook, stated_pattern
 from edgec_devices.stick.rates import HIGH_SPEED
 from edgec_devices.stick.sources import IndexEntry, add_compiled, read_index
+from edgec_partitioner.rounding import as_chip
 from edgec_runtime.edgetpu_file.compiled_file import CompiledFile, read_compiled
 from edgec_runtime.edgetpu_file.executable import ExecutableType
 
@@ -74,7 +75,7 @@ def example(of: IndexEntry, seed: int, folder: Path) -> Example:
     path = EDGETPU / of.compiled
     data = path.read_bytes()
     file = read_compiled(data, str(path))
-    graph = read_tflite(EDGETPU / of.source, {}, opaque=True)
+    graph = as_chip(read_tflite(EDGETPU / of.source, {}, opaque=True))
     rng = np.random.default_rng(seed)
     operator = next(o for o in file.operators if o.package is not None)
     taken, given = operator.inputs, operator.outputs

@@ -10,6 +10,7 @@ import pytest
 from edgec_devices.stick import Stick, StickOptions
 from edgec_devices.stick.programs import ProgramBook
 from edgec_devices.stick.sources import add_compiled
+from edgec_partitioner.rounding import as_chip
 from edgec_runtime.edgetpu_file.compiled_file import read_compiled
 
 from edgec.frontends.tflite import read_tflite
@@ -47,7 +48,7 @@ def test_they_run(tmp_path: Path) -> None:
         file = read_compiled(compiled.read_bytes(), str(compiled))
         tokens |= {e.token for e in file.packages[0].executables}
         add_compiled(book, compiled, source)
-        graph = read_tflite(source, {})
+        graph = as_chip(read_tflite(source, {}))
         inputs = {}
         for value in graph.inputs:
             drawn = rng.integers(0, 256, value.type.shape)

@@ -1,4 +1,5 @@
-"""What known programs compute: the networks that they were compiled from, by interp.
+"""What known programs compute: the networks that they were compiled from, by interp with
+the chip's arithmetic as far as it is known.
 
 A folder of compiled files has compiled/index.json, a list of objects; of each the stick
 reads `name`, `compiled` and `source`, paths from the folder; `source` may be null.
@@ -12,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from edgec_partitioner.rounding import as_chip
 from edgec_runtime import InputError
 from edgec_runtime.device_end.disk import given
 from edgec_runtime.edgetpu_file.compiled_file import (
@@ -135,7 +137,7 @@ class SourceNetwork:
 
     @cached_property
     def _graph(self) -> Graph:
-        return read_tflite(self._path, {}, opaque=True)
+        return as_chip(read_tflite(self._path, {}, opaque=True))
 
     @cached_property
     def _values(self) -> dict[str, Value]:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgec.edgetpu_file.reuse import packing
-from edgec.edgetpu_file.reuse.law import multiplier
 from edgec.edgetpu_file.reuse.source import Operation
 from edgec.edgetpu_file.reuse.window import Tap
+from edgec.ops.edgetpu_law import multiplier
 
 ZERO = 128
 """The zero point of weights with a scale for each channel."""

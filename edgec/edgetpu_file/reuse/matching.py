@@ -16,15 +16,6 @@ import numpy as np
 from edgec_runtime.edgetpu_file.flatbuffer import Table
 
 from edgec.edgetpu_file.reuse import packing
-from edgec.edgetpu_file.reuse.law import (
-    Clamps,
-    addition_multiplier,
-    addition_weights,
-    clamps,
-    f32,
-    product,
-    reciprocal,
-)
 from edgec.edgetpu_file.reuse.layer import (
     ZERO,
     LayerShape,
@@ -38,6 +29,15 @@ from edgec.edgetpu_file.reuse.program import Edits, Numbers, Place, Step
 from edgec.edgetpu_file.reuse.scalar import softmax_words
 from edgec.edgetpu_file.reuse.source import Operation, Tensor
 from edgec.edgetpu_file.reuse.window import Kernel, Tap, addresses, taps
+from edgec.ops.edgetpu_law import (
+    Clamps,
+    addition_multiplier,
+    addition_weights,
+    clamps,
+    f32,
+    product,
+    reciprocal,
+)
 
 _SAME = 0
 _BYTES = 0x01010101

@@ -102,16 +102,20 @@ EK_KERNEL int8_t ek_add_one(int8_t u, int8_t v, int sign, const ek_fixed_point_s
 EK_BINARY_P(ek_add_s8, int8_t, const ek_fixed_point_sum_t *q, ek_add_one(u, v, 1, q))
 EK_BINARY_P(ek_sub_s8, int8_t, const ek_fixed_point_sum_t *q, ek_add_one(u, v, -1, q))
 
-/* onnxruntime's law of both: of elements moved by `shift`, in float32 steps, each product exact
- * until it is added. */
+/* The law of both where sums are floats: of elements moved by `shift`, in float32 steps, each
+ * product exact until it is added. onnxruntime's scale is 1, the Edge TPU's a, b and rest are
+ * integers. */
 typedef struct {
     float a, b, rest;
-    int32_t shift, low, high;
+    int32_t shift;
+    float scale;
+    int32_t low, high;
 } ek_float_sum_t;
 
 EK_KERNEL int8_t ek_linear_one(int8_t u, int8_t v, const ek_float_sum_t *q) {
     const float inner = (float)((double)q->b * (v + q->shift) + (double)q->rest);
-    const float r = (float)((double)q->a * (u + q->shift) + (double)inner);
+    const float sum = (float)((double)q->a * (u + q->shift) + (double)inner);
+    const float r = sum * q->scale;
     return (int8_t)(ek_round_even(r, q->low + q->shift, q->high + q->shift) - q->shift);
 }
 EK_BINARY_P(ek_add_even_s8, int8_t, const ek_float_sum_t *q, ek_linear_one(u, v, q))
@@ -127,8 +131,8 @@ EK_KERNEL int8_t ek_mul_one(int8_t u, int8_t v, const ek_fixed_point_product_t *
 }
 EK_BINARY_P(ek_mul_s8, int8_t, const ek_fixed_point_product_t *q, ek_mul_one(u, v, q))
 
-/* onnxruntime's law: in float, the zero point added before it is rounded, of results moved by
- * `shift`. */
+/* In float, the zero point and `shift` added before rounding, `shift` taken from the result: that
+ * of the file for onnxruntime, the zero point's negative for the Edge TPU. */
 typedef struct {
     int32_t a_zero, b_zero, y_zero, low, high;
     float scale;

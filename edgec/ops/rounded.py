@@ -1,7 +1,9 @@
-"""int8 functions of one element as onnxruntime's quantized operators round them.
+"""int8 functions of one element as onnxruntime's quantized operators or the Edge TPU
+round them.
 
 y = round(fn(x) / scale_y) + zero_y, half to even, with any scales; TFLite prescribes
-some scales and computes some functions in fixed point.
+some scales and computes some functions in fixed point. The Edge TPU multiplies by a
+reciprocal, and computes LOGISTIC and TANH by polynomials.
 """
 
 from __future__ import annotations
@@ -19,18 +21,28 @@ from edgec.ir import (
     OpDef,
     Quant,
     QuantRule,
+    Rounding,
     Sample,
     Table,
     TensorType,
 )
 from edgec.ir.opdef import Arg
+from edgec.ops import edgetpu_law
 from edgec.ops.elementwise_kernels import LUT
 from edgec.ops.lut import INPUTS, clamp8
 from edgec.ops.quantize import Quantize
-from edgec.ops.unary import Unary
+from edgec.ops.unary import LOGISTIC_QUANT, TANH_QUANT, Unary
 
 IDENTITY = "identity"
 """Name of the function that only changes the scale."""
+EDGETPU_CURVES = {"logistic": edgetpu_law.LOGISTIC, "tanh": edgetpu_law.TANH}
+"""Functions that the Edge TPU computes by polynomials."""
+_EDGETPU_SAMPLES = (
+    ("logistic", LOGISTIC_QUANT),
+    ("tanh", TANH_QUANT),
+    ("relu6", Quant.per_tensor(0.031, 5)),
+    (IDENTITY, Quant.per_tensor(0.031, 5)),
+)
 
 
 @dataclass(frozen=True)
@@ -40,10 +52,12 @@ class Rounded(OpDef):
     Attributes:
         fn: the kind of an operation of one input, or `IDENTITY`
         args: the attributes of that operation
+        rounding: the arithmetic, onnxruntime's or the Edge TPU's
     """
 
     fn: str
     args: tuple[float | None, ...] = ()
+    rounding: Rounding = Rounding.ONNXRUNTIME
 
     kind = "rounded"
     quant: ClassVar[QuantRule] = QuantRule.FREE
@@ -73,6 +87,9 @@ class Rounded(OpDef):
         number becomes the zero point; infinities saturate.
         """
         steps = (INPUTS - x.zero_point).astype(np.float32)
+        if self.rounding.is_edgetpu:
+            return self._edgetpu_table(steps, x, y)
+
         real = np.float32(x.scale) * steps
 
         # The identity has no function.
@@ -87,6 +104,20 @@ class Rounded(OpDef):
             finite = np.nan_to_num(rounded, posinf=1e6, neginf=-1e6)
 
         return clamp8(finite.astype(np.float64) + y.zero_point)
+
+    def _edgetpu_table(self, steps: Array, x: TensorType, y: TensorType) -> Array:
+        """Return the outputs for inputs less their zero point, as the chip has them."""
+        curve = EDGETPU_CURVES.get(self.fn)
+        if curve is not None:
+            value = curve(np.float32(x.scale) * steps)
+            result = np.rint(value / np.float32(y.scale))
+            return clamp8(result.astype(np.float64) + y.zero_point)
+
+        factor = edgetpu_law.product(x.scale, edgetpu_law.reciprocal(y.scale))
+        result = np.rint(np.float32(factor) * steps)
+        act = "none" if self.fn == IDENTITY else self.fn
+        low, high = edgetpu_law.element_range(act, y)
+        return clamp8(result.astype(np.float64) + y.zero_point, low, high)
 
     def ref(
         self,
@@ -119,6 +150,7 @@ class Rounded(OpDef):
             (cls("logistic"), Quant.per_tensor(0.0031, -120)),
             (cls("leaky_relu", (0.1,)), Quant.per_tensor(0.04, -70)),
             (cls(IDENTITY), Quant.per_tensor(0.031, 5)),
+            *((cls(fn, (), Rounding.EDGETPU), quant) for fn, quant in _EDGETPU_SAMPLES),
         )
         for spec, output_quant in cases:
-            yield Sample(spec, (x,), output_quant, spec.fn)
+            yield Sample(spec, (x,), output_quant, f"{spec.fn}_{spec.rounding.value}")
