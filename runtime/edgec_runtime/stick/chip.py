@@ -1,5 +1,7 @@
 """The Edge TPU's registers over USB, and the order in which it is switched on and off.
 
+The order is a list of accesses, which the driver in C goes through too: a compile writes
+it into the bundle (edgec/emit/edgetpu_programs.py).
 Addresses, fields and order are those of google-coral/libedgetpu
 (driver/config/beagle/beagle_csr_offsets.h, beagle_csr_helper.h,
 driver/beagle/beagle_top_level_handler.cc, driver/run_controller.cc). A register is read
@@ -11,7 +13,7 @@ from __future__ import annotations
 import enum
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict
+from typing import Dict, Tuple
 
 from .usbfs import StalledError, UsbHandle
 
@@ -100,6 +102,54 @@ _INTERRUPTS = (
 _RUN, _HALT = 1, 2
 
 
+class What(enum.IntEnum):
+    """What an access does with the bits of its mask."""
+
+    READ = 0
+    """Read the register; the accesses that follow refer to this value."""
+    WRITE = 1
+    """Write the value that was read last, with other bits within the mask."""
+    WAIT = 2
+    """Read the register until its bits are these."""
+    SKIP_IF = 3
+    """Leave out the next accesses if the bits that were read last are these."""
+    SKIP_UNLESS = 4
+    """Leave out the next accesses if they are others."""
+
+
+_ALL = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Access:
+    """An access to a register, or a decision by the value that was read last.
+
+    Attributes:
+        what: what happens
+        register: the address; not used by a decision
+        mask: the bits that it is about
+        value: their value
+        skipped: number of accesses that a decision leaves out
+        fault: what is wrong if a wait lasts too long
+    """
+
+    what: What
+    register: int = 0
+    mask: int = _ALL
+    value: int = 0
+    skipped: int = 0
+    fault: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the register."""
+        return 4 if self.register < _FIRST_OF_64_BITS else 8
+
+
+Accesses = Tuple[Access, ...]
+_FIRST_OF_64_BITS = 0x40000
+
+
 @dataclass(frozen=True)
 class _Field:
     """Some bits of a register."""
@@ -107,14 +157,10 @@ class _Field:
     low: int
     bits: int
 
-    def of(self, value: int) -> int:
-        """Return the field of a register's value."""
-        return value >> self.low & (1 << self.bits) - 1
-
-    def set(self, value: int, field: int) -> int:
-        """Return a register's value with another field."""
-        mask = (1 << self.bits) - 1 << self.low
-        return value & ~mask | field << self.low
+    @property
+    def mask(self) -> int:
+        """The bits."""
+        return (1 << self.bits) - 1 << self.low
 
 
 _PCIE_INACTIVE_PHY = _Field(8, 3)  # of SCU_CTRL_0
@@ -170,41 +216,45 @@ class Registers:
     def __init__(self, handle: UsbHandle) -> None:
         self._handle = handle
 
-    def read32(self, register: int) -> int:
-        """Return a register of 32 bits."""
-        return self._read(register, 1, 4)
+    def go_through(self, accesses: Accesses) -> None:
+        """Do some accesses in order."""
+        last = 0
+        skipped = 0
+        for access in accesses:
+            if skipped:
+                skipped -= 1
+                continue
+            what = access.what
+            if what is What.READ:
+                last = self.read(access.register)
+            elif what is What.WRITE:
+                value = last & ~access.mask | access.value
+                self._write(access.register, value.to_bytes(access.size, "little"))
+            elif what is What.WAIT:
+                self._wait(access)
+            elif (last & access.mask == access.value) is (what is What.SKIP_IF):
+                skipped = access.skipped
 
-    def read64(self, register: int) -> int:
-        """Return a register of 64 bits."""
-        return self._read(register, 0, 8)
-
-    def write32(self, register: int, value: int) -> None:
-        """Write a register of 32 bits."""
-        self._write(register, 1, value.to_bytes(4, "little"))
-
-    def write64(self, register: int, value: int) -> None:
-        """Write a register of 64 bits."""
-        self._write(register, 0, value.to_bytes(8, "little"))
-
-    def _read(self, register: int, request: int, size: int) -> int:
-        setup = (0xC0, request, register & 0xFFFF, register >> 16)
+    def read(self, register: int) -> int:
+        """Return a register's value."""
+        size = Access(What.READ, register).size
+        setup = (0xC0, size == 4, register & 0xFFFF, register >> 16)
         answer = self._handle.control_in(setup, size, TIMEOUT_S)
         if len(answer) != size:
-            raise self.fault(f"register {register:#x} has {len(answer)} bytes")
+            raise self._fault(f"register {register:#x} has {len(answer)} bytes")
         return int.from_bytes(answer, "little")
 
-    def _write(self, register: int, request: int, data: bytes) -> None:
-        setup = (0x40, request, register & 0xFFFF, register >> 16)
+    def _write(self, register: int, data: bytes) -> None:
+        setup = (0x40, len(data) == 4, register & 0xFFFF, register >> 16)
         self._handle.control_out(setup, data, TIMEOUT_S)
 
-    def wait(self, read: Callable[[], int], value: int, what: str) -> None:
-        """Read until a value comes; raise StalledError after TIMEOUT_S."""
+    def _wait(self, access: Access) -> None:
         end = time.monotonic() + TIMEOUT_S
-        while read() != value:
+        while self.read(access.register) & access.mask != access.value:
             if time.monotonic() > end:
-                raise self.fault(what)
+                raise self._fault(access.fault)
 
-    def fault(self, what: str) -> StalledError:
+    def _fault(self, what: str) -> StalledError:
         """Return the error for a chip that does not do its part."""
         return StalledError(
             f"the Edge TPU cannot be switched on: {what}",
@@ -213,122 +263,158 @@ class Registers:
         )
 
 
-def switch_on(registers: Registers, clock: Clock, high_speed: bool) -> None:
-    """Reset the chip and make it ready for programs.
+def switching_on(clock: Clock, high_speed: bool) -> Accesses:
+    """Return what resets the chip and makes it ready for programs.
 
     Whatever it did before ends, and its memories are empty.
 
     Args:
-        registers: its registers
         clock: its rates
         high_speed: whether the port is one of USB 2, 480 Mb/s
     """
-    value = registers.read32(Register.SCU_CTRL_0)
-    value = _USB_INACTIVE_PHY.set(_PCIE_INACTIVE_PHY.set(value, 0), 0)
-    registers.write32(Register.SCU_CTRL_0, value)
-    if _CLOCK_GATE.of(registers.read32(Register.SCU_CTRL_2)) == 1:
-        _set_clock_gate(registers, 2)
-    _sleep(registers)
-    _wake(registers, clock)
-    _set_clock_gate(registers, 1)
-    _set_up_usb(registers, high_speed)
-    _control_runs(registers, _RUN)
-    _enable_interrupts(registers)
+    return (
+        *_changed(Register.SCU_CTRL_0, (_PCIE_INACTIVE_PHY, 0), (_USB_INACTIVE_PHY, 0)),
+        _read(Register.SCU_CTRL_2),
+        *_unless(_CLOCK_GATE, 1, _changed(Register.SCU_CTRL_2, (_CLOCK_GATE, 2))),
+        *_SLEEP,
+        *_wake(clock),
+        *_changed(Register.SCU_CTRL_2, (_CLOCK_GATE, 1)),
+        *_set_up_usb(high_speed),
+        *_runs(_RUN),
+        *_interrupts_on(),
+    )
 
 
-def switch_off(registers: Registers) -> None:
-    """Stop the chip and let it sleep; it still watches its temperature."""
-    for register in (*_INTERRUPTS[1:], _INTERRUPTS[0]):
-        registers.write64(register, 0)
-    _control_runs(registers, _HALT)
-    _sleep(registers)
+def switching_off() -> Accesses:
+    """Return what stops the chip and lets it sleep; it still watches its temperature."""
+    return (
+        *(_write(register, 0) for register in (*_INTERRUPTS[1:], _INTERRUPTS[0])),
+        *_runs(_HALT),
+        *_SLEEP,
+    )
 
 
-def clear_warning(registers: Registers) -> None:
-    """Clear the interrupt that warns of heat."""
-    value = registers.read32(Register.OMC0_DC)
-    registers.write32(Register.OMC0_DC, _WARNING_CLEAR.set(value, 1))
+def clearing_warning() -> Accesses:
+    """Return what clears the interrupt that warns of heat."""
+    return _changed(Register.OMC0_DC, (_WARNING_CLEAR, 1))
 
 
-def _set_clock_gate(registers: Registers, gate: int) -> None:
-    value = registers.read32(Register.SCU_CTRL_2)
-    registers.write32(Register.SCU_CTRL_2, _CLOCK_GATE.set(value, gate))
+def _read(register: Register) -> Access:
+    return Access(What.READ, register)
 
 
-def _sleep(registers: Registers) -> None:
-    """Switch the core off, which resets it."""
-    value = registers.read32(Register.SCU_CTRL_3)
-    if _FORCE_SLEEP.of(value) == 3:
-        return
-    registers.write32(Register.SCU_CTRL_3, _FORCE_SLEEP.set(value, 3))
-    _wait_for_power(registers, 2, "its core does not go to sleep")
+def _write(register: Register, value: int) -> Access:
+    return Access(What.WRITE, register, _ALL, value)
+
+
+def _wait(register: Register, mask: int, value: int, fault: str) -> Access:
+    return Access(What.WAIT, register, mask, value, fault=fault)
+
+
+def _changed(register: Register, *fields: Tuple[_Field, int]) -> Accesses:
+    """Return what gives fields of a register other values."""
+    return _read(register), _with(register, *fields)
+
+
+def _with(register: Register, *fields: Tuple[_Field, int]) -> Access:
+    """Return the writing of the value that was read last, with other fields."""
+    mask = value = 0
+    for field, number in fields:
+        mask |= field.mask
+        value |= number << field.low
+    return Access(What.WRITE, register, mask, value)
+
+
+def _unless(field: _Field, value: int, accesses: Accesses) -> Accesses:
+    """Return accesses that are left out unless a field, which was read, has a value."""
+    decision = Access(
+        What.SKIP_UNLESS,
+        mask=field.mask,
+        value=value << field.low,
+        skipped=len(accesses),
+    )
+    return decision, *accesses
+
+
+def _wait_for_power(state: int, fault: str) -> Access:
+    return _wait(
+        Register.SCU_CTRL_3, _POWER_STATE.mask, state << _POWER_STATE.low, fault
+    )
+
+
+_OFF = (
+    _with(Register.SCU_CTRL_3, (_FORCE_SLEEP, 3)),
+    _wait_for_power(2, "its core does not go to sleep"),
     # A pulse discards what was sent to it and not taken.
-    registers.write32(Register.GCBB_CREDIT0, 0xF)
-    registers.write32(Register.GCBB_CREDIT0, 0)
+    _write(Register.GCBB_CREDIT0, 0xF),
+    _write(Register.GCBB_CREDIT0, 0),
+)
+_SLEEP = (
+    _read(Register.SCU_CTRL_3),
+    Access(
+        What.SKIP_IF,
+        mask=_FORCE_SLEEP.mask,
+        value=3 << _FORCE_SLEEP.low,
+        skipped=len(_OFF),
+    ),
+    *_OFF,
+)
+"""The core is switched off, which resets it, unless it is off."""
 
-
-def _wake(registers: Registers, clock: Clock) -> None:
-    value = _FORCE_SLEEP.set(registers.read32(Register.SCU_CTRL_3), 2)
-    value = _CORE_DIVIDER.set(value, clock.core_divider)
-    value = _BUS_AT_125_MHZ.set(value, clock.slow_bus)
-    value = _CONTROLLER_AT_250_MHZ.set(value, clock.slow_controller)
-    registers.write32(Register.SCU_CTRL_3, value)
-    _wait_for_power(registers, 0, "its core does not wake up")
-    registers.wait(
-        lambda: registers.read64(Register.SCALAR_CORE_RUN), 0, "its core is not reset"
-    )
-    registers.write64(Register.IDLE, _IDLE_COUNTER)
-    _address_all_tiles(registers)
-    registers.write64(Register.DEEP_SLEEP, _SLEEP_DELAYS)
-
-
-def _wait_for_power(registers: Registers, state: int, what: str) -> None:
-    registers.wait(
-        lambda: _POWER_STATE.of(registers.read32(Register.SCU_CTRL_3)), state, what
-    )
-
-
-def _address_all_tiles(registers: Registers) -> None:
-    """Let the next writes go to all tiles."""
-    registers.write64(Register.TILE_CONFIG_0, _ALL_TILES)
+_ADDRESS_ALL_TILES = (
+    _write(Register.TILE_CONFIG_0, _ALL_TILES),
     # The chip does not promise that later writes come after this one.
-    registers.wait(
-        lambda: registers.read64(Register.TILE_CONFIG_0),
-        _ALL_TILES,
-        "its tiles do not answer",
+    _wait(Register.TILE_CONFIG_0, _ALL, _ALL_TILES, "its tiles do not answer"),
+)
+"""The next writes go to all tiles."""
+
+
+def _wake(clock: Clock) -> Accesses:
+    return (
+        *_changed(
+            Register.SCU_CTRL_3,
+            (_FORCE_SLEEP, 2),
+            (_CORE_DIVIDER, clock.core_divider),
+            (_BUS_AT_125_MHZ, clock.slow_bus),
+            (_CONTROLLER_AT_250_MHZ, clock.slow_controller),
+        ),
+        _wait_for_power(0, "its core does not wake up"),
+        _wait(Register.SCALAR_CORE_RUN, _ALL, 0, "its core is not reset"),
+        _write(Register.IDLE, _IDLE_COUNTER),
+        *_ADDRESS_ALL_TILES,
+        _write(Register.DEEP_SLEEP, _SLEEP_DELAYS),
     )
 
 
-def _set_up_usb(registers: Registers, high_speed: bool) -> None:
-    registers.read32(Register.OMC0_00)  # the revision of its fuses; libedgetpu reads it
-    registers.write64(Register.DESCRIPTORS, _NO_DATA_DESCRIPTORS)
-    registers.write64(Register.MULTIPLE_BULK_OUT, 0)
-    # In units of 8 bytes: packets of 1 KB, and of 256 bytes at 480 Mb/s, where longer
-    # ones fail (libedgetpu's b/73181174).
-    registers.write64(Register.OUTFEED_CHUNK_LENGTH, 0x20 if high_speed else 0x80)
+def _set_up_usb(high_speed: bool) -> Accesses:
+    return (
+        _read(Register.OMC0_00),  # the revision of its fuses; libedgetpu reads it
+        _write(Register.DESCRIPTORS, _NO_DATA_DESCRIPTORS),
+        _write(Register.MULTIPLE_BULK_OUT, 0),
+        # In units of 8 bytes: packets of 1 KB, and of 256 bytes at 480 Mb/s, where longer
+        # ones fail (libedgetpu's b/73181174).
+        _write(Register.OUTFEED_CHUNK_LENGTH, 0x20 if high_speed else 0x80),
+    )
 
 
-def _control_runs(registers: Registers, control: int) -> None:
-    for register in _SCALAR_RUN_CONTROLS:
-        registers.write64(register, control)
-    _address_all_tiles(registers)
-    for register in _TILE_RUN_CONTROLS:
-        registers.write64(register, control)
+def _runs(control: int) -> Accesses:
+    return (
+        *(_write(register, control) for register in _SCALAR_RUN_CONTROLS),
+        *_ADDRESS_ALL_TILES,
+        *(_write(register, control) for register in _TILE_RUN_CONTROLS),
+    )
 
 
-def _enable_interrupts(registers: Registers) -> None:
-    """Enable the interrupts of faults, heat and the memories' test."""
-    for register in _INTERRUPTS:
-        registers.write64(register, 1)
-    value = registers.read32(Register.OMC0_D4)
-    registers.write32(Register.OMC0_D4, _HEAT_ENABLE.set(value, 1))
-    value = _MEMORY_TEST.set(registers.read32(Register.RAMBIST_CTRL_1), 0)
-    registers.write32(Register.RAMBIST_CTRL_1, _MEMORY_TEST_MASK.set(value, 0))
-    value = registers.read32(Register.SCU_CTRL_7)
-    registers.write32(Register.SCU_CTRL_7, _BOOT_FAILURES.set(value, 0))
-    registers.write32(Register.SLV_ABM_EN, 1)
-    registers.write32(Register.MST_ABM_EN, 1)
-    registers.write32(Register.SLV_ERR_RESP_ISR_MASK, 3)
-    registers.write32(Register.MST_ERR_RESP_ISR_MASK, 3)
-    value = registers.read32(Register.OMC0_D8)
-    registers.write32(Register.OMC0_D8, _HEAT_ENABLE.set(value, 1))
+def _interrupts_on() -> Accesses:
+    """Return what enables the interrupts of faults, heat and the memories' test."""
+    return (
+        *(_write(register, 1) for register in _INTERRUPTS),
+        *_changed(Register.OMC0_D4, (_HEAT_ENABLE, 1)),
+        *_changed(Register.RAMBIST_CTRL_1, (_MEMORY_TEST, 0), (_MEMORY_TEST_MASK, 0)),
+        *_changed(Register.SCU_CTRL_7, (_BOOT_FAILURES, 0)),
+        _write(Register.SLV_ABM_EN, 1),
+        _write(Register.MST_ABM_EN, 1),
+        _write(Register.SLV_ERR_RESP_ISR_MASK, 3),
+        _write(Register.MST_ERR_RESP_ISR_MASK, 3),
+        *_changed(Register.OMC0_D8, (_HEAT_ENABLE, 1)),
+    )

@@ -16,7 +16,14 @@ from ..device_end.facts import EDGETPU_IDS
 from ..edgetpu_file.executable import Package
 from ..edgetpu_file.flatbuffer import DamagedError
 from ..errors import DeviceError, InputError, did_you_mean
-from .chip import CLOCKS, Register, Registers, clear_warning, switch_off, switch_on
+from .chip import (
+    CLOCKS,
+    Register,
+    Registers,
+    clearing_warning,
+    switching_off,
+    switching_on,
+)
 from .firmware import find_firmware, load_firmware
 from .layouts import Array
 from .program import Model, Run, link_model
@@ -213,7 +220,7 @@ class StickDriver:
             self.lost = True
             with contextlib.suppress(DeviceError):
                 self.handle.cancel_all(_CANCEL_S)
-                switch_off(self._registers)
+                self._registers.go_through(switching_off())
         self.handle.close()
 
     def load(self, package: Package, data: bytes, where: str) -> Model:
@@ -369,7 +376,7 @@ class StickDriver:
         self._token = 0
         self._cached.clear()
         drain(self.handle, self._packet)
-        switch_on(self._registers, CLOCKS[self.clock], self._high_speed)
+        self._registers.go_through(switching_on(CLOCKS[self.clock], self._high_speed))
         return Transfers(self.handle, self._chunk, self._packet, self._interrupted)
 
     def _check(self) -> None:
@@ -408,8 +415,8 @@ class StickDriver:
     def _interrupted(self, bits: int) -> None:
         """Handle an interrupt: bit 0 is a fault, bits 1 to 4 are those of the top level."""
         if bits & 1:
-            status = self._registers.read64(Register.HIB_ERROR_STATUS)
-            first = self._registers.read64(Register.HIB_FIRST_ERROR_STATUS)
+            status = self._registers.read(Register.HIB_ERROR_STATUS)
+            first = self._registers.read(Register.HIB_FIRST_ERROR_STATUS)
             raise StalledError(
                 f"the Edge TPU reports a fault ({status:#x}, first {first:#x})",
                 at=self.handle.device.node,
@@ -417,7 +424,7 @@ class StickDriver:
             )
         if bits & 1 << 4:
             self.counts.warnings += 1
-            clear_warning(self._registers)
+            self._registers.go_through(clearing_warning())
 
     def _give_up(self) -> None:
         """Close a stick that is gone or cannot be recovered; it is to be opened again."""
