@@ -61,6 +61,9 @@ def write_input(layer: Layer, values: Array, memory: Bytes) -> None:
 class OutputLayout:
     """How an output is read.
 
+    Attributes:
+        blocks: the parts that are copied; none for an output that is dense
+
     Raises:
         DamagedError: the layout leads out of the output's bytes
     """
@@ -71,8 +74,8 @@ class OutputLayout:
         self._shape = dense_shape(layer)
         if dense_bytes(layer) // layer.executions > layer.size and not layer.slices:
             raise DamagedError(f"the output {layer.name} has {layer.size} bytes")
-        self._blocks = self._find_blocks()
-        for block in self._blocks:
+        self.blocks = self._find_blocks()
+        for block in self.blocks:
             block.check(layer)
 
     def read(self, memory: Bytes, out: Array) -> None:
@@ -84,20 +87,20 @@ class OutputLayout:
         """
         dense = out.reshape(-1).view(np.uint8).reshape(self._layer.executions, -1)
         rows = memory[: padded_bytes(self._layer)].reshape(dense.shape[0], -1)
-        if not self._blocks:
+        if not self.blocks:
             np.copyto(dense, rows[:, : dense.shape[1]])
         else:
             target = dense[0].reshape(*self._shape, self._size)
-            for block in self._blocks:
+            for block in self.blocks:
                 block.copy(rows[0], target)
         _invert_sign(self._layer, dense)
 
-    def _find_blocks(self) -> "List[_Block]":
+    def _find_blocks(self) -> List["Block"]:
         """Return the parts that are copied; none for an output that is dense."""
         layer = self._layer
         if layer.slices and layer.executions == 1:
             return [
-                _Block(
+                Block(
                     tuple(
                         (first - start, last + 1 - start)
                         for (first, last), (start, _) in zip(s.ranges, layer.ranges)
@@ -127,7 +130,7 @@ class OutputLayout:
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     """Elements at constant distances.
 
     Attributes:
@@ -140,9 +143,9 @@ class _Block:
     offset: int
     strides: Tuple[int, ...]
 
-    def behind(self, ranges: Tuple[Tuple[int, int], ...]) -> "_Block":
+    def behind(self, ranges: Tuple[Tuple[int, int], ...]) -> "Block":
         """Return the block with further dimensions of 1 before its own."""
-        return _Block(
+        return Block(
             (*ranges, *self.ranges), self.offset, (0,) * len(ranges) + self.strides
         )
 
@@ -170,7 +173,7 @@ class _Block:
         )
 
 
-def _tiles(layer: Layer, layout: TileLayout, size: int) -> List[_Block]:
+def _tiles(layer: Layer, layout: TileLayout, size: int) -> List[Block]:
     """Return the blocks of an output by tile, in the dimensions y, x, z."""
     blocks = []
     for y0, y1 in _runs(layer.y, [layout.y_tile], layout.y_in_tile):
@@ -181,7 +184,7 @@ def _tiles(layer: Layer, layout: TileLayout, size: int) -> List[_Block]:
             rows = _step(layout.y_in_tile, y0, y1) * row
             columns = _step(layout.x_offset, x0, x1)
             blocks.append(
-                _Block(
+                Block(
                     ((y0, y1), (x0, x1), (0, layer.z)),
                     offset * size,
                     (rows * size, columns * size, size),

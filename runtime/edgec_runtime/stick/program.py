@@ -42,6 +42,43 @@ _HEADER = struct.Struct("<IB3x")
 Bytes = NDArray[np.uint8]
 
 
+Buffer = Tuple[Optional[AddressOf], str]
+"""A buffer of a program: its kind and, of a layer, its name; None and the number of a
+chunk of instructions."""
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A packet to the chip.
+
+    Attributes:
+        tag: of its header
+        buffer: where its bytes are
+        offset: the first of them in the buffer
+        size: number of bytes
+    """
+
+    tag: int
+    buffer: Buffer
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Reception:
+    """Bytes from the chip.
+
+    Attributes:
+        buffer: where they go
+        offset: the first of them in the buffer
+        size: number of bytes
+    """
+
+    buffer: Buffer
+    offset: int
+    size: int
+
+
 @dataclass(frozen=True)
 class Sending:
     """A packet to the chip, as transfers.
@@ -77,6 +114,7 @@ class Event:
     tag: int
 
 
+PlannedStep = Union[Packet, Reception, Event, Fence]
 Step = Union[Sending, Receiving, Event, Fence]
 
 
@@ -106,6 +144,13 @@ class Run:
 class Program:
     """An executable, with its addresses linked.
 
+    Attributes:
+        executable: the executable
+        inputs, outputs: its layers by name
+        layouts: how its outputs are read, by name
+        contents: the bytes of its parameters and instructions
+        steps: what happens in a run, in order
+
     Raises:
         DamagedError: its transfers lead out of their buffers
         ValueError: it cannot run by its hints alone; the text says why
@@ -127,22 +172,31 @@ class Program:
         self._chunk = chunk
         self.inputs: Dict[str, Layer] = {i.name: i for i in executable.inputs}
         self.outputs: Dict[str, Layer] = {o.name: o for o in executable.outputs}
-        self._layouts = {o.name: OutputLayout(o) for o in executable.outputs}
-        self._parameters = bytearray(executable.parameters.of(data))
-        self._instructions = [
-            linked(part.span.of(data), part.fields, self._addresses())
-            for part in executable.instructions
-        ]
+        self.layouts = {o.name: OutputLayout(o) for o in executable.outputs}
+        parameters = bytearray(executable.parameters.of(data))
+        self.contents: Dict[Buffer, bytearray] = {(AddressOf.PARAMETER, ""): parameters}
+        addresses = self._addresses()
+        for i, part in enumerate(executable.instructions):
+            words = linked(part.span.of(data), part.fields, addresses)
+            self.contents[None, str(i)] = words
+        self._sizes = {key: len(value) for key, value in self.contents.items()}
+        self._sizes[AddressOf.SCRATCH, ""] = executable.scratch
+        for kind, layers in self._layers():
+            for name, layer in layers.items():
+                self._sizes[kind, name] = padded_bytes(layer)
+        self.steps = tuple(map(self._planned, executable.transfers))
 
-    def _addresses(self) -> Dict[Tuple[AddressOf, str], int]:
+    def _layers(self) -> Tuple[Tuple[AddressOf, Dict[str, Layer]], ...]:
+        return (AddressOf.INPUT, self.inputs), (AddressOf.OUTPUT, self.outputs)
+
+    def _addresses(self) -> Dict[Buffer, int]:
         """Return an address for each buffer.
 
         Over USB the chip only repeats addresses in descriptors, which are switched off,
         so that any will do, as long as buffers do not overlap.
         """
-        buffers = [
-            *((AddressOf.INPUT, name) for name in self.inputs),
-            *((AddressOf.OUTPUT, name) for name in self.outputs),
+        buffers: List[Buffer] = [
+            *((kind, name) for kind, layers in self._layers() for name in layers),
             (AddressOf.PARAMETER, ""),
             (AddressOf.SCRATCH, ""),
         ]
@@ -150,19 +204,12 @@ class Program:
 
     def new_run(self) -> Run:
         """Return memory and transfers for a run."""
-        memory: Dict[Tuple[AddressOf, str], bytearray] = {
-            (AddressOf.PARAMETER, ""): self._parameters,
-            (AddressOf.SCRATCH, ""): bytearray(self.executable.scratch),
+        memory = {
+            key: self.contents.get(key, bytearray(size))
+            for key, size in self._sizes.items()
         }
-        for kind, layers in (
-            (AddressOf.INPUT, self.inputs),
-            (AddressOf.OUTPUT, self.outputs),
-        ):
-            for name, layer in layers.items():
-                memory[kind, name] = bytearray(padded_bytes(layer))
-        steps = tuple(self._step(t, memory) for t in self.executable.transfers)
         return Run(
-            steps,
+            tuple(self._step(step, memory) for step in self.steps),
             {name: memory[AddressOf.INPUT, name] for name in self.inputs},
             {name: memory[AddressOf.OUTPUT, name] for name in self.outputs},
         )
@@ -189,7 +236,7 @@ class Program:
         Raises:
             ValueError: an array is missing or has another size
         """
-        for name, layout in self._layouts.items():
+        for name, layout in self.layouts.items():
             out = outputs.get(name)
             if out is None or out.nbytes != dense_bytes(self.outputs[name]):
                 raise ValueError(
@@ -197,45 +244,50 @@ class Program:
                 )
             layout.read(np.frombuffer(run.outputs[name], np.uint8), out)
 
-    def _step(
-        self,
-        transfer: Transfer,
-        memory: Dict[Tuple[AddressOf, str], bytearray],
-    ) -> Step:
+    def _planned(self, transfer: Transfer) -> PlannedStep:
         what = transfer.what
         if isinstance(what, Interrupt):
             return Event(FIRST_INTERRUPT + what.number)
         if isinstance(what, InstructionTransfer):
-            if what.chunk >= len(self._instructions):
+            chunk: Buffer = None, str(what.chunk)
+            if chunk not in self._sizes:
                 raise DamagedError(f"instructions {what.chunk} are sent and not there")
-            part = self._instructions[what.chunk]
-            return self._sending(INSTRUCTIONS, part, 0, len(part))
+            return Packet(INSTRUCTIONS, chunk, 0, self._sizes[chunk])
         if not isinstance(what, BufferTransfer):
             return Fence()
-        buffer = memory.get(_key(what.address))
-        if buffer is None:
+        buffer = _key(what.address)
+        if buffer not in self._sizes:
             raise DamagedError(f"a buffer {what.address.name} is not in the program")
-        if not 0 <= what.offset <= what.offset + what.size <= len(buffer):
+        size = self._sizes[buffer]
+        if not 0 <= what.offset <= what.offset + what.size <= size:
             raise DamagedError(
                 f"bytes {what.offset} to {what.offset + what.size} of a buffer of "
-                f"{len(buffer)} bytes are transferred"
+                f"{size} bytes are transferred"
             )
         kind = what.address.of
         if kind is AddressOf.OUTPUT or (kind is AddressOf.SCRATCH and transfer.outfeed):
-            view = memoryview(buffer)
-            return Receiving(view[what.offset : what.offset + what.size])
+            return Reception(buffer, what.offset, what.size)
         tag = PARAMETERS if kind is AddressOf.PARAMETER else INPUT
-        return self._sending(tag, buffer, what.offset, what.size)
+        return Packet(tag, buffer, what.offset, what.size)
 
-    def _sending(self, tag: int, memory: bytearray, offset: int, size: int) -> Sending:
-        urbs = [Urb(BULK_OUT, bytearray(_HEADER.pack(size, tag)))]
+    def _step(self, step: PlannedStep, memory: Dict[Buffer, bytearray]) -> Step:
+        if isinstance(step, Packet):
+            return self._sending(step, memory[step.buffer])
+        if isinstance(step, Reception):
+            view = memoryview(memory[step.buffer])
+            return Receiving(view[step.offset : step.offset + step.size])
+        return step
+
+    def _sending(self, packet: Packet, memory: bytearray) -> Sending:
+        size = packet.size
+        urbs = [Urb(BULK_OUT, bytearray(_HEADER.pack(size, packet.tag)))]
         for at in range(0, size, self._chunk):
             length = min(self._chunk, size - at)
-            urbs.append(Urb(BULK_OUT, memory, offset + at, length))
+            urbs.append(Urb(BULK_OUT, memory, packet.offset + at, length))
         return Sending(tuple(urbs), size)
 
 
-def _key(address: Address) -> Tuple[AddressOf, str]:
+def _key(address: Address) -> Buffer:
     named = address.of in (AddressOf.INPUT, AddressOf.OUTPUT)
     return address.of, address.name if named else ""
 
@@ -243,7 +295,7 @@ def _key(address: Address) -> Tuple[AddressOf, str]:
 def linked(
     instructions: bytes,
     fields: Tuple[Field, ...],
-    addresses: Dict[Tuple[AddressOf, str], int],
+    addresses: Dict[Buffer, int],
 ) -> bytearray:
     """Return instructions with the addresses of their buffers."""
     words = bytearray(instructions)
