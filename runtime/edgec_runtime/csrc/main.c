@@ -19,6 +19,9 @@
  * was started, so that loading can be told.
  * --profile times each operation of so many more inferences, with a plain one between any two.
  *
+ * Segments for the Edge TPU run on a stick where edgetpu.bin is beside the program and one is
+ * plugged in (program_stick.h), else as C; their operations are profiled as C.
+ *
  * --threads shares the larger ops among so many, at most edgec_model.threads.  --in-turn: without
  * any thread, one part after the other, each marked; so an emulator can count what each would do.
  *
@@ -26,9 +29,11 @@
  * EBADF and that is all; an emulator that watches system calls can count what lies between the
  * marks.
  */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #define _POSIX_C_SOURCE 200809L
 #include "ek_model.h"
 #include "program_io.h"
+#include "program_stick.h"
 #include "program_weights.h"
 
 #include <sys/stat.h>
@@ -136,8 +141,9 @@ static void infer(struct record *r) {
     for (int s = 0; s < edgec_model.n_segments; s++) {
         const ek_segment *g = bind(s, in, out);
         mark(MARK_SEGMENT - s);
-        check_code(g, threads ? g->run_on(threads, g->arena, weights, in, out, NULL, NULL)
-                              : g->run(g->arena, weights, in, out));
+        if (!stick_run(s, in, out))
+            check_code(g, threads ? g->run_on(threads, g->arena, weights, in, out, NULL, NULL)
+                                  : g->run(g->arena, weights, in, out));
         uint64_t after = now_ns();
         to[PARTS + s] = after - before;
         before = after;
@@ -209,12 +215,15 @@ static bool more(const struct options *o, int done, int wanted, int least, uint6
 static void run_all(const struct options *o) {
     mark(MARK_WARM);
     uint64_t start = now_ns();
-    do infer(&inferences);
-    while ((double)(now_ns() - start) < o->warmup * 1e9 && inferences.n < inferences.room / 2);
+    do {
+        stick_between();
+        infer(&inferences);
+    } while ((double)(now_ns() - start) < o->warmup * 1e9 && inferences.n < inferences.room / 2);
     n_warmup = inferences.n;
     start = now_ns();
     for (int i = 0; more(o, i, o->runs, MIN_RUNS, start) && inferences.n < inferences.room; i++) {
         yardstick();
+        stick_between();
         mark(MARK_BEGIN);
         infer(&inferences);
         mark(MARK_END);
@@ -343,7 +352,7 @@ static void print_json(const struct options *o) {
         print_string(edgec_model.segments[s].place);
         printf(", ");
         print_series("ns", &inferences, PARTS + s);
-        printf("\"backend\": \"c\"}");
+        printf("\"backend\": \"%s\"}", stick_served(s) ? "delegate" : "c");
     }
     printf("], ");
     print_series("total", &inferences, TOTAL);
@@ -476,6 +485,7 @@ int main(int argc, char **argv) {
     check(&o);
     start_threads(&o);
     weights = map_weights(&edgec_model, o.weights, argv[0]);
+    stick_start(argv[0], edgec_model.graph);
     load_ns = now_ns() - o.launched;
     for (int i = 0; i < edgec_model.n_inputs; i++) {
         const ek_tensor *t = &edgec_model.tensors[edgec_model.inputs[i]];
@@ -488,6 +498,7 @@ int main(int argc, char **argv) {
         load_input(o.files[edgec_model.n_inputs + i],
                    &edgec_model.tensors[edgec_model.state[i].input]);
     run_all(&o);
+    stick_stop();
     if (o.output) write_outputs(&o);
     if (threads && !o.in_turn) edgec_model.stop(threads);
     if (o.json)

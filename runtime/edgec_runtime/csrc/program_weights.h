@@ -30,14 +30,16 @@ static uint32_t crc32_of(const unsigned char *p, size_t n) {
     return ~c;
 }
 
-/* The path beside the executable, which `self` (argv[0]) names where the system does not tell. */
-static const char *beside_program(const char *self) {
+/* The path of a file beside the executable, which `self` (argv[0]) names where the system does not
+ * tell. */
+static const char *beside_program(const char *self, const char *name) {
     static char path[EK_PATH_CHARS];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof WEIGHTS_FILE - 1);
-    if (n < 0) n = snprintf(path, sizeof path - sizeof WEIGHTS_FILE, "%s", self);
-    while (n > 0 && path[n - 1] != '/') n--;
-    if ((size_t)n >= sizeof path - sizeof WEIGHTS_FILE) n = 0;
-    memcpy(path + n, WEIGHTS_FILE, sizeof WEIGHTS_FILE);
+    const size_t room = sizeof path - strlen(name) - 1;
+    ssize_t n = readlink("/proc/self/exe", path, room - 1);
+    if (n < 0) n = snprintf(path, room, "%s", self);
+    while (n > 0 && (size_t)n < room && path[n - 1] != '/') n--;
+    if ((size_t)n >= room) n = 0;
+    memcpy(path + n, name, strlen(name) + 1);
     return path;
 }
 
@@ -47,7 +49,7 @@ static const char *beside_program(const char *self) {
 static const unsigned char *map_weights(const ek_model *m, const char *given, const char *self) {
     static const char *other = "take the program and " WEIGHTS_FILE " from the same bundle";
     if (!m->weights_bytes) return NULL;
-    const char *path = given ? given : beside_program(self);
+    const char *path = given ? given : beside_program(self, WEIGHTS_FILE);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         fail(EXIT_INPUT,

@@ -24,14 +24,20 @@ from .usbfs import StalledError, UsbHandle
 
 FIRMWARE_BYTES = 10783
 FIRMWARE_SHA256 = "3b07311b174b81fd14fd2c887f40d646c0ebf2f140cc5ee5cf8befa0f3e3dc7f"
+FIRMWARE_CRC32 = 0x0394D8D3
+"""By which a program knows it, which has no SHA-256 (csrc/stick_firmware.h)."""
 VARIABLE = "EDGEC_EDGETPU_FIRMWARE"
 """The variable of the environment that names a file with the firmware."""
 
-# The first bytes, by which it is looked for: jumps of its interrupt table.
-_START = bytes.fromhex("021e570214fac22fc231c223")
+FIRMWARE_START = bytes.fromhex("021e570214fac22fc231c223")
+"""Its first bytes, by which it is looked for: jumps of its interrupt table."""
+
 _FILE = "apex_latest_single_ep.bin"
+CACHED_FIRMWARE = f"files/{FIRMWARE_SHA256}/{_FILE}"
+"""Where it is in the cache."""
 _URL = f"https://raw.githubusercontent.com/google-coral/libedgetpu/master/driver/usb/{_FILE}"
-_LIBRARY_FOLDERS = ("usr/lib", "usr/lib/*", "usr/local/lib", "lib", "opt/*/lib")
+LIBRARY_FOLDERS = ("usr/lib", "usr/lib/*", "usr/local/lib", "lib", "opt/*/lib")
+"""Patterns of the folders that may have a libedgetpu, below the root."""
 _LONGEST_FILE = 256 << 20
 
 # requests of DFU 1.1, table 3.2; states and status of table 6.2
@@ -81,7 +87,7 @@ def _places(root: str) -> Iterator[str]:
     """Return files that may have the firmware, the likeliest first."""
     folders = [
         *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")),
-        *(os.path.join(root, folder) for folder in _LIBRARY_FOLDERS),
+        *(os.path.join(root, folder) for folder in LIBRARY_FOLDERS),
     ]
     for name in EDGETPU_LIBRARIES:
         for folder in folders:
@@ -90,7 +96,7 @@ def _places(root: str) -> Iterator[str]:
 
 
 def _cached_file() -> str:
-    return str(cache_dir("files") / FIRMWARE_SHA256 / _FILE)
+    return str(cache_dir() / CACHED_FIRMWARE)
 
 
 def _download_command() -> str:
@@ -110,12 +116,12 @@ def _in_file(path: str) -> Optional[bytes]:
 
 def firmware_in(data: bytes) -> Optional[bytes]:
     """Return the firmware that stands anywhere in some bytes; None if it does not."""
-    at = data.find(_START)
+    at = data.find(FIRMWARE_START)
     while at >= 0:
         candidate = data[at : at + FIRMWARE_BYTES]
         if hashlib.sha256(candidate).hexdigest() == FIRMWARE_SHA256:
             return candidate
-        at = data.find(_START, at + 1)
+        at = data.find(FIRMWARE_START, at + 1)
     return None
 
 
