@@ -6,9 +6,9 @@ import ctypes
 from pathlib import Path
 
 import numpy as np
+from edgec_runtime.edgetpu_file.compiled_file import CompiledOperator
 
 from edgec.emit.edgetpu_programs import SegmentProgram, edgetpu_programs
-from edgec_runtime.edgetpu_file.compiled_file import CompiledOperator
 from tests import builds
 from tests.conftest import ROOT
 from tests.stick.driving import Array, read, shape
@@ -40,7 +40,7 @@ def operator_program(path: Path, number: int, segment: int) -> SegmentProgram:
     )
 
 
-def written_programs(operators: list[tuple[Path, int]], name: str) -> Path:
+def written_programs(operators: list[tuple[Path, int]]) -> Path:
     """A file like edgetpu.bin in which each operator is a segment, in order."""
 
     def make(folder: Path) -> None:
@@ -50,16 +50,20 @@ def written_programs(operators: list[tuple[Path, int]], name: str) -> Path:
         ]
         (folder / "edgetpu.bin").write_bytes(edgetpu_programs(programs, GRAPH))
 
-    return builds.once(f"edgetpu.bin {name}", make) / "edgetpu.bin"
+    return builds.once(f"edgetpu.bin {operators}", make) / "edgetpu.bin"
 
 
-def prepare(library: Path, programs: Path) -> bool:
-    """Load the driver and the programs."""
+def prepare(library: Path, programs: Path, patience_s: float) -> bool:
+    """Load the driver and the programs.
+
+    patience_s: longest pause in a first inference
+    """
     if not _LIBRARIES:
         loaded = ctypes.CDLL(str(library))
         loaded.driver_fault.restype = ctypes.c_char_p
         _LIBRARIES.append(loaded)
-    return bool(_LIBRARIES[0].driver_prepare(str(programs).encode(), GRAPH.encode()))
+    path, graph = str(programs).encode(), GRAPH.encode()
+    return bool(_LIBRARIES[0].driver_prepare(path, graph, int(1000 * patience_s)))
 
 
 def connect() -> str:

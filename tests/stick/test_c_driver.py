@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +13,36 @@ from edgec_runtime.stick import firmware
 from tests.stick import driving, driving_c
 from tests.stick.driving_c import built_driver, written_programs
 from tests.stick.plugged import Plugged, plugged
-from tests.stick.test_driver import EDGETPU, FIRMWARE_FROM, WITH_SOURCES, entry
+from tests.stick.test_driver import (
+    EDGETPU,
+    FIRMWARE_FROM,
+    WITH_SOURCES,
+    entry,
+    random_inputs,
+    source,
+)
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
 FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
 RUNNING = StickOptions(firmware=True)
-DENSE = EDGETPU / entry("dense_256").compiled, 0
+DENSE = entry("dense_256")
 
 
-def right(process: Plugged, name: str, seed: int, segment: int = 0) -> bool:
-    """One inference of a file's first operator; whether the stick ran it."""
-    file = entry(name)
+def operators(file: IndexEntry) -> list[tuple[Path, int]]:
+    """The operators of a file that are for the Edge TPU."""
+    path = EDGETPU / file.compiled
+    read = driving.read(path).operators
+    return [(path, i) for i, o in enumerate(read) if o.package is not None]
+
+
+def right(
+    process: Plugged, file: IndexEntry, seed: int, number: int = 0, segment: int = 0
+) -> bool:
+    """One inference of an operator; whether the stick ran it."""
     assert file.source is not None
     path = EDGETPU / file.compiled
     compiled = driving.read(path)
-    operator = compiled.operators[0]
+    operator = compiled.operators[number]
     rng = np.random.default_rng(seed)
     inputs = {
         compiled.tensors[i].name: rng.integers(
@@ -36,7 +50,9 @@ def right(process: Plugged, name: str, seed: int, segment: int = 0) -> bool:
         )
         for i in operator.inputs
     }
-    found = process.call(driving_c.run, segment, (path, 0), list(inputs.values()), True)
+    found = process.call(
+        driving_c.run, segment, (path, number), list(inputs.values()), True
+    )
     if found is None:
         return False
     network = SourceNetwork(EDGETPU / file.source)
@@ -47,10 +63,12 @@ def right(process: Plugged, name: str, seed: int, segment: int = 0) -> bool:
     return True
 
 
-def opened(process: Plugged, operators: list[tuple[Path, int]], name: str) -> str:
-    """Connect with a stick; what is wrong, or ""."""
-    programs = written_programs(operators, name)
-    assert process.call(driving_c.prepare, built_driver(), programs)
+def opened(process: Plugged, *files: IndexEntry) -> str:
+    """Connect with a stick; what is wrong, or "". Each operator is a segment."""
+    everything = [operator for file in files for operator in operators(file)]
+    programs = written_programs(everything)
+    # interp needs its time for the larger ones
+    assert process.call(driving_c.prepare, built_driver(), programs, 60.0)
     answer = process.call(driving_c.connect)
     assert isinstance(answer, str)
     return answer
@@ -60,8 +78,78 @@ def opened(process: Plugged, operators: list[tuple[Path, int]], name: str) -> st
 def test_one_model(super_speed: bool, tmp_path: Path) -> None:
     options = StickOptions(super_speed=super_speed, firmware=True)
     with Stick.serve(EDGETPU, options) as stick, plugged(stick, tmp_path) as process:
-        assert opened(process, [DENSE], "dense") == ""
-        assert all(right(process, "dense_256", seed) for seed in range(3))
+        assert opened(process, DENSE) == ""
+        assert all(right(process, DENSE, seed) for seed in range(3))
         counts = process.call(driving_c.counts)
         assert counts == {"opened": 1, "lost": 0, "recovered": 0}
         process.call(driving_c.stop)
+
+
+def test_firmware(tmp_path: Path) -> None:
+    """A stick that was just plugged in gets its firmware."""
+    with (
+        Stick.serve(EDGETPU) as stick,
+        plugged(stick, tmp_path, **FIRMWARE) as process,
+    ):
+        assert opened(process, DENSE) == ""
+        assert "takes firmware of 10783 bytes" in " ".join(stick.lines)
+        assert right(process, DENSE, 0)
+        process.call(driving_c.stop)
+
+
+def test_models_in_turn(tmp_path: Path) -> None:
+    """Parameters are put into the chip again when another model has displaced them."""
+    files = [DENSE, entry("looming_64x64_3x3")]
+    with (
+        Stick.serve(EDGETPU, RUNNING) as stick,
+        plugged(stick, tmp_path, EDGEC_USBFS_CAPABILITIES="0") as process,
+    ):
+        assert opened(process, *files) == ""
+        for i in (0, 1, 1, 0, 0):
+            assert right(process, files[i], seed=i, segment=i)
+        cached = sum("packet parameters" in line for line in stick.lines)
+        assert cached == 3
+
+
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize("file", WITH_SOURCES, ids=lambda e: Path(e.compiled).stem)
+def test_every_file(file: IndexEntry, tmp_path: Path) -> None:
+    """Each operator for the Edge TPU gives what its part of the source gives."""
+    with Stick.serve(EDGETPU, RUNNING) as stick, plugged(stick, tmp_path) as process:
+        assert opened(process, file) == ""
+        for segment, (_, number) in enumerate(operators(file)):
+            assert right(process, file, 1, number, segment), stick.lines[-5:]
+
+
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize(
+    "name", ["dense_256", "bright_128x128", "split_concat", "dense_1024"]
+)
+@pytest.mark.parametrize("super_speed", [True, False])
+def test_the_drivers_send_the_same(
+    name: str, super_speed: bool, tmp_path: Path
+) -> None:
+    """In C and in Python: registers, packets with all their bytes, events; three calls."""
+    file = entry(name)
+    path = EDGETPU / file.compiled
+    graph = source(file)
+    calls = [random_inputs(graph, seed) for seed in range(3)]
+    options = StickOptions(super_speed=super_speed, firmware=True)
+    logs = []
+    for language in ("c", "python"):
+        folder = tmp_path / language
+        folder.mkdir()
+        with Stick.serve(EDGETPU, options) as stick, plugged(stick, folder) as process:
+            if language == "c":
+                assert opened(process, file) == ""
+                for inputs in calls:
+                    assert process.call(driving_c.run, 0, (path, 0), inputs, False)
+                process.call(driving_c.stop)
+            else:
+                process.call(driving.open_driver)
+                for inputs in calls:
+                    process.call(driving.run, path, inputs)
+                process.call(driving.close_driver)
+            logs.append(stick.lines)
+    assert logs[0] == logs[1]
+    assert sum("packet" in line for line in logs[0]) >= 7

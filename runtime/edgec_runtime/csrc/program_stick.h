@@ -27,7 +27,6 @@ enum {
     STICK_LOADER, /* its identifiers: without firmware, and with */
     STICK_RUNNING,
     STICK_ENUMERATION_MS = 5000, /* longest time in which it is back after it got its firmware */
-    STICK_PATIENCE_MS = 6000,    /* longest pause in a first inference, as libedgetpu has it */
     STICK_LEAST_PATIENCE_MS = 250,
     STICK_SLOWER = 10, /* later ones may pause for so many times the longest inference */
     STICK_LOOK_MS = 20,
@@ -55,9 +54,10 @@ static struct {
     int clock;
     char booting[32];    /* the node of a stick that has just got its firmware */
     int64_t boots_until; /* when it has to be back */
+    int64_t patience;    /* longest pause in a first inference, ms */
     int64_t look_at, pause;
     int opened, lost, recovered;
-} stick = {.usb.fd = -1};
+} stick = {.usb.fd = -1, .patience = 6000 /* as libedgetpu has it */};
 
 /* ---- programs
  * ------------------------------------------------------------
@@ -109,7 +109,7 @@ static enum usb_result stick_infer(int number, int64_t patience) {
 static enum usb_result stick_measured_inference(int number) {
     struct stick_state *s = &stick.states[number];
     const int64_t start = usb_ms();
-    int64_t patience = STICK_PATIENCE_MS;
+    int64_t patience = stick.patience;
     if (s->known) {
         patience = STICK_SLOWER * s->longest;
         if (patience < STICK_LEAST_PATIENCE_MS) patience = STICK_LEAST_PATIENCE_MS;
@@ -140,11 +140,11 @@ static enum usb_result stick_recover(int number) {
     stick.recovered++;
     memcpy(inputs, now, m->input_bytes);
     if (!s->known) {
-        r = stick_infer(number, STICK_PATIENCE_MS);
+        r = stick_infer(number, stick.patience);
         memcpy(known, now, m->input_bytes + m->output_bytes);
     }
     memcpy(now, known, m->input_bytes);
-    if (!r) r = stick_infer(number, STICK_PATIENCE_MS);
+    if (!r) r = stick_infer(number, stick.patience);
     if (!r && memcmp(now + m->input_bytes, known + m->input_bytes, m->output_bytes))
         r = usb_fault(USB_LOST, "it computes something else after a reset");
     memcpy(now, inputs, m->input_bytes);
