@@ -3,7 +3,7 @@
 Both have the same tree (docs/packages.md):
 
     /usr/lib/edgec/<app>/model.edgec            the bundle's files for this architecture
-    /usr/lib/edgec/<app>/main                   the program; weights.bin beside it
+    /usr/lib/edgec/<app>/main                   the program; weights.bin and edgetpu.bin beside it
     /usr/lib/edgec/<app>/python/edgec_runtime/  the runtime, one for each application,
                                                 so that two never collide
     /usr/lib/systemd/system/edgec-<app>.service
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import edgec_runtime
 from edgec_runtime import Bundle, BundleError, InputError, write_bundle
 from edgec_runtime.bundle.atomic_write import atomic_write
-from edgec_runtime.device_end.bundles import WEIGHTS_FILE
+from edgec_runtime.device_end.bundles import EDGETPU_FILE, WEIGHTS_FILE
 from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.printable import printable
 from edgec_runtime.device_end.units import RUNS, unit_name, unit_text
@@ -181,11 +181,14 @@ def _content(
         **_runtime(f"{folder}/python"),
     }
     # Debian installs what a package depends on; a recommendation can be left out.
-    # The program without Python neither uses the Edge TPU nor prepares images.
+    # The program without Python uses a stick alone, and prepares no images.
     uses_tpu = any(s.edgetpu for s in m.segments)
     prepares = any(not p.assumed for p in m.preprocess.values())
     if target in m.weights:
         files[f"{folder}/{WEIGHTS_FILE}"] = File(bundle.read(m.weights[target]))
+    if EDGETPU_FILE in bundle.names:
+        beside = f"{folder}/{PurePosixPath(EDGETPU_FILE).name}"
+        files[beside] = File(bundle.read(EDGETPU_FILE))
     summary = f"{m.name} for {m.target}, compiled by edgec"
     # A field of the control file ends with its line.
     summary = re.sub(r"\s+", " ", printable(summary))[:79]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from edgec_devices.boards import Board
 from edgec_runtime import Contents
-from edgec_runtime.bundle.archive import WEIGHTS_FILE
+from edgec_runtime.bundle.archive import EDGETPU_FILE, WEIGHTS_FILE
 from edgec_runtime.bundle.signatures import SIGNATURES_FILE
 from edgec_runtime.vision.tasks.base import Task
 
@@ -21,7 +21,9 @@ from edgec.compiler.lower import Lowered
 from edgec.emit.anchors_file import anchors_file
 from edgec.emit.c import CSRC
 from edgec.emit.calls_file import CALLS_FILE, calls_file
+from edgec.emit.edgetpu_programs import edgetpu_programs, segment_programs
 from edgec.emit.graph_file import GRAPH_FILE, graph_file
+from edgec.emit.sources import digest_of
 from edgec.emit.tflite import MODEL_TFLITE
 from edgec.emit.values_file import VALUES_FILE, values_file
 from edgec.frontends.task_file import TaskFile
@@ -66,6 +68,7 @@ def pack(
     weights = weights_files({n: made.weights for n, made in emitted.sources.items()})
     files = _source_files(emitted)
     files |= _binary_files(emitted, built, outcome)
+    files |= _edgetpu_file(lowered, outcome)
     files |= {path: emitted.sources[name].weights for name, path in weights.items()}
     files |= _app_files(emitted, lowered.target.board)
     files |= state_files(lowered.graph)
@@ -136,6 +139,19 @@ def _binary_files(
         files[f"lib/{target}/libmodel.so"] = made.library
         files[f"bin/{target}/main"] = made.program
     return files
+
+
+def _edgetpu_file(
+    lowered: Lowered, outcome: CompilerOutcome | None
+) -> dict[str, bytes]:
+    """Return what programs send to a stick, if any segment was compiled for it."""
+    if outcome is None:
+        return {}
+    segments = lowered.partition.segments
+    compiled = {n: r.data for n, r in outcome.segments.items() if r.data is not None}
+    programs = segment_programs(segments, compiled)
+    data = edgetpu_programs(programs, digest_of(segments))
+    return {EDGETPU_FILE: data} if data else {}
 
 
 def _app_files(emitted: Emitted, board: Board) -> dict[str, bytes]:

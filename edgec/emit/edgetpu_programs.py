@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgec_partitioner.segments import Segment
-from edgec_runtime.device_end.facts import EDGETPU_LIBRARIES
 from edgec_runtime.edgetpu_file.compiled_file import read_compiled
 from edgec_runtime.edgetpu_file.executable import (
     DATA_TYPE_BYTES,
@@ -43,7 +42,7 @@ from edgec_runtime.stick.firmware import (
     FIRMWARE_BYTES,
     FIRMWARE_CRC32,
     FIRMWARE_START,
-    LIBRARY_FOLDERS,
+    LIBRARY_PATTERNS,
 )
 from edgec_runtime.stick.layouts import (
     Block,
@@ -61,8 +60,6 @@ from edgec_runtime.stick.program import (
     link_model,
 )
 
-EDGETPU_PROGRAMS = "segments/edgetpu.bin"
-"""The file's path in a bundle."""
 MAGIC = b"EDGECTPU"
 VERSION = 1
 _ALIGN = 8
@@ -221,12 +218,8 @@ class _Writer:
         lists.append(self._accesses(switching_off()))
         lists.append(self._accesses(clearing_warning()))
         lists.append(self._accesses(_FAULT))
-        patterns = [
-            f"/{folder}/{name}*"
-            for name in EDGETPU_LIBRARIES
-            for folder in LIBRARY_FOLDERS
-        ]
-        text = "".join(f"{p}\0" for p in (*patterns, CACHED_FIRMWARE)).encode()
+        places = (*(f"/{pattern}" for pattern in LIBRARY_PATTERNS), CACHED_FIRMWARE)
+        text = "".join(f"{place}\0" for place in places).encode()
         lists.append(self._list(text, 1))
         clocks = "".join(f"{name}\0" for name in CLOCKS).encode()
         lists.append(self._list(clocks, 1))

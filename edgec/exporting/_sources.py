@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgec_runtime import Bundle
+from edgec_runtime.bundle.archive import EDGETPU_FILE
 
 from edgec.errors import InputError
 from edgec.report.wording import plain, shortened
@@ -17,7 +18,8 @@ LONGEST_NAME = 60
 
 
 def write_sources(bundle: Bundle, folder: Path) -> tuple[str, ...]:
-    """Write src/ of a bundle, and each target's weights beside its C.
+    """Write src/ of a bundle, and beside each target's C its weights and the programs for
+    a stick.
 
     Returns the targets. Raises InputError for a bundle without C.
     """
@@ -38,11 +40,14 @@ def write_sources(bundle: Bundle, folder: Path) -> tuple[str, ...]:
             at=str(bundle.path),
             hint="compile the model again",
         )
-    # The program maps the file beside itself, so each target has a copy of its own.
+    # The program maps the files beside itself, so each target has copies of its own.
     for target in targets:
         if target in manifest.weights:
             weights = folder / SOURCES / target / "weights.bin"
             weights.write_bytes(bundle.read(manifest.weights[target]))
+        if EDGETPU_FILE in bundle.names:
+            beside = folder / SOURCES / target / Path(EDGETPU_FILE).name
+            beside.write_bytes(bundle.read(EDGETPU_FILE))
     return tuple(targets)
 
 

@@ -28,12 +28,13 @@ main.o $(MODEL_OBJECTS): build.txt
 main: main.o $(MODEL_OBJECTS)
 	$(CC) $(LDFLAGS) -o $@ $^ $(MODEL_LIBS)
 	test ! -f $(MODEL_DIR)weights.bin || cp $(MODEL_DIR)weights.bin .
+	test ! -f $(MODEL_DIR)edgetpu.bin || cp $(MODEL_DIR)edgetpu.bin .
 
 main.o: src/main.c
 	$(CC) $(CFLAGS) $(MODEL_CFLAGS) $(MODEL_INCLUDES) -c -o $@ $<
 
 clean:
-	rm -f main main.o edgec-*.o weights.bin build.txt
+	rm -f main main.o edgec-*.o weights.bin edgetpu.bin build.txt
 """
 
 

@@ -40,11 +40,13 @@ add_subdirectory(src/${MODEL_TARGET})
 add_executable(main src/main.c)
 target_link_libraries(main PRIVATE edgec_model)
 
-# The program maps the weights beside itself.
-set(weights ${CMAKE_SOURCE_DIR}/src/${MODEL_TARGET}/weights.bin)
-if(EXISTS ${weights})
-  configure_file(${weights} ${CMAKE_BINARY_DIR}/weights.bin COPYONLY)
-endif()
+# The program maps the weights beside itself, and what it sends to an Edge TPU.
+foreach(file weights.bin edgetpu.bin)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/src/${MODEL_TARGET}/${file})
+    configure_file(${CMAKE_SOURCE_DIR}/src/${MODEL_TARGET}/${file}
+      ${CMAKE_BINARY_DIR}/${file} COPYONLY)
+  endif()
+endforeach()
 """
 
 _TOOLCHAIN = """\

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from edgec_devices.stick.sources import IndexEntry
 from edgec_runtime import write_bundle
-from edgec_runtime.bundle.archive import MANIFEST
+from edgec_runtime.bundle.archive import EDGETPU_FILE, MANIFEST
+from edgec_runtime.edgetpu_file.compiled_file import read_compiled
 
 import edgec
+from edgec.emit.edgetpu_programs import SegmentProgram, edgetpu_programs
 from tests import builds
 from tests.conftest import SHARED
 
@@ -32,6 +34,17 @@ def compiled_bundle(entry: IndexEntry) -> Path:
         files[names[1]] = (EDGETPU / entry.compiled).read_bytes()
         (segment,) = manifest["segments"]
         segment |= {"place": "edgetpu", "tflite": names[0], "edgetpu": names[1]}
+        read = read_compiled(files[names[1]], entry.compiled)
+        (operator,) = read.operators
+        assert operator.package is not None
+        program = SegmentProgram(
+            0,
+            operator.package,
+            read.data,
+            [read.tensors[i].name for i in operator.inputs],
+            [read.tensors[i].name for i in operator.outputs],
+        )
+        files[EDGETPU_FILE] = edgetpu_programs([program], manifest["graph"])
         write_bundle(folder / "model.edgec", manifest, files)
 
     return builds.once(f"compiled bundle {entry.compiled}", make) / "model.edgec"

@@ -1,7 +1,7 @@
 """Random faults while our driver works: every inference equals the source's, nothing
 takes longer than its time limit, and no descriptor is left open.
 
-    python -m tests.stick.schedules [--cases 5000] [--seed 0]
+    python -m tests.stick.schedules [--cases 5000] [--seed 0] [--language c]
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from edgec_devices.stick.faults import PHASES, Fault, Phase, What
 from edgec_devices.stick.programs import ProgramBook
 from edgec_devices.stick.sources import IndexEntry, read_folder
 from edgec_runtime import DeviceError
-from edgec_runtime.stick import driver
+from edgec_runtime.stick import driver, firmware
 
 from edgec.ir import interp
 from tests import builds
-from tests.stick import driving
+from tests.stick import driving, driving_c
 from tests.stick.plugged import Kernel, Plugged, environment_of
 from tests.stick.test_driver import (
     EDGETPU,
@@ -44,6 +44,7 @@ LIMIT_S = 12.0
 """Longest time of one call: of an inference, or of opening a stick."""
 RETURN_S = 20.0
 """Longest time until a stick that is plugged in works again."""
+FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
 OPTIONS = driver.StickOptions(firmware=str(FIRMWARE_FROM), patience=1.0)
 LAST = {Phase.IMPORT: 3, Phase.FIRMWARE: 44, Phase.RESET: 2, Phase.REGISTER: 150}
 """The last passing of a phase at which a fault is drawn; otherwise INFERENCES."""
@@ -74,19 +75,80 @@ class Tally:
     """What happened in all schedules."""
 
     faults: Counter[str] = field(default_factory=Counter)
+    inferences: int = 0
     errors: int = 0
     recovered: int = 0
     slowest_s: float = 0.0
 
 
+class InPython:
+    """The driver in Python, in a process."""
+
+    def __init__(self, process: Plugged, networks: list[Network]) -> None:
+        self._process = process
+        self._networks = networks
+
+    def infer(self, network: int, number: int) -> list[Array] | None:
+        """The outputs of one inference; None after an error that has a hint."""
+        one = self._networks[network]
+        try:
+            found = self._process.call(
+                driving.run_or_open, OPTIONS, one.path, one.inputs[number]
+            )
+        except DeviceError as e:
+            if not e.hint:
+                raise
+            return None
+        assert found is not None
+        return list(found)
+
+    def close(self) -> int:
+        """How often a stalled program was recovered."""
+        recovered = self._process.call(driving.counts)["recovered"]
+        self._process.call(driving.close_driver)
+        return int(recovered)
+
+
+class InC:
+    """The driver of programs, in a process that looks for a stick at each inference."""
+
+    def __init__(self, process: Plugged, networks: list[Network]) -> None:
+        self._process = process
+        self._networks = networks
+        files = [(network.path, 0) for network in networks]
+        programs = driving_c.written_programs(files)
+        assert process.call(
+            driving_c.prepare, driving_c.built_driver(), programs, OPTIONS.patience
+        )
+
+    def infer(self, network: int, number: int) -> list[Array] | None:
+        """The outputs of one inference; None if the twin has to run."""
+        one = self._networks[network]
+        found = self._process.call(
+            driving_c.run, network, (one.path, 0), one.inputs[number], True
+        )
+        return None if found is None else list(found)
+
+    def close(self) -> int:
+        """How often a stalled program was recovered."""
+        recovered = self._process.call(driving_c.counts)["recovered"]
+        self._process.call(driving_c.stop)
+        return int(recovered)
+
+
+DRIVERS: dict[str, type[InPython] | type[InC]] = {"python": InPython, "c": InC}
+
+
 class Schedules:
     """One process with our driver, which meets a new stick in each schedule."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, language: str = "python") -> None:
         self._folder = folder
         self._book: ProgramBook = read_folder(EDGETPU, NAMES)
         self._networks = [Network.of(entry(name)) for name in NAMES]
-        self._process = Plugged(environment_of(folder / "none", folder))
+        environment = environment_of(folder / "none", folder)
+        self._process = Plugged({**environment, **FIRMWARE})
+        self._driver = DRIVERS[language](self._process, self._networks)
         self.tally = Tally()
 
     def close(self) -> None:
@@ -107,7 +169,7 @@ class Schedules:
                 before = self._process.call(driving.descriptors)
                 for _ in range(INFERENCES):
                     self._inference(r, stick)
-                self._close_driver()
+                self.tally.recovered += self._driver.close()
                 assert self._process.call(driving.descriptors) == before
             finally:
                 kernel.close()
@@ -118,35 +180,28 @@ class Schedules:
 
     def _inference(self, r: random.Random, stick: Stick) -> None:
         """Try until it succeeds, as a person would who follows the hints."""
-        network = r.choice(self._networks)
+        network = r.randrange(len(self._networks))
         number = r.randrange(INPUTS)
         end = time.monotonic() + RETURN_S + LIMIT_S
         while True:
             begin = time.monotonic()
-            try:
-                found = self._process.call(
-                    driving.run_or_open, OPTIONS, network.path, network.inputs[number]
-                )
-            except DeviceError as e:
-                if not e.hint:
-                    raise
-                self.tally.errors += 1
-                found = None
+            found = self._driver.infer(network, number)
             took = time.monotonic() - begin
             assert took < LIMIT_S, f"{took:.1f} s"
             self.tally.slowest_s = max(self.tally.slowest_s, took)
             if found is not None:
                 break
+            self.tally.errors += 1
             assert begin < end, stick.lines[-20:]
             if any(line.startswith("hangs") for line in stick.lines[-3:]):
                 stick.replug()
             time.sleep(0.05)
-        for one, other in zip(found, network.outputs[number], strict=True):
-            np.testing.assert_array_equal(one, other)
-
-    def _close_driver(self) -> None:
-        self.tally.recovered += self._process.call(driving.counts)["recovered"]
-        self._process.call(driving.close_driver)
+        self.tally.inferences += 1
+        wanted = self._networks[network].outputs[number]
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(
+                one.view(np.uint8).ravel(), other.view(np.uint8).ravel()
+            )
 
 
 def drawn(r: random.Random) -> Fault:
@@ -162,9 +217,10 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--language", choices=DRIVERS, default="python")
     options = parser.parse_args()
     with builds.apart() as folder:
-        schedules = Schedules(folder)
+        schedules = Schedules(folder, options.language)
         try:
             for seed in range(options.seed, options.seed + options.cases):
                 try:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from edgec_devices.stick import Stick, StickOptions
+from edgec_devices.stick.faults import PHASES as PHASES_OF
+from edgec_devices.stick.faults import Fault, Phase, What
 from edgec_devices.stick.sources import IndexEntry, SourceNetwork
+from edgec_runtime import DeviceError
 from edgec_runtime.stick import firmware
 
 from tests.stick import driving, driving_c
 from tests.stick.driving_c import built_driver, written_programs
-from tests.stick.plugged import Plugged, plugged
+from tests.stick.plugged import Plugged, environment, plugged
 from tests.stick.test_driver import (
     EDGETPU,
     FIRMWARE_FROM,
@@ -153,3 +157,84 @@ def test_the_drivers_send_the_same(
             logs.append(stick.lines)
     assert logs[0] == logs[1]
     assert sum("packet" in line for line in logs[0]) >= 7
+
+
+# ---- faults
+# --------------------------------------------------------------------------------------
+
+STALLS = [
+    (What.STALL, Phase.INPUT),
+    (What.SHORT, Phase.OUTPUT),
+    (What.LOSE, Phase.EVENT),
+]
+
+
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize(("what", "phase"), STALLS)
+def test_a_stalled_program_is_run_again(
+    what: What, phase: Phase, tmp_path: Path
+) -> None:
+    """The inference has its outputs all the same, and the next one its own."""
+    with Stick.serve(EDGETPU, RUNNING) as stick, plugged(stick, tmp_path) as process:
+        assert opened(process, DENSE) == ""
+        assert right(process, DENSE, 0)
+        stick.plan([Fault(what, phase)])
+        assert right(process, DENSE, 1)
+        assert right(process, DENSE, 2)
+        counts = process.call(driving_c.counts)
+        assert counts == {"opened": 1, "lost": 0, "recovered": 1}
+
+
+PHASES = [phase for phase in Phase if phase in PHASES_OF[What.UNPLUG]]
+BACK_S = 20.0
+
+
+def faults(stick: Stick) -> int:
+    return sum(line.startswith("fault:") for line in stick.lines)
+
+
+def test_a_lost_stick_comes_back(tmp_path: Path) -> None:
+    """Unplugged in every phase: the twin runs, then the stick again, without leaks."""
+    with (
+        Stick.serve(EDGETPU) as stick,
+        plugged(stick, tmp_path, **FIRMWARE) as process,
+    ):
+        opened(process, DENSE)
+        process.call(driving_c.stop)
+        before = process.call(driving.descriptors)
+        for seed, phase in enumerate(PHASES):
+            earlier = faults(stick)
+            stick.plan([Fault(What.UNPLUG, phase, absence_s=0.05)])
+            process.call(driving_c.connect)
+            served = [right(process, DENSE, seed) for _ in range(2)]
+            assert faults(stick) == earlier + 1, phase
+            end = time.monotonic() + BACK_S
+            while not served[-1]:
+                assert time.monotonic() < end, phase
+                time.sleep(0.02)
+                served.append(right(process, DENSE, seed))
+            process.call(driving_c.stop)
+            assert process.call(driving.descriptors) == before
+            stick.replug()
+            time.sleep(0.2)
+
+
+def test_a_stick_is_used_by_one_program(tmp_path: Path) -> None:
+    """The drivers in C and in Python share the lock."""
+    with (
+        Stick.serve(EDGETPU, RUNNING) as stick,
+        environment(stick, tmp_path) as variables,
+    ):
+        first, second = Plugged(variables), Plugged(variables)
+        try:
+            second.call(driving.open_driver)
+            assert "in use by another program" in opened(first, DENSE)
+            assert not right(first, DENSE, 0)
+            second.call(driving.close_driver)
+            assert right(first, DENSE, 0)
+            with pytest.raises(DeviceError) as e:
+                second.call(driving.open_driver)
+            assert "in use by another program" in e.value.what
+        finally:
+            first.close()
+            second.close()

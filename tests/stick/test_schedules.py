@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.stick.schedules import Schedules
+from tests.stick.schedules import DRIVERS, Schedules
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared, pytest.mark.slow]
 
 
-def test_random_faults(tmp_path: Path) -> None:
-    schedules = Schedules(tmp_path)
+@pytest.mark.parametrize("language", DRIVERS)
+def test_random_faults(language: str, tmp_path: Path) -> None:
+    schedules = Schedules(tmp_path, language)
     try:
         for seed in range(15):
             schedules.run(seed)

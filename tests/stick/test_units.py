@@ -10,7 +10,7 @@ from edgec_runtime.edgetpu_file.compiled_file import read_compiled
 from edgec_runtime.edgetpu_file.executable import Address, AddressOf, Field
 from edgec_runtime.stick import firmware
 from edgec_runtime.stick.driver import StickOptions, open_stick, sticks
-from edgec_runtime.stick.program import Receiving, Sending, link_model, linked
+from edgec_runtime.stick.program import Buffer, Receiving, Sending, link_model, linked
 from edgec_runtime.stick.usbfs import LostError, UsbDevice, UsbHandle, transfer_error
 
 from tests.conftest import SHARED
@@ -138,7 +138,7 @@ def test_an_unknown_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_linked_bits(bit: int) -> None:
     """The upper half of an address stands at any bit; the bits around it stay."""
     field = Field(Address(AddressOf.INPUT, 0, "x", True), bit)
-    addresses = {(AddressOf.INPUT, "x"): 0x89ABCDEF_00000000}
+    addresses: dict[Buffer, int] = {(AddressOf.INPUT, "x"): 0x89ABCDEF_00000000}
     for around in (0, 0xFF):
         before = bytes([around]) * 12
         value = int.from_bytes(linked(before, (field,), addresses), "little")

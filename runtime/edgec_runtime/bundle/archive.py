@@ -33,6 +33,7 @@ from typing import (
 
 import numpy as np
 
+from ..device_end.bundles import EDGETPU_FILE as EDGETPU_FILE
 from ..device_end.bundles import (
     MAX_BUNDLE_BYTES,
     MAX_FILES,

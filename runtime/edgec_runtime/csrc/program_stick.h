@@ -1,7 +1,7 @@
 /* program_stick.h - runs segments on a Coral USB Accelerator, if edgetpu.bin is beside the program
  * and a stick is plugged in; otherwise the caller runs their C twins, which give the same integers.
  *
- *     EDGEC_EDGETPU_DRIVER    none: the stick is not used
+ *     EDGEC_EDGETPU_DRIVER    auto or own; with none and libedgetpu the stick is not used
  *     EDGEC_EDGETPU_CLOCK     low, medium, high (the default) or max
  *     EDGEC_EDGETPU_FIRMWARE  a file with the stick's firmware, or a libedgetpu with it
  *
@@ -270,7 +270,7 @@ static bool stick_memory(const struct stick_file *f) {
  * model's. */
 static bool stick_prepare(const char *path, const char *graph) {
     const char *driver = getenv("EDGEC_EDGETPU_DRIVER");
-    if (driver && !strcmp(driver, "none")) return false;
+    if (driver && *driver && strcmp(driver, "auto") && strcmp(driver, "own")) return false;
     const struct stick_file *f = stick_map(path, graph);
     if (!f) return false;
     stick.clock = stick_clock(f);

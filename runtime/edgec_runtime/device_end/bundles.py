@@ -27,6 +27,9 @@ MODEL = "model.edgec"
 MANIFEST = "manifest.json"
 # beside the program, which looks for it there (csrc/program_weights.h)
 WEIGHTS_FILE = "weights.bin"
+# the programs for a stick, in the bundle; beside the program without its folder, which
+# looks for it there (csrc/program_stick.h)
+EDGETPU_FILE = "segments/edgetpu.bin"
 MAX_BUNDLE_BYTES = 2 << 30
 MAX_FILES = 4096
 MAX_MANIFEST_BYTES = 16 << 20
@@ -99,21 +102,28 @@ def executed(manifest: Dict[str, Any]) -> Dict[str, Executed]:
     Raises the errors of `trouble` for a damaged manifest.
     """
     target = machine_target()
-    paths = {"programs": program_path(), "libraries": f"lib/{target}/libmodel.so"}
-    paths["weights"] = f"bin/{target}/{WEIGHTS_FILE}"
+    sources = {
+        key: (manifest[key][target], path)
+        for key, path in (
+            ("programs", program_path()),
+            ("libraries", f"lib/{target}/libmodel.so"),
+            ("weights", f"bin/{target}/{WEIGHTS_FILE}"),
+        )
+        if target in manifest.get(key, {})
+    }
+    if "programs" in sources and EDGETPU_FILE in manifest["files"]:
+        beside = f"bin/{target}/{os.path.basename(EDGETPU_FILE)}"
+        sources["edgetpu"] = EDGETPU_FILE, beside
     files = {}
-    for key, path in paths.items():
-        if target in manifest.get(key, {}):
-            source = manifest[key][target]
-            if manifest["files"][source].get("detached"):
-                continue
-            sha256 = manifest["files"][source]["sha256"]
-            size = manifest["files"][source]["bytes"]
-            if not _SHA256.fullmatch(sha256):
-                raise ValueError(f"{sha256!r:.80} is not a sha256")
-            files[path] = Executed(
-                source, sha256, size, key != "weights", key == "libraries"
-            )
+    for key, (source, path) in sources.items():
+        if manifest["files"][source].get("detached"):
+            continue
+        sha256 = manifest["files"][source]["sha256"]
+        size = manifest["files"][source]["bytes"]
+        if not _SHA256.fullmatch(sha256):
+            raise ValueError(f"{sha256!r:.80} is not a sha256")
+        is_code = key in ("programs", "libraries")
+        files[path] = Executed(source, sha256, size, is_code, key == "libraries")
     return files
 
 

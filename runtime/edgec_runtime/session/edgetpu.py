@@ -23,7 +23,9 @@ from ..stick.stick import Stick, StickOfModel
 
 TPU_MODES = ("auto", "delegate", "interpreter", "c")
 LIBEDGETPU = "libedgetpu"
-DRIVERS = ("auto", OWN, LIBEDGETPU)
+NO_DRIVER = "none"
+"""The Edge TPU is not used."""
+DRIVERS = ("auto", OWN, LIBEDGETPU, NO_DRIVER)
 DRIVER_VARIABLE = "EDGEC_EDGETPU_DRIVER"
 """The variable of the environment that says what "auto" is: one of `DRIVERS`."""
 
@@ -58,6 +60,11 @@ class EdgeTpuOptions:
             raise InputError(
                 'driver="own" needs no interpreter, and one is given as a function',
                 hint="leave the interpreter out, or the driver",
+            )
+        if self.tpu == "delegate" and name == NO_DRIVER:
+            raise InputError(
+                'driver="none" leaves the Edge TPU alone, and tpu="delegate" insists on it',
+                hint=f"leave one of them out, or {DRIVER_VARIABLE}",
             )
         if not self.timeout > 0:
             raise InputError(
@@ -112,7 +119,7 @@ def open_stick(
         InputError: tpu is "delegate", and a segment was not compiled for it
     """
     nothing: Tuple[Optional[StickOfModel], ...] = (None,) * len(bundles)
-    if options.tpu in ("interpreter", "c"):
+    if options.tpu in ("interpreter", "c") or options.driver_name == NO_DRIVER:
         return nothing
     insists = options.tpu == "delegate"
     models = [_model(bundle, insists) for bundle in bundles]

@@ -36,8 +36,11 @@ _FILE = "apex_latest_single_ep.bin"
 CACHED_FIRMWARE = f"files/{FIRMWARE_SHA256}/{_FILE}"
 """Where it is in the cache."""
 _URL = f"https://raw.githubusercontent.com/google-coral/libedgetpu/master/driver/usb/{_FILE}"
-LIBRARY_FOLDERS = ("usr/lib", "usr/lib/*", "usr/local/lib", "lib", "opt/*/lib")
-"""Patterns of the folders that may have a libedgetpu, below the root."""
+_LIBRARY_FOLDERS = ("usr/lib", "usr/lib/*", "usr/local/lib", "lib", "opt/*/lib")
+LIBRARY_PATTERNS = tuple(
+    f"{folder}/{name}*" for name in EDGETPU_LIBRARIES for folder in _LIBRARY_FOLDERS
+)
+"""Patterns of files that may have it, below the root, the likeliest first."""
 _LONGEST_FILE = 256 << 20
 
 # requests of DFU 1.1, table 3.2; states and status of table 6.2
@@ -85,13 +88,11 @@ def find_firmware(path: Optional[str] = None, root: str = "/") -> bytes:
 
 def _places(root: str) -> Iterator[str]:
     """Return files that may have the firmware, the likeliest first."""
-    folders = [
-        *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")),
-        *(os.path.join(root, folder) for folder in LIBRARY_FOLDERS),
-    ]
-    for name in EDGETPU_LIBRARIES:
-        for folder in folders:
+    for folder in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")):
+        for name in EDGETPU_LIBRARIES:
             yield from sorted(glob.glob(os.path.join(folder, name + "*")))
+    for pattern in LIBRARY_PATTERNS:
+        yield from sorted(glob.glob(os.path.join(root, pattern)))
     yield _cached_file()
 
 
