@@ -19,13 +19,16 @@ from tests.conftest import SHARED
 EDGETPU = SHARED / "edgetpu"
 
 
-def compiled_bundle(entry: IndexEntry) -> Path:
-    """The file as Edge TPU segment, with its source in C as twin."""
+def compiled_bundle(entry: IndexEntry, cc: str | None = None) -> Path:
+    """The file as Edge TPU segment, with its source in C as twin.
+
+    cc: a compiler of this machine, whose programs are linked dynamically
+    """
     source = entry.source
     assert source is not None
 
     def make(folder: Path) -> None:
-        edgec.compile(EDGETPU / source, "host", folder / "twin.edgec")
+        edgec.compile(EDGETPU / source, "host", folder / "twin.edgec", cc=cc)
         names = ("segments/seg0.tflite", "segments/seg0_edgetpu.tflite")
         with zipfile.ZipFile(folder / "twin.edgec") as twin:
             manifest = json.loads(twin.read(MANIFEST))
@@ -47,4 +50,4 @@ def compiled_bundle(entry: IndexEntry) -> Path:
         files[EDGETPU_FILE] = edgetpu_programs([program], manifest["graph"])
         write_bundle(folder / "model.edgec", manifest, files)
 
-    return builds.once(f"compiled bundle {entry.compiled}", make) / "model.edgec"
+    return builds.once(f"compiled bundle {entry.compiled} {cc}", make) / "model.edgec"

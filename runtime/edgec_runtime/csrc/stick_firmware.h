@@ -100,7 +100,7 @@ static enum usb_result dfu_refused(const char *what, int number) {
 /* The state, after the pause that the loader asks for. */
 static enum usb_result dfu_state(const struct usb *u, int *status, int *state) {
     uint8_t answer[6] = {0};
-    int n;
+    int n = 0;
     enum usb_result r = usb_control(u, (uint16_t[]){DFU_IN, DFU_GET_STATUS, 0, 0}, answer, 6, &n);
     if (r) return r;
     if (n != 6) return dfu_refused("bytes of its status:", n);
@@ -113,7 +113,7 @@ static enum usb_result dfu_state(const struct usb *u, int *status, int *state) {
 /* The size of a block, from the configuration's descriptors. */
 static enum usb_result dfu_block(const struct usb *u, uint32_t *block) {
     uint8_t d[512];
-    int n;
+    int n = 0;
     enum usb_result r = usb_control(u, (uint16_t[]){0x80, 6, 0x0200, 0}, d, sizeof d, &n);
     if (r) return r;
     for (int at = 0; at + 7 <= n && d[at]; at += d[at])
@@ -128,7 +128,7 @@ static enum usb_result dfu_block(const struct usb *u, uint32_t *block) {
 /* Sends the firmware in blocks; an empty one ends it. */
 static enum usb_result dfu_download(const struct usb *u, const uint8_t *data, uint32_t size,
                                     uint32_t block) {
-    int status, state;
+    int status = 0, state = 0;
     enum usb_result r = dfu_state(u, &status, &state);
     if (!r && state == DFU_ERROR)
         r = usb_control(u, (uint16_t[]){DFU_OUT, DFU_CLEAR_STATUS, 0, 0}, NULL, 0, NULL);
@@ -149,7 +149,7 @@ static enum usb_result dfu_verify(const struct usb *u, const uint8_t *data, uint
     uint8_t back[DFU_MOST_BLOCK];
     for (uint32_t number = 0, at = 0; at < size; number++, at += block) {
         uint32_t n = size - at < block ? size - at : block;
-        int got;
+        int got = 0;
         enum usb_result r = usb_control(u, (uint16_t[]){DFU_IN, DFU_UPLOAD, (uint16_t)number, 0},
                                         back, block, &got);
         if (r) return r;

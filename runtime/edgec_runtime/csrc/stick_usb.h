@@ -185,8 +185,8 @@ static enum usb_result usb_control(const struct usb *u, const uint16_t setup[4],
     struct usbdevfs_ctrltransfer c = {(uint8_t)setup[0], (uint8_t)setup[1], setup[2],    setup[3],
                                       (uint16_t)size,    USB_TIMEOUT_MS,    .data = data};
     int n = usb_ioctl(u, USBDEVFS_CONTROL, &c);
+    if (received) *received = n > 0 ? n : 0;
     if (n < 0) return usb_errno(errno);
-    if (received) *received = n;
     return USB_DONE;
 }
 

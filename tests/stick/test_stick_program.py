@@ -1,0 +1,162 @@
+"""The program of a bundle on our stick: it is linked dynamically here, so that usbfs can be
+replaced; those that edgec makes are static.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from edgec_devices.stick import Stick, StickOptions
+from edgec_devices.stick.faults import Fault, Phase, What
+from edgec_devices.stick.sources import IndexEntry
+from edgec_runtime.bundle.archive import EDGETPU_FILE
+from edgec_runtime.device_end.bundles import executed, machine_target, program_path
+from edgec_runtime.stick import firmware
+
+from tests import builds
+from tests.stick.bundles import compiled_bundle
+from tests.stick.plugged import environment
+from tests.stick.test_driver import (
+    EDGETPU,
+    FIRMWARE_FROM,
+    entry,
+    random_inputs,
+    same,
+    source,
+)
+
+pytestmark = [pytest.mark.cc, pytest.mark.shared]
+FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
+SMALL, LONGER = entry("dense_256"), entry("mobilenet_v1_0.25_128_quant")
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return unpacked(SMALL)
+
+
+def unpacked(file: IndexEntry) -> Path:
+    """The program of a bundle in a folder as on a device."""
+
+    def make(folder: Path) -> None:
+        with zipfile.ZipFile(compiled_bundle(file, "cc")) as bundle:
+            manifest = json.loads(bundle.read("manifest.json"))
+            for path, part in executed(manifest).items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(bundle.read(part.source))
+                (folder / path).chmod(0o755)
+
+    folder = builds.once(f"program for a stick {file.compiled}", make)
+    beside = folder / f"bin/{machine_target()}/{Path(EDGETPU_FILE).name}"
+    assert beside.is_file()
+    return folder / program_path()
+
+
+def run(
+    program: Path,
+    folder: Path,
+    variables: dict[str, str],
+    *options: str,
+    file: IndexEntry = SMALL,
+) -> tuple[dict[str, Any], str]:
+    """The report of inferences whose result is right, and what was said."""
+    graph = source(file)
+    inputs = random_inputs(graph, 5)
+    (given,) = inputs
+    np.save(folder / "in.npy", given)
+    command = [str(program), "--json", "--input", str(folder / "in.npy"), *options]
+    done = subprocess.run(
+        [*command, "--output", str(folder / "out")],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    same([np.load(folder / "out/output0.npy")], graph, inputs)
+    return json.loads(done.stdout), done.stderr
+
+
+def backend(report: dict[str, Any]) -> str:
+    (segment,) = report["segments"]
+    return str(segment["backend"])
+
+
+def test_it_uses_the_stick(program: Path, tmp_path: Path) -> None:
+    """From the boot on; the chip sleeps afterwards."""
+    with (
+        Stick.serve(EDGETPU) as stick,
+        environment(stick, tmp_path, **FIRMWARE) as variables,
+    ):
+        report, said = run(program, tmp_path, variables, "--runs", "20")
+        assert said == "Edge TPU: the stick at the port 1-1\n"
+        assert backend(report) == "delegate"
+        assert sum("packet input" in line for line in stick.lines) == 21
+        assert sum("packet parameters" in line for line in stick.lines) == 1
+
+        variables["EDGEC_EDGETPU_DRIVER"] = "none"
+        report, said = run(program, tmp_path, variables)
+        assert (said, backend(report)) == ("", "c")
+
+
+def test_without_a_stick_it_says_so(program: Path, tmp_path: Path) -> None:
+    report, said = run(program, tmp_path, {})
+    assert said == (
+        "Edge TPU: no stick is plugged in; its segments run as C until it is back\n"
+    )
+    assert backend(report) == "c"
+
+
+def test_without_firmware_it_says_so(program: Path, tmp_path: Path) -> None:
+    with Stick.serve(EDGETPU) as stick, environment(stick, tmp_path) as variables:
+        variables |= {firmware.VARIABLE: str(program)}
+        report, said = run(program, tmp_path, variables)
+        assert said.startswith("Edge TPU: its firmware is in no libedgetpu")
+        assert backend(report) == "c"
+
+
+def test_it_goes_on_when_the_stick_is_unplugged(tmp_path: Path) -> None:
+    """And uses the stick again when it is back, which it looks for once a second."""
+    program = unpacked(LONGER)
+    with (
+        Stick.serve(EDGETPU, StickOptions(firmware=True)) as stick,
+        environment(stick, tmp_path, **FIRMWARE) as variables,
+    ):
+        stick.plan([Fault(What.UNPLUG, Phase.INPUT, 3, absence_s=0.1)])
+        options = "--runs", "10000", "--seconds", "4"
+        report, said = run(program, tmp_path, variables, *options, file=LONGER)
+        first, lost = said.splitlines()
+        assert first == "Edge TPU: the stick at the port 1-1"
+        assert lost.endswith("its segments run as C until it is back")
+        assert backend(report) == "c"
+        lines = stick.lines
+        assert sum("packet parameters" in line for line in lines) == 2
+        assert lines.count("appears as 18d1:9302") == 2
+
+
+def test_a_file_of_another_bundle(program: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "main"
+    copy.write_bytes(program.read_bytes())
+    copy.chmod(0o755)
+    (tmp_path / "weights.bin").write_bytes(
+        program.with_name("weights.bin").read_bytes()
+    )
+    file = program.with_name("edgetpu.bin").read_bytes()
+    for damaged, what in (
+        (file[:-1] + bytes([file[-1] ^ 1]), "is damaged or of another edgec"),
+        (file[:100], "is damaged or of another edgec"),
+        (file[:8] + b"\xff" + file[9:], "is damaged or of another edgec"),
+    ):
+        (tmp_path / "edgetpu.bin").write_bytes(damaged)
+        done = subprocess.run([copy], capture_output=True, text=True, env={})
+        assert done.returncode == 2
+        assert what in done.stderr
+        assert (
+            "hint: take the program and edgetpu.bin from the same bundle" in done.stderr
+        )
