@@ -14,12 +14,15 @@ import numpy as np
 import pytest
 from edgec_devices.stick import Stick, StickOptions
 from edgec_devices.stick.faults import Fault, Phase, What
-from edgec_devices.stick.sources import IndexEntry
+from edgec_devices.stick.programs import ProgramBook
+from edgec_devices.stick.sources import IndexEntry, add_compiled
 from edgec_runtime.bundle.archive import EDGETPU_FILE
-from edgec_runtime.device_end.bundles import executed, machine_target, program_path
+from edgec_runtime.device_end.bundles import executed, program_path
 from edgec_runtime.stick import firmware
 
+import edgec
 from tests import builds
+from tests.conftest import ROOT
 from tests.stick.bundles import compiled_bundle
 from tests.stick.plugged import environment
 from tests.stick.test_driver import (
@@ -30,7 +33,9 @@ from tests.stick.test_driver import (
     same,
     source,
 )
+from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
+DIGITS = ROOT / "fixtures/digits"
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
 FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
 SMALL, LONGER = entry("dense_256"), entry("mobilenet_v1_0.25_128_quant")
@@ -42,20 +47,25 @@ def program() -> Path:
 
 
 def unpacked(file: IndexEntry) -> Path:
-    """The program of a bundle in a folder as on a device."""
+    """The program of a compiled file's bundle."""
 
     def make(folder: Path) -> None:
-        with zipfile.ZipFile(compiled_bundle(file, "cc")) as bundle:
-            manifest = json.loads(bundle.read("manifest.json"))
-            for path, part in executed(manifest).items():
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                (folder / path).write_bytes(bundle.read(part.source))
-                (folder / path).chmod(0o755)
+        unpack(compiled_bundle(file, "cc"), folder)
 
-    folder = builds.once(f"program for a stick {file.compiled}", make)
-    beside = folder / f"bin/{machine_target()}/{Path(EDGETPU_FILE).name}"
-    assert beside.is_file()
-    return folder / program_path()
+    return builds.once(f"stick {file.compiled}", make) / program_path()
+
+
+def unpack(bundle: Path, folder: Path) -> Path:
+    """Write the files that a device executes; the program has edgetpu.bin beside it."""
+    with zipfile.ZipFile(bundle) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+        for path, part in executed(manifest).items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(archive.read(part.source))
+            (folder / path).chmod(0o755)
+    program = folder / program_path()
+    assert program.with_name(Path(EDGETPU_FILE).name).is_file()
+    return program
 
 
 def run(
@@ -160,3 +170,48 @@ def test_a_file_of_another_bundle(program: Path, tmp_path: Path) -> None:
         assert (
             "hint: take the program and edgetpu.bin from the same bundle" in done.stderr
         )
+
+
+def test_a_bundle_of_edgec(tmp_path: Path) -> None:
+    """From an ONNX file to a program whose segments run on the stick."""
+    compiler = StandInEdgetpuCompiler(tmp_path / "compiler")
+    done = edgec.compile(
+        DIGITS / "digits.onnx",
+        "host+coral",
+        tmp_path / "digits.edgec",
+        calibrate=DIGITS / "digits_calibration.npz",
+        edgetpu="all",
+        quantize="fast",
+        edgetpu_compiler=str(compiler.program),
+        cc="cc",
+    )
+    program = unpack(done.path, tmp_path)
+    book = ProgramBook()
+    with zipfile.ZipFile(done.path) as bundle:
+        names = [n for n in bundle.namelist() if n.endswith("_edgetpu.tflite")]
+        for name in names:
+            plain = name.replace("_edgetpu", "")
+            for member in (name, plain):
+                bundle.extract(member, tmp_path)
+            add_compiled(book, tmp_path / name, tmp_path / plain)
+    image = np.load(DIGITS / "digits_test.npz")["x"][:1].astype(np.float32)
+    np.save(tmp_path / "in.npy", image)
+    outputs = []
+    with (
+        Stick.serve(book, StickOptions(firmware=True)) as stick,
+        environment(stick, tmp_path) as variables,
+    ):
+        for driver in ("auto", "none"):
+            out = tmp_path / driver
+            variables["EDGEC_EDGETPU_DRIVER"] = driver
+            command = [str(program), "--json", "--input", str(tmp_path / "in.npy")]
+            ran = subprocess.run(
+                [*command, "--output", str(out)], env=variables, capture_output=True
+            )
+            assert ran.returncode == 0, ran.stderr
+            report = json.loads(ran.stdout)
+            backends = {s["place"]: s["backend"] for s in report["segments"]}
+            assert backends["edgetpu"] == ("delegate" if driver == "auto" else "c")
+            outputs.append(np.load(out / "output0.npy"))
+    assert names
+    np.testing.assert_array_equal(*outputs)
