@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgec_devices.flash import CHECK_RUNS, flash
+from edgec_devices.options import FlashOptions
 from edgec_devices.stick import Stick, StickOptions
 from edgec_devices.stick.faults import Fault, Phase, What
 from edgec_devices.stick.programs import ProgramBook
@@ -215,3 +217,23 @@ def test_a_bundle_of_edgec(tmp_path: Path) -> None:
             outputs.append(np.load(out / "output0.npy"))
     assert names
     np.testing.assert_array_equal(*outputs)
+
+
+def test_a_flashed_program_uses_the_stick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The health gate, and what a service runs."""
+    with (
+        Stick.serve(EDGETPU, StickOptions(firmware=True)) as stick,
+        environment(stick, tmp_path, EDGEC_ROOT=str(tmp_path / "root")) as variables,
+    ):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        options = FlashOptions(app="one", health="p95<=30s")
+        (outcome,) = flash(compiled_bundle(SMALL, "cc"), ["local:"], options)
+        assert outcome.ok, outcome
+        assert sum("packet input" in line for line in stick.lines) > CHECK_RUNS
+        program = tmp_path / "root/one/current" / program_path()
+        report, said = run(program, tmp_path, variables)
+        assert said == "Edge TPU: the stick at the port 1-1\n"
+        assert backend(report) == "delegate"
