@@ -201,7 +201,7 @@ delegate-faults: setup
 	$(BIN)/python -m benchmarks.delegate_faults $(ARGS)
 
 # Our driver of a Coral stick on the emulated one, with 5,000 random schedules of faults (hours):
-# make stick-faults ARGS='--cases 100 --seed 7'
+# make stick-faults ARGS='--cases 100 --seed 7 --language c'
 stick-faults: setup
 	$(BIN)/python -m tests.stick.schedules $(ARGS)
 

@@ -50,7 +50,8 @@ class Remote(Device):
     ) -> Measurement:
         """Measure on the device.
 
-        Segments for the Edge TPU run as C unless the device has the runtime.
+        Segments for the Edge TPU run on it, by the runtime if the device has it; a
+        program alone uses a stick on USB, and otherwise their C.
         """
         recipe = Assembly.of(bundle.path)
         with self._connect() as connection:
@@ -58,7 +59,7 @@ class Remote(Device):
             # As scratch: a measurement must not replace the application that runs.
             slot = send(connection, recipe, scratch=True).slot
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
-            # The program has no driver of the Edge TPU: only the runtime can use it.
+            # The program has no driver for PCIe, and no stream.
             session = edgetpu and has_runtime(connection, recipe.app)
             info, _ = connection.ask(INFO, Empty())
 
