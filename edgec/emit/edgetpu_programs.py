@@ -46,6 +46,7 @@ from edgec_runtime.stick.firmware import (
 )
 from edgec_runtime.stick.layouts import (
     Block,
+    OutputLayout,
     dense_bytes,
     dense_shape,
     padded_bytes,
@@ -71,7 +72,7 @@ _HEADER = struct.Struct("<8s4I")  # magic, version, bytes, CRC-32 of the rest, m
 _LIST = struct.Struct("<2I")  # position, number of elements
 _ACCESS = struct.Struct("<2BHI2Q")  # what, size, skipped, address, mask, value
 _STEP = struct.Struct("<2B2x2I")  # what, tag, position, bytes
-_COPY = struct.Struct("<2H3I9I")  # port, flip, tensor, chip, bytes, three loops
+COPY = struct.Struct("<2H3I9I")  # port, flip, tensor, chip, bytes, three loops
 _MODEL = struct.Struct("<Q4I")  # token, segment, bytes of inputs, outputs, memory
 _FIXED = struct.Struct("<2I16s64s")  # the firmware's bytes, CRC-32, start; graph
 
@@ -200,10 +201,10 @@ class _Writer:
         copies_out = [
             copy
             for port, name in enumerate(one.outputs)
-            for copy in output_copies(main, name, port, outputs[name])
+            for copy in output_copies(main.layouts[name], port, outputs[name])
         ]
         for copies in (copies_in, copies_out):
-            lists.append(self._list(b"".join(copies), _COPY.size))
+            lists.append(self._list(b"".join(copies), COPY.size))
         sizes = input_bytes, output_bytes, self.memory
         entry = _MODEL.pack(model.token, one.segment, *sizes)
         self.models.append(entry + b"".join(lists))
@@ -311,13 +312,15 @@ def input_copies(layer: Layer, port: int, at: int) -> list[bytes]:
     return [_rows(layer, port, at)]
 
 
-def output_copies(program: Program, name: str, port: int, at: int) -> list[bytes]:
+def output_copies(layout: OutputLayout, port: int, at: int) -> list[bytes]:
     """Return the copies of an output: its blocks, or one row for each execution."""
-    layer = program.outputs[name]
-    blocks = program.layouts[name].blocks
-    if not blocks:
-        return [_rows(layer, port, at)]
-    return [copy for block in blocks for copy in _block(layer, block, port, at)]
+    if not layout.blocks:
+        return [_rows(layout.layer, port, at)]
+    return [
+        copy
+        for block in layout.blocks
+        for copy in _block(layout.layer, block, port, at)
+    ]
 
 
 def _rows(layer: Layer, port: int, at: int) -> bytes:
@@ -371,6 +374,6 @@ def _copy(
     signed = DATA_TYPES[layer.data_type] in ("int8", "int16")
     flip = DATA_TYPE_BYTES[layer.data_type] if signed else 0
     padded = [*loops, *[(1, 0, 0)] * (_LOOPS - len(loops))]
-    return _COPY.pack(
+    return COPY.pack(
         port, flip, *piece, *(n for column in zip(*padded, strict=True) for n in column)
     )

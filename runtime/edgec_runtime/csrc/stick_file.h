@@ -63,6 +63,11 @@ struct stick_file {
     char graph[64]; /* sha256 of the graph */
 };
 
+_Static_assert(sizeof(struct stick_access) == 24 && sizeof(struct stick_step) == 12 &&
+                   sizeof(struct stick_copy) == 52 && sizeof(struct stick_model) == 56 &&
+                   sizeof(struct stick_file) == 224,
+               "as they are written");
+
 static const void *stick_at(const struct stick_file *f, struct stick_list list) {
     return (const char *)f + list.at;
 }

@@ -62,6 +62,7 @@ class OutputLayout:
     """How an output is read.
 
     Attributes:
+        layer: the output
         blocks: the parts that are copied; none for an output that is dense
 
     Raises:
@@ -69,7 +70,7 @@ class OutputLayout:
     """
 
     def __init__(self, layer: Layer) -> None:
-        self._layer = layer
+        self.layer = layer
         self._size = DATA_TYPE_BYTES[layer.data_type]
         self._shape = dense_shape(layer)
         if dense_bytes(layer) // layer.executions > layer.size and not layer.slices:
@@ -85,19 +86,19 @@ class OutputLayout:
             memory: the chip's bytes, uint8 [padded_bytes]
             out: gets its elements; contiguous, with as many bytes as they have
         """
-        dense = out.reshape(-1).view(np.uint8).reshape(self._layer.executions, -1)
-        rows = memory[: padded_bytes(self._layer)].reshape(dense.shape[0], -1)
+        dense = out.reshape(-1).view(np.uint8).reshape(self.layer.executions, -1)
+        rows = memory[: padded_bytes(self.layer)].reshape(dense.shape[0], -1)
         if not self.blocks:
             np.copyto(dense, rows[:, : dense.shape[1]])
         else:
             target = dense[0].reshape(*self._shape, self._size)
             for block in self.blocks:
                 block.copy(rows[0], target)
-        _invert_sign(self._layer, dense)
+        _invert_sign(self.layer, dense)
 
     def _find_blocks(self) -> List["Block"]:
         """Return the parts that are copied; none for an output that is dense."""
-        layer = self._layer
+        layer = self.layer
         if layer.slices and layer.executions == 1:
             return [
                 Block(
