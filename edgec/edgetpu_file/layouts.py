@@ -51,11 +51,36 @@ def _loops(
         yield Field(f"{name}.more{level}", at + step, count)
 
 
+def _wait(name: str, start: int, level: int) -> Iterator[Field]:
+    """Yield what a unit waits for: a counter of the tile.
+
+    Iteration k of the loop `level` and those above it begins when the counter has reached
+    value + k * step.
+
+    Args:
+        name: of the record
+        start: bit of the counter
+        level: width of the number of the loop
+    """
+    yield Field(f"{name}.counter", start, 5)
+    yield Field(f"{name}.level", start + 5, level)
+    yield Field(f"{name}.value", start + 5 + level, 16, _SIGNED)
+    yield Field(f"{name}.step", start + 21 + level, 16)
+    yield Field(f"{name}.on", start + 37 + level, 1)
+
+
 def _operation() -> Iterator[Field]:
     """Yield the fields of the 17-word instructions that compute."""
     yield from _order(16)
     for level in range(8):
         yield Field(f"loop{level}", 62 + 14 * level, 14)
+    for walk, at in (("in", 505), ("out", 888), ("parameters", 1203), ("sums", 1506)):
+        # The loops whose step is not 0, and the one whose iterations are the entries of a
+        # ring.
+        yield Field(f"{walk}.moving", at, 8, _MASK)
+        yield Field(f"{walk}.ring_level", at + 8, 2)
+    # In bytes, both entries together.
+    yield Field("in.ring", 515, 18)
     # Steps in narrow memory are in bytes, steps in wide memory in 64 bytes.
     yield Field("in", 191, 18)
     yield from _loops("in", 209, 19, 18, 8)
@@ -68,8 +93,16 @@ def _operation() -> Iterator[Field]:
     yield Field("parameters.ring_rows", 1216, 13)
     yield Field("sums", 1260, 14)
     yield from _loops("sums", 1274, 15, 14, 8)
-    yield from unknowns((1563, 9), (1578, 10), (1588, 16), (1604, 16), (1620, 16))
-    yield from unknowns((1636, 16), (1652, 16), (1843, 5), (1850, 4), (1923, 3))
+    yield Field("sums.ring_rows", 1519, 13)
+    yield from unknowns((1563, 9), (1843, 5), (1923, 3))
+    for record in range(3):
+        yield from _wait(f"wait{record}", 1578 + 41 * record, 3)
+    # Whether an input is one byte that is multiplied by single bytes of a row.
+    yield Field("bytewise", 1850, 3, _MASK)
+    yield Field("zeros", 1853, 1)
+    yield Field("zeros.last", 1884, 14)
+    yield from unknowns((1898, 1))
+    yield Field("zeros.first", 1908, 14)
     yield Field("weight_zero", 1854, 8)
     yield Field("in_zero", 1870, 8)
     yield Field("sum_over", 1926, 8, _MASK)
@@ -80,6 +113,8 @@ def _operation() -> Iterator[Field]:
     yield Field("least", 2013, 32, _FLOAT)
     yield Field("offset", 2045, 32, _SIGNED)
     yield Field("out_zero", 2077, 8)
+    yield Field("biases", 2093, 1)
+    yield Field("multipliers", 2094, 1)
 
 
 def _curve() -> Iterator[Field]:
@@ -96,10 +131,21 @@ def _walk(name: str, start: int) -> Iterator[Field]:
     """Yield an address and four loops of a unit that moves data between tiles."""
     yield Field(name, start, 18)
     yield from _loops(name, start + 18, 17, 16, 4)
-    yield Field(f"{name}.levels", start + 150, 4, _MASK)
-    yield Field(f"{name}.ring", start + 154, 2)
-    yield Field(f"{name}.ring_slots", start + 156, 11)
-    yield Field(f"{name}.packets_more", start + 173, 10)
+    yield from _moves(name, start + 150, 4)
+    # The last iteration of the loop last_level has fewer iterations of the innermost one.
+    yield Field(f"{name}.last_more", start + 173, 16)
+    yield Field(f"{name}.last_level", start + 189, 2)
+    yield Field(f"{name}.last_skip", start + 191, 14, _SIGNED)
+
+
+def _moves(name: str, start: int, levels: int) -> Iterator[Field]:
+    """Yield which loops of a walk have a step, and the ring in wide memory that it is in.
+
+    A ring has two entries; the loop `ring_level` goes from one to the other.
+    """
+    yield Field(f"{name}.moving", start, levels, _MASK)
+    yield Field(f"{name}.ring_level", start + levels, 2)
+    yield Field(f"{name}.ring_rows", start + levels + 2, 11)
 
 
 def _send() -> Iterator[Field]:
@@ -108,10 +154,8 @@ def _send() -> Iterator[Field]:
     yield from unknowns((335, 2), (337, 6))
     for record in range(3):
         at = 343 + 41 * record
-        yield Field(f"wait{record}.counter", at, 5)
-        yield Field(f"wait{record}.how", at + 5, 2, _MASK)
-        yield Field(f"wait{record}.value", at + 7, 16, _SIGNED)
-        yield from unknowns((at + 23, 1), (at + 24, 15), (at + 39, 1), (at + 40, 1))
+        yield from _wait(f"wait{record}", at, 2)
+        yield from unknowns((at + 40, 1))
     yield Field("to_receive_b", 466, 1)
     yield Field("to_tiles", 467, 16, _MASK)
     yield Field("to_scalar_core", 483, 1)
@@ -120,38 +164,40 @@ def _send() -> Iterator[Field]:
 def _receive() -> Iterator[Field]:
     yield from _order()
     yield from _walk("to", 60)
-    yield Field("group_step", 249, 18)
-    yield from unknowns((267, 1), (318, 1), (335, 2))
-    yield Field("first", 268, 18)
-    yield Field("last", 300, 18)
-    yield Field("counter", 339, 5)
-    yield Field("counter.how", 344, 2, _MASK)
-    yield Field("counter.value", 346, 16, _SIGNED)
-    yield from unknowns((362, 1), (378, 1), (379, 1))
-    yield Field("packets", 368, 10)
+    # Rows of biases, multipliers or zero points that come before those of the walk.
+    yield Field("ahead", 267, 1)
+    yield Field("ahead.level", 268, 2)
+    yield Field("ahead.first", 270, 16)
+    yield Field("ahead.rows_more", 286, 14)
+    yield Field("ahead.last", 302, 16)
+    yield Field("ahead.ring", 318, 1)
+    yield from unknowns((319, 16), (335, 2), (379, 1))
+    yield from _wait("wait", 339, 2)
 
 
 def _mesh() -> Iterator[Field]:
     yield from _order()
     yield from _walk("from", 60)
     yield from _walk("to", 265)
-    yield from unknowns((473, 2), (477, 3))
+    # Whether a counter counts what is sent, or received, by the iterations of a loop.
+    yield Field("from.counts", 473, 1)
+    yield Field("from.count_level", 474, 3)
+    yield Field("to.counts", 477, 1)
+    yield Field("to.count_level", 478, 2)
     for record in range(5):
         at = 480 + 41 * record
-        yield Field(f"wait{record}.how", at, 1)
-        yield Field(f"wait{record}.counter", at + 1, 5)
-        yield Field(f"wait{record}.value", at + 6, 18, _SIGNED)
-        yield from unknowns((at + 24, 1), (at + 25, 15), (at + 40, 1))
+        yield from unknowns((at, 1))
+        yield from _wait(f"wait{record}", at + 1, 2)
     yield Field("fill", 727, 1)
     yield Field("filling", 728, 32, _MASK)
 
 
-def _wait_within_tile(at: int) -> Iterator[Field]:
-    """Yield the counter that a copy between the memories of a tile waits for."""
-    yield from unknowns((at, 1), (at + 1, 1), (at + 2, 1), (at + 9, 2), (at + 12, 1))
-    yield Field("wait.counter", at + 4, 5)
-    yield Field("wait.value", at + 13, 19, _MASK)
-    yield from unknowns((at + 44, 1), (at + 45, 1))
+def _waits_within_tile(at: int) -> Iterator[Field]:
+    """Yield the counters that a copy between the memories of a tile waits for."""
+    yield from unknowns((at, 1), (at + 1, 1), (at + 2, 1), (at + 3, 1))
+    for record in range(4):
+        yield from _wait(f"wait{record}", at + 4 + 42 * record, 3)
+        yield from unknowns((at + 45 + 42 * record, 1))
 
 
 def _narrow_to_wide() -> Iterator[Field]:
@@ -160,39 +206,42 @@ def _narrow_to_wide() -> Iterator[Field]:
     # and steps there in 256.
     yield Field("narrow", 62, 16)
     yield from _loops("narrow", 78, 17, 16, 6)
-    yield Field("narrow.levels", 276, 6, _MASK)
+    yield Field("narrow.moving", 276, 6, _MASK)
     yield Field("wide", 335, 14)
     yield from _loops("wide", 353, 17, 16, 4)
-    yield Field("wide.levels", 485, 4, _MASK)
-    yield Field("wide.ring", 489, 1)
-    yield Field("wide.ring_rows", 491, 11)
-    yield from _wait_within_tile(543)
+    yield from _moves("wide", 485, 4)
+    yield from _waits_within_tile(543)
     yield Field("transpose", 799, 1)
-    yield from unknowns((801, 2))
+    # A row of wide memory ends when so many of the inner loops have.
+    yield Field("row_levels", 801, 3)
 
 
 def _wide_to_narrow() -> Iterator[Field]:
     yield from _order()
     yield Field("wide", 60, 14)
     yield from _loops("wide", 78, 17, 16, 4)
-    yield Field("wide.levels", 210, 4, _MASK)
-    yield Field("wide.ring", 214, 1)
-    yield Field("wide.ring_rows", 216, 11)
-    yield Field("packets_more", 233, 10)
-    yield Field("group_step", 249, 18)
+    yield from _moves("wide", 210, 4)
+    yield Field("wide.last_more", 233, 16)
+    yield Field("wide.last_level", 249, 2)
+    yield Field("wide.last_skip", 251, 16, _SIGNED)
     yield Field("narrow", 267, 16)
     yield from _loops("narrow", 283, 17, 16, 6)
-    yield Field("narrow.levels", 481, 6, _MASK)
-    yield Field("mode", 487, 2)
-    yield Field("size", 489, 18)
-    yield Field("head_more", 507, 16)
-    yield from unknowns((523, 1), (542, 1), (544, 1))
-    yield Field("tail", 524, 18, _SIGNED)
+    yield Field("narrow.moving", 481, 6, _MASK)
+    # In steps of 4 bytes, both entries together.
+    yield Field("narrow.ring_level", 487, 2)
+    yield Field("narrow.ring", 489, 18)
+    yield Field("narrow.last_more", 507, 16)
+    yield Field("narrow.last_level", 523, 3)
+    yield Field("skip", 542, 1)
+    yield from unknowns((543, 1), (544, 1), (545, 1))
+    yield Field("narrow.last_skip", 526, 16, _SIGNED)
     yield Field("skip_base", 546, 16)
     yield Field("skip_more", 562, 16)
     yield Field("skip_end", 578, 16)
-    yield from _wait_within_tile(611)
-    yield from unknowns((662, 2), (665, 17), (697, 2), (867, 1), (870, 1), (871, 1))
+    yield from _waits_within_tile(611)
+    # Into the store of biases and multipliers, not to narrow memory.
+    yield Field("scaling", 867, 1)
+    yield from unknowns((870, 1), (871, 1))
 
 
 def _scalar() -> Iterator[Field]:

@@ -167,8 +167,9 @@ def _pieces(
         # The rows of weights begin 2 units before this address; those of biases and
         # scales stand before them where they have an address of their own.
         start = receive.value("to") - 2
-        if receive.value("?267"):
-            start -= receive.value("last") - receive.value("first") + 4
+        if receive.value("ahead"):
+            rows = receive.value("ahead.last") - receive.value("ahead.first") + 1
+            start -= rows * _ROW // WIDE_UNIT
         if start < 0:
             raise DamagedError("parameters are written before the memory's start")
         lanes = WIDE_UNIT * (infeed.value("lanes_more") + 1)
