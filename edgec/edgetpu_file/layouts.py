@@ -94,7 +94,9 @@ def _operation() -> Iterator[Field]:
     yield Field("sums", 1260, 14)
     yield from _loops("sums", 1274, 15, 14, 8)
     yield Field("sums.ring_rows", 1519, 13)
-    yield from unknowns((1563, 9), (1843, 5), (1923, 3))
+    yield from unknowns((1563, 9), (1843, 5))
+    # AVDATA counts the iterations of this loop and those above it.
+    yield Field("count_level", 1923, 3)
     for record in range(3):
         yield from _wait(f"wait{record}", 1578 + 41 * record, 3)
     # Whether an input is one byte that is multiplied by single bytes of a row.

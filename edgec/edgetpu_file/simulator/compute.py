@@ -1,0 +1,215 @@
+"""The unit of a tile that computes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from edgec.edgetpu_file.fields import bits_float
+from edgec.edgetpu_file.programs import WIDE_UNIT
+from edgec.edgetpu_file.simulator.chip import (
+    COUNTERS,
+    ROW,
+    Array,
+    Chip,
+    NotUnderstoodError,
+    Work,
+)
+from edgec.edgetpu_file.simulator.walks import Walk, waits_of
+from edgec.edgetpu_file.stream import Instruction
+
+_LEVELS = 8
+_WORD = 4
+_LARGEST = 1 << 14
+"""Steps that are computed at a time."""
+
+
+def compute(chip: Chip, tile: int, i: Instruction) -> Work:
+    """Multiply and add, scale, clamp and round; write the outputs to narrow memory."""
+    operation = Operation(i)
+    chip.steps[tile] += operation.steps
+    sums = np.zeros((operation.outputs, operation.channels), np.int64)
+    done = np.zeros(operation.outputs, np.int64)
+    written = 0
+    for begin, end in operation.parts():
+        needs = operation.needs(begin)
+        if needs:
+            yield chip.reached(tile, needs)
+        operation.add(chip, tile, slice(begin, end), sums)
+        done += np.bincount(operation.output[begin:end], minlength=operation.outputs)
+        ready = written
+        while ready < operation.outputs and done[ready] == operation.per_output:
+            ready += 1
+        operation.write(chip, tile, slice(written, ready), sums[written:ready])
+        written = ready
+        for counter, within in operation.counts:
+            if end % within == 0:
+                chip.count(tile, counter)
+
+
+class Operation:
+    """A computing instruction, taken apart.
+
+    Attributes:
+        steps: how many there are
+        output: the output of each step, a group of up to 64 channels [steps]
+        outputs: how many outputs there are
+        per_output: steps of each
+        channels: channels of an output
+        counts: counters that the instruction counts, and after how many steps each
+    """
+
+    def __init__(self, i: Instruction) -> None:
+        """Read the fields."""
+        self._i = i
+        counts = tuple(i.value(f"loop{k}") + 1 for k in range(_LEVELS))
+        self._loops = Walk(0, counts, (0,) * _LEVELS)
+        self.steps = math.prod(counts)
+        self._bytewise = bool(i.value("bytewise"))
+        self._read_walks(i)
+        self._waits = waits_of(i, ("wait0", "wait1", "wait2"))
+        self._read_outputs(i)
+        self.counts = [("AVDATA", self._loops.within(i.value("count_level")))]
+        if self._rows.entry:
+            self.counts.append(("PARAMETERS", self._rows.within(self._rows.ring_level)))
+        self._scaling = next(
+            (w for w in self._waits if w.counter == COUNTERS["WIDE_TO_SCALING"]), None
+        )
+        if self._scaling is not None:
+            self.counts.append(
+                ("PARTIAL_SUMS", self._loops.within(self._scaling.level))
+            )
+
+    def _read_walks(self, i: Instruction) -> None:
+        ring = (i.value("in.ring") // 2, i.value("in.ring_level"))
+        self._in = Walk.read(i, "in", _LEVELS, ring)
+        entry = ROW // WIDE_UNIT * i.value("parameters.ring_rows")
+        ring = (entry, i.value("parameters.ring_level"))
+        self._rows = Walk.read(i, "parameters", _LEVELS, ring)
+        for name, walk in (("in", self._in), ("parameters", self._rows)):
+            if math.prod(walk.counts) != self.steps:
+                why = f"its {name} loops have other than {self.steps} steps"
+                raise NotUnderstoodError(i, why)
+        self._in_addresses = self._in.addresses()
+        self._row_addresses = self._rows.addresses()
+        if not self._bytewise and (self._row_addresses % (ROW // WIDE_UNIT)).any():
+            raise NotUnderstoodError(i, "it reads parameters from within a row")
+
+    def _read_outputs(self, i: Instruction) -> None:
+        mask = i.value("sum_over")
+        counts = self._loops.counts
+        index = np.zeros(1, np.int64)
+        for k in range(_LEVELS - 1, -1, -1):
+            if mask >> k & 1:
+                index = np.repeat(index, counts[k])
+            else:
+                index = (index[:, None] * counts[k] + np.arange(counts[k])).reshape(-1)
+        self.output = index
+        self.per_output = math.prod(c for k, c in enumerate(counts) if mask >> k & 1)
+        self.outputs = self.steps // self.per_output
+        self.channels = i.value("channels") + 1
+        out = Walk.read(i, "out", _LEVELS, (0, 0))
+        words = math.prod(out.counts)
+        if words * _WORD != self.outputs * self.channels:
+            raise NotUnderstoodError(i, f"it writes {words} words")
+        self._words = out.addresses().reshape(self.outputs, -1)
+        self._kept = out.kept().reshape(self.outputs, -1)
+
+    def parts(self) -> list[tuple[int, int]]:
+        """Return the steps between which it waits, or counts, as begins and ends."""
+        within = {self._loops.within(w.level) for w in self._waits}
+        within |= {n for _, n in self.counts}
+        within.add(_LARGEST)
+        borders = sorted({k for n in within for k in range(0, self.steps, n)})
+        return [*zip(borders, [*borders[1:], self.steps], strict=True)]
+
+    def needs(self, step: int) -> list[tuple[int, int]]:
+        """Return the counters, and what they must have reached before a step."""
+        found = list[tuple[int, int]]()
+        for wait in self._waits:
+            within = self._loops.within(wait.level)
+            if step % within == 0:
+                found.append(wait.needs(step // within))
+        return found
+
+    def add(self, chip: Chip, tile: int, part: slice, sums: Array) -> None:
+        """Add the products of some steps to the sums [outputs, channels]."""
+        i = self._i
+        in_zero, channels = i.value("in_zero"), self.channels
+        at = self._in_addresses[part, None]
+        rows = self._row_addresses[part]
+        columns = np.arange(channels) * _WORD
+        if self._bytewise:
+            x = chip.narrow[tile, at].astype(np.int32) - in_zero
+            w = chip.wide[tile, (rows // 4 * ROW + rows % 4)[:, None] + columns].astype(
+                np.int32
+            )
+            products = x * (w - i.value("weight_zero"))
+        else:
+            x = chip.narrow[tile, at + np.arange(_WORD)].astype(np.int32) - in_zero
+            place = (rows * WIDE_UNIT)[:, None] + np.arange(channels * _WORD)
+            w = chip.wide[tile, place].reshape(-1, channels, _WORD).astype(np.int32)
+            w -= self._zeros(chip, tile, part)
+            products = np.einsum("sk,sck->sc", x, w)
+        output = self.output[part]
+        order = np.argsort(output, kind="stable")
+        output = output[order]
+        starts = np.flatnonzero(np.diff(output, prepend=-1))
+        sums[output[starts]] += np.add.reduceat(products[order], starts)
+
+    def _zeros(self, chip: Chip, tile: int, part: slice) -> Array:
+        """Return the zero points of the weights of some steps [steps or 1, channels, 1]."""
+        i = self._i
+        if not i.value("zeros"):
+            return np.array([[[i.value("weight_zero")]]], np.int32)
+        row = i.value("zeros.first") * WIDE_UNIT
+        if self.outputs and self._groups() > 1:
+            raise NotUnderstoodError(i, "several groups of outputs have zero points")
+        data = chip.wide[tile, row : row + _WORD * self.channels]
+        return data.view(np.int32)[None, :, None]
+
+    def _groups(self) -> int:
+        """Return how many groups of biases, multipliers and zero points there are."""
+        if self._scaling is not None:
+            return self._loops.iterations(self._scaling.level)
+        return self._rows.iterations(self._rows.ring_level) if self._rows.entry else 1
+
+    def write(self, chip: Chip, tile: int, outputs: slice, sums: Array) -> None:
+        """Scale, clamp and round sums [outputs, channels]; write them."""
+        if not len(sums):
+            return
+        i = self._i
+        scale = np.float32(bits_float(i.layout.field("multiplier").of(i.bits)))  # type: ignore[union-attr]
+        scales: Array = np.array(scale)
+        total = sums + i.value("offset")
+        if i.value("biases") or i.value("multipliers"):
+            stored = chip.scaling[tile, self._entry(outputs), : _WORD * self.channels]
+            if i.value("biases"):
+                total = total + np.ascontiguousarray(stored).view(np.int32)
+            else:
+                scales = np.ascontiguousarray(stored).view(np.float32) * scale
+        real = (total.astype(np.int32).astype(np.float32) * scales).astype(np.float32)
+        least, most = (
+            np.float32(bits_float(i.layout.field(name).of(i.bits)))  # type: ignore[union-attr]
+            for name in ("least", "most")
+        )
+        steps = np.rint(np.clip(real, least, most)).astype(np.int64) + i.value(
+            "out_zero"
+        )
+        if steps.min() < 0 or steps.max() > 255:
+            raise NotUnderstoodError(i, "a result does not fit 8 bits")
+        values = steps.astype(np.uint8).reshape(len(sums), -1, _WORD)
+        kept = self._kept[outputs]
+        at = self._words[outputs][kept]
+        chip.narrow[tile, at[:, None] + np.arange(_WORD)] = values[kept]
+
+    def _entry(self, outputs: slice) -> Array:
+        """Return the entries of the store of biases that outputs have [outputs]."""
+        assert self._scaling is not None
+        within = self._loops.within(self._scaling.level)
+        # Biases are those of the step that ends an output.
+        first = np.zeros(self.outputs, np.int64)
+        first[self.output] = np.arange(self.steps) // within % 2
+        chosen: Array = first[outputs]
+        return chosen

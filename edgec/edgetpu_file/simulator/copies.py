@@ -1,0 +1,245 @@
+"""The units of a tile that copy: between its memories, and to and from the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from edgec.edgetpu_file.programs import TILES, WIDE_UNIT, tiles_of
+from edgec.edgetpu_file.simulator.chip import (
+    ROW,
+    Array,
+    Chip,
+    NotUnderstoodError,
+    Work,
+)
+from edgec.edgetpu_file.simulator.walks import Walk, waits_of
+from edgec.edgetpu_file.stream import Instruction
+
+_UNITS_IN_ROW = ROW // WIDE_UNIT
+_WORD = 4
+"""Bytes of a word of narrow memory."""
+_WORDS_IN_ROW = ROW // _WORD
+_TILE_WAITS = tuple(f"wait{record}" for record in range(4))
+_SCALING_STEPS = 32
+"""Steps in which the biases or multipliers of 64 outputs are loaded."""
+
+
+def rows_of(i: Instruction, name: str) -> Walk:
+    """Return a walk through rows of wide memory; addresses stay in units of 64 bytes.
+
+    The lowest two bits of an address are flags in the programs that cache parameters.
+    """
+    ring = (i.value(f"{name}.ring_rows"), i.value(f"{name}.ring_level"))
+    walk = Walk.read(i, name, 4, ring)
+    if walk.base % _UNITS_IN_ROW not in (0, 2):
+        raise NotUnderstoodError(i, f"{name}={walk.base} is within a row")
+    return walk
+
+
+def row_addresses(walk: Walk) -> Array:
+    """Return the first byte of each row of a walk."""
+    rows = Walk(
+        walk.base // _UNITS_IN_ROW,
+        walk.counts,
+        walk.strides,
+        walk.entry,
+        walk.ring_level,
+    )
+    at: Array = rows.addresses() * ROW
+    return at
+
+
+def receive(chip: Chip, tile: int, i: Instruction) -> Work:
+    """Write packets that come on the ring to rows of wide memory."""
+    walk = rows_of(i, "to")
+    addresses, kept = row_addresses(walk), walk.kept()
+    entry = walk.within(walk.ring_level)
+    waits = waits_of(i, ("wait",))
+    packets = chip.packets[tile, i.name]
+    counter = "RING_READ_A" if i.name == "receive_a" else "RING_READ_B"
+
+    ahead = _ahead(i, walk)
+    for step, address in enumerate(addresses):
+        needs = [
+            w.needs(step // walk.within(w.level))
+            for w in waits
+            if step % walk.within(w.level) == 0
+        ]
+        if needs:
+            yield chip.reached(tile, needs)
+        for row in ahead.get(step, ()):
+            yield lambda: bool(packets)
+            _write(chip, tile, row, packets.popleft())
+        if kept[step]:
+            yield lambda: bool(packets)
+            _write(chip, tile, address, packets.popleft())
+        if (step + 1) % entry == 0:
+            chip.count(tile, counter)
+
+
+def _ahead(i: Instruction, walk: Walk) -> dict[int, list[int]]:
+    """Return the rows that are received before a step of the walk."""
+    if not i.value("ahead"):
+        return {}
+    first, last = i.value("ahead.first"), i.value("ahead.last")
+    level = i.value("ahead.level")
+    if level == 0:
+        each = i.value("ahead.rows_more") + 1
+        if last - first + 1 != each or walk.iterations(1) != 1:
+            raise NotUnderstoodError(i, "its rows ahead are in several parts")
+        return {0: [ROW * (first + k) for k in range(each)]}
+    if i.value("ahead.rows_more") or not 0 <= last - first <= 1:
+        raise NotUnderstoodError(i, "its rows ahead are no ring of two rows")
+    within = walk.within(level)
+    return {
+        within * k: [ROW * (last if k % 2 else first)]
+        for k in range(walk.iterations(level))
+    }
+
+
+def _write(chip: Chip, tile: int, address: int, data: bytes) -> None:
+    chip.wide[tile, address : address + len(data)] = np.frombuffer(data, np.uint8)
+
+
+def send(chip: Chip, tile: int, i: Instruction) -> Work:
+    """Send rows of wide memory on the ring, as packets."""
+    walk = rows_of(i, "from")
+    addresses, kept = row_addresses(walk), walk.kept()
+    entry = walk.within(walk.ring_level)
+    waits = waits_of(i, ("wait0", "wait1", "wait2"))
+    to_b = i.value("to_receive_b")
+    unit = "receive_b" if to_b else "receive_a"
+    queues = [chip.packets[to, unit] for to in tiles_of(i.value("to_tiles"))]
+    if i.value("to_scalar_core"):
+        queues.append(chip.packets_to_scalar_core)
+
+    for step, address in enumerate(addresses):
+        needs = [
+            w.needs(step // walk.within(w.level))
+            for w in waits
+            if step % walk.within(w.level) == 0
+        ]
+        if needs:
+            yield chip.reached(tile, needs)
+        if kept[step]:
+            data = chip.wide[tile, address : address + ROW].tobytes()
+            for queue in queues:
+                queue.append(data)
+            # The scalar core counts the packets to the one unit, and the instructions
+            # that send to the other.
+            chip.sends[1] += to_b
+        if (step + 1) % entry == 0:
+            chip.count(tile, "RING_WRITE")
+    chip.sends[0] += not to_b
+    for other in range(TILES):
+        chip.count(other, "RING_PRODUCER_B" if to_b else "RING_PRODUCER_A")
+
+
+def narrow_to_wide(chip: Chip, tile: int, i: Instruction) -> Work:
+    """Copy words of narrow memory to rows of wide memory."""
+    walk = rows_of(i, "wide")
+    rows = row_addresses(walk)
+    narrow = Walk.read(i, "narrow", 6, (0, 0))
+    pieces = list(_pieces(narrow, i.value("row_levels")))
+    if len(rows) != len(pieces):
+        why = f"{len(pieces)} rows are copied to {len(rows)} places"
+        raise NotUnderstoodError(i, why)
+    entry = walk.within(walk.ring_level)
+    waits = waits_of(i, _TILE_WAITS)
+    for step, (address, words) in enumerate(zip(rows, pieces, strict=True)):
+        needs = [
+            w.needs(step // walk.within(w.level))
+            for w in waits
+            if step % walk.within(w.level) == 0
+        ]
+        if needs:
+            yield chip.reached(tile, needs)
+        data = chip.narrow[tile, words[:, None] * _WORD + np.arange(_WORD)]
+        if i.value("transpose"):
+            # Four places after each other become the four bytes of a column.
+            positions = narrow.counts[0]
+            data = data.reshape(-1, positions, _WORD).transpose(0, 2, 1)
+            at = np.arange(data.shape[0] * _WORD)[:, None] * _WORD
+            at = (at + np.arange(positions)).reshape(-1)
+            chip.wide[tile, address + at] = data.reshape(-1)
+        else:
+            _write(chip, tile, address, data.tobytes())
+        if (step + 1) % entry == 0:
+            chip.count(tile, "NARROW_TO_WIDE")
+
+
+def _pieces(narrow: Walk, levels: int) -> Iterator[Array]:
+    """Yield the words that a row gets: it ends when it is full, or the loops are."""
+    whole = narrow.within(levels)
+    for part in narrow.addresses().reshape(-1, whole):
+        for start in range(0, whole, _WORDS_IN_ROW):
+            yield part[start : start + _WORDS_IN_ROW]
+
+
+def wide_to_narrow(chip: Chip, tile: int, i: Instruction) -> Work:
+    """Copy rows of wide memory to words of narrow memory, or to the store of biases."""
+    walk = rows_of(i, "wide")
+    rows = row_addresses(walk)[walk.kept()]
+    row_waits = waits_of(i, ("wait0",))
+    if i.value("scaling"):
+        return _to_scaling(chip, tile, i, rows)
+    ring = i.value("narrow.ring") // 2
+    level = i.value("narrow.ring_level")
+    narrow = Walk.read(i, "narrow", 6, (ring if level else 0, level))
+    words = narrow.addresses()
+    kept = narrow.kept()
+    narrow_waits = waits_of(i, ("wait1",))
+    skipped = i.value("skip_more") + 1 if i.value("skip") else 0
+
+    def work() -> Work:
+        row = -1
+        position = skipped
+        for step, word in enumerate(words):
+            needs = [
+                w.needs(step // narrow.within(w.level))
+                for w in narrow_waits
+                if step % narrow.within(w.level) == 0
+            ]
+            if needs:
+                yield chip.reached(tile, needs)
+            if not kept[step]:
+                continue
+            while row < position // _WORDS_IN_ROW:
+                row += 1
+                if row >= len(rows):
+                    raise NotUnderstoodError(
+                        i, "it copies more words than its rows have"
+                    )
+                needs = [
+                    w.needs(row // walk.within(w.level))
+                    for w in row_waits
+                    if row % walk.within(w.level) == 0
+                ]
+                if needs:
+                    yield chip.reached(tile, needs)
+            at = rows[row] + position % _WORDS_IN_ROW * _WORD
+            chip.narrow[tile, word * _WORD : (word + 1) * _WORD] = chip.wide[
+                tile, at : at + _WORD
+            ]
+            position += 1
+            chip.count(tile, "WIDE_TO_NARROW")
+
+    return work()
+
+
+def _to_scaling(chip: Chip, tile: int, i: Instruction, rows: Array) -> Work:
+    """Load the biases or multipliers of the next 64 outputs."""
+    narrow = Walk.read(i, "narrow", 6, (0, 0))
+    waits = waits_of(i, ("wait0",))
+    if narrow.counts[0] != _SCALING_STEPS or narrow.iterations(1) != len(rows):
+        raise NotUnderstoodError(
+            i, "it loads other than 64 biases or multipliers a row"
+        )
+    for k, at in enumerate(rows):
+        needs = [w.needs(k) for w in waits]
+        if needs:
+            yield chip.reached(tile, needs)
+        chip.scaling[tile, k % 2] = chip.wide[tile, at : at + ROW]
+        chip.count(tile, "WIDE_TO_SCALING")
