@@ -33,6 +33,10 @@ class NotUnderstoodError(Exception):
         super().__init__(f"{at} (opcode {instruction.opcode:#04x}): {why}")
 
 
+class StuckError(Exception):
+    """All units wait for each other, or data are left over at the end."""
+
+
 @dataclass
 class Unit:
     """A unit that executes its instructions in order.
@@ -80,8 +84,10 @@ class Chip:
         packets: what has come on the ring for a tile's unit: 256 bytes or fewer each
         links: the words that have come from a neighbour, by the direction they go in and
             the tile
+        packets_to_scalar_core: what has come on the ring for the scalar core
+        sends: how many instructions have sent to receive_a and to the scalar core, and
+            how many packets have gone to receive_b
         units: the units of the tiles, by tile and name
-        steps: for each tile, how many steps its computing instructions took
     """
 
     def __init__(self) -> None:
@@ -105,7 +111,6 @@ class Chip:
             for tile in range(TILES)
             for name in UNITS
         }
-        self.steps = [0] * TILES
 
     def count(self, tile: int, counter: str, by: int = 1) -> None:
         """Add to a counter of a tile."""

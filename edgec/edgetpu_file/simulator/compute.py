@@ -28,7 +28,6 @@ _LARGEST = 1 << 14
 def compute(chip: Chip, tile: int, i: Instruction) -> Work:
     """Multiply and add, scale, clamp and round; write the outputs to narrow memory."""
     operation = Operation(i)
-    chip.steps[tile] += operation.steps
     sums = np.zeros((operation.outputs, operation.channels), np.int64)
     done = np.zeros(operation.outputs, np.int64)
     written = 0

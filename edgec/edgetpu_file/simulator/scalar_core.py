@@ -13,6 +13,7 @@ from edgec.edgetpu_file.simulator.chip import (
     Chip,
     Condition,
     NotUnderstoodError,
+    StuckError,
     Unit,
     Work,
 )
@@ -25,7 +26,6 @@ from edgec.edgetpu_file.simulator.copies import (
 )
 from edgec.edgetpu_file.simulator.host import INPUT, PARAMETERS, Host
 from edgec.edgetpu_file.simulator.mesh import mesh
-from edgec.edgetpu_file.simulator.understood import check
 from edgec.edgetpu_file.stream import Instruction
 
 _REGISTERS = 32
@@ -53,10 +53,6 @@ _MOVE_REGISTER, _MOVE_IMMEDIATE = 0x0F, 0x2F
 _PUSH, _REQUEST = 0xA, 0xC
 
 
-class StuckError(Exception):
-    """All units wait for each other."""
-
-
 class ScalarCore:
     """The scalar core with the units beside it: infeed, outfeed and the tiles' queue."""
 
@@ -73,14 +69,12 @@ class ScalarCore:
         self._halted = False
 
     def run(self, instructions: Sequence[Instruction]) -> None:
-        """Execute a program.
+        """Execute a program whose instructions `check` has passed.
 
         Raises:
             NotUnderstoodError: an instruction is not understood
             StuckError: the program does not come to its end
         """
-        for i in instructions:
-            check(i)
         for i in instructions:
             if i.name == "scalar":
                 self._scalar(i)

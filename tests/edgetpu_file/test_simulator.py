@@ -1,0 +1,108 @@
+"""Compiled files on the simulated chip give what their networks give, byte for byte."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from edgec_runtime.edgetpu_file.compiled_file import read_compiled
+
+from edgec.edgetpu_file.simulator.simulator import Simulator
+from edgec.errors import InputError
+from edgec.ir.interp import interp
+from tests.edgetpu_file.compiled import files
+from tests.edgetpu_file.simulated import SimulatedNetwork, compiled, network
+
+pytestmark = pytest.mark.shared
+WHOLE = (
+    "dense_256",
+    "dense_1024",
+    "gabor_64x64_7k_4o_2s",
+    "gabor_128x128_7k_4o_2s",
+)
+"""Files whose networks have nothing but operations of which the chip's arithmetic is
+known."""
+PARTS, EACH = 20, 5
+
+
+@cache
+def chip(name: str) -> SimulatedNetwork:
+    """Return a network on a chip of its own."""
+    return SimulatedNetwork(compiled(name), name)
+
+
+def cases(names: tuple[str, ...]) -> pytest.MarkDecorator:
+    """Return parts of the inputs of each network: one of each, or all in a sweep."""
+    return pytest.mark.parametrize(
+        ("name", "part"),
+        [
+            pytest.param(name, part, marks=pytest.mark.sweep(1, among=name))
+            for name in names
+            for part in range(PARTS)
+        ],
+    )
+
+
+@cases(WHOLE)
+def test_outputs(name: str, part: int) -> None:
+    """Five random inputs of each of 20 parts, 100 in all."""
+    graph = network(name)
+    (value,) = graph.inputs
+    rng = np.random.default_rng(part)
+    for _ in range(EACH):
+        x = rng.integers(0, 256, value.type.shape, np.uint8)
+        (wanted,) = interp(graph, {value.name: x}).values()
+        (result,) = chip(name).run(x)
+        np.testing.assert_array_equal(result, wanted.reshape(-1))
+
+
+@cases(("gabor_64x64_p4", "gabor_128x128_p4"))
+def test_pools(name: str, part: int) -> None:
+    """An average of 4 x 4 is the sum times f32(1 / 16), rounded half to even.
+
+    TFLite rounds half away from zero, so interp differs at ties alone.
+    """
+    graph = network(name)
+    (value,) = graph.inputs
+    seen = list[Any]()
+    rng = np.random.default_rng(part)
+    x = rng.integers(0, 256, value.type.shape, np.uint8)
+    (wanted,) = interp(
+        graph, {value.name: x}, lambda v, array: seen.append((v, array))
+    ).values()
+    pooled = next(op for op in graph.ops if op.kind == "average_pool2d")
+    before = next(array for v, array in seen if v is pooled.inputs[0])
+    _, height, width, channels = before.shape
+    windows = before.astype(np.int64).reshape(height // 4, 4, width // 4, 4, channels)
+    # edgec has uint8 as int8, 128 less.
+    sums = windows.sum((1, 3)) + 16 * 128
+    exact = np.rint(sums.astype(np.float32) * np.float32(1 / 16)).astype(np.uint8)
+    (result,) = chip(name).run(x)
+    np.testing.assert_array_equal(result, exact.reshape(-1))
+    differs = result != wanted.reshape(-1)
+    assert (sums.reshape(-1)[differs] % 16 == 8).all()
+
+
+def test_each_file_is_simulated_or_refused_by_name() -> None:
+    """A refusal names an instruction, its opcode and a field."""
+    simulated = set[str]()
+    for where, data in files().items():
+        refusal = refusal_of(data, where)
+        assert not refusal or re.search(r"instruction \w+ .*opcode 0x", refusal)
+        if not refusal:
+            simulated.add(where.rpartition("/")[2].removesuffix("_edgetpu.tflite"))
+    assert simulated == {*WHOLE, "gabor_64x64_p4", "gabor_128x128_p4"}
+
+
+def refusal_of(data: bytes, where: str) -> str:
+    """Return why a file is not simulated; nothing if it is."""
+    file = read_compiled(data, where)
+    try:
+        for package in file.packages:
+            Simulator(file, package, where)
+    except InputError as e:
+        return str(e)
+    return ""
