@@ -14,6 +14,7 @@ from edgec_runtime.stick.layouts import OutputLayout, write_input
 from numpy.typing import NDArray
 
 from edgec.edgetpu_file.simulator.simulator import Simulator
+from edgec.errors import InputError
 from edgec.frontends.tflite import read_tflite
 from edgec.ir import Graph
 from tests.conftest import SHARED
@@ -66,3 +67,14 @@ class SimulatedNetwork:
             OutputLayout(layer).read(memory, out)
             outputs.append(out)
         return outputs
+
+
+def refusal_of(data: bytes, where: str) -> str:
+    """Return why a file is not simulated; nothing if it is."""
+    file = read_compiled(data, where)
+    try:
+        for package in file.packages:
+            Simulator(file, package, where)
+    except InputError as e:
+        return str(e)
+    return ""

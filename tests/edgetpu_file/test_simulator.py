@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgec_runtime.edgetpu_file.compiled_file import read_compiled
 
-from edgec.edgetpu_file.simulator.simulator import Simulator
-from edgec.errors import InputError
 from edgec.ir.interp import interp
 from tests.edgetpu_file.compiled import files
-from tests.edgetpu_file.simulated import SimulatedNetwork, compiled, network
+from tests.edgetpu_file.simulated import SimulatedNetwork, compiled, network, refusal_of
 
 pytestmark = pytest.mark.shared
 WHOLE = (
@@ -95,14 +92,3 @@ def test_each_file_is_simulated_or_refused_by_name() -> None:
         if not refusal:
             simulated.add(where.rpartition("/")[2].removesuffix("_edgetpu.tflite"))
     assert simulated == {*WHOLE, "gabor_64x64_p4", "gabor_128x128_p4"}
-
-
-def refusal_of(data: bytes, where: str) -> str:
-    """Return why a file is not simulated; nothing if it is."""
-    file = read_compiled(data, where)
-    try:
-        for package in file.packages:
-            Simulator(file, package, where)
-    except InputError as e:
-        return str(e)
-    return ""

@@ -200,6 +200,7 @@ TABLE = {
     },
     "edgec_devices.stick": {
         "edgec_partitioner",
+        "edgec.edgetpu_file",
         "edgec.frontends",
         "edgec_devices.decoding",
         *MODEL,

@@ -23,6 +23,7 @@ from edgec_runtime.edgetpu_file.executable import ExecutableType
 from edgec.frontends.tflite import read_tflite
 from edgec.ir import Calls, Value, interp
 from tests.conftest import ROOT
+from tests.edgetpu_file.simulated import SimulatedNetwork, refusal_of
 from tests.stick.cutting import cut
 from tests.stick.real_stack import (
     EDGETPU,
@@ -100,7 +101,15 @@ def example(of: IndexEntry, seed: int, folder: Path) -> Example:
     def tensors(indexes: Sequence[int]) -> list[Array]:
         return [stored(file, i, seen[file.tensors[i].name]) for i in indexes]
 
-    return Example(path, tensors(taken), tensors(given))
+    arrays, outputs = tensors(taken), tensors(given)
+    if not refusal_of(data, str(path)):
+        # The stick executes its instructions: the arithmetic is the chip's.
+        simulated = SimulatedNetwork(file, str(path)).run(*arrays)
+        outputs = [
+            r.view(o.dtype).reshape(o.shape)
+            for r, o in zip(simulated, outputs, strict=True)
+        ]
+    return Example(path, arrays, outputs)
 
 
 class EnoughError(Exception):

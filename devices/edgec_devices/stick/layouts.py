@@ -31,6 +31,20 @@ def input_elements(layer: Layer, data: bytes) -> Array:
     return _flipped(layer, elements)
 
 
+def input_bytes(layer: Layer, elements: Array) -> bytes:
+    """Return the bytes of an input of its elements: the inverse of `input_elements`."""
+    rows = _flipped(layer, elements).reshape(layer.executions, -1)
+    padding = layer.size - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, padding))).tobytes()
+
+
+def output_elements(layer: Layer, data: bytes) -> Array:
+    """Return the elements of an output of its bytes: the inverse of `output_bytes`."""
+    width = DATA_TYPE_BYTES[layer.data_type]
+    at = places(layer)[:, None] * width + np.arange(width)
+    return _flipped(layer, np.frombuffer(data, np.uint8)[at])
+
+
 def output_bytes(layer: Layer, elements: Array) -> bytes:
     """Return the bytes of an output, padding included (zeros).
 

@@ -1,5 +1,6 @@
-"""What known programs compute: the networks that they were compiled from, by interp with
-the chip's arithmetic as far as it is known.
+"""What known programs compute: they are simulated where all of their instructions are
+understood; the others are the networks that they were compiled from, by interp with the
+chip's arithmetic as far as it is known.
 
 A folder of compiled files has compiled/index.json, a list of objects; of each the stick
 reads `name`, `compiled` and `source`, paths from the folder; `source` may be null.
@@ -28,6 +29,7 @@ from edgec.ir.interp import run_op
 from edgec_devices.decoding import LARGEST_JSON, from_json
 from edgec_devices.stick.layouts import Array
 from edgec_devices.stick.programs import Compute, ProgramBook
+from edgec_devices.stick.simulation import simulation
 
 INDEX = Path("compiled/index.json")
 STATE_LAYER = "_variable_output"
@@ -95,7 +97,9 @@ def add_compiled(book: ProgramBook, compiled: Path, source: Path | None) -> None
     network = None if source is None else SourceNetwork(source)
     for operator in file.operators:
         if operator.package is not None:
-            known = None if network is None else network.part(file, operator)
+            known = simulation(file, operator.package, compiled.name)
+            if known is None and network is not None:
+                known = network.part(file, operator)
             functions.append(known)
     book.add_file(compiled.name, file, functions)
 
