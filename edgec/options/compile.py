@@ -380,7 +380,8 @@ class CompileOptions(Options):
     edgetpu_compiler: str | None = field(
         default=None,
         metadata=option(
-            "a path (default: PATH), ssh://[user@]host[:port], folder:DIR, none",
+            "a path (default: PATH), ssh://[user@]host[:port], folder:DIR, none; own: "
+            "edgec writes the programs itself, where it can (docs/edgetpu-chip.md)",
             section=Section.TARGET,
             metavar="WHERE",
         ),

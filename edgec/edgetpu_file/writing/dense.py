@@ -30,7 +30,7 @@ from edgec.edgetpu_file.writing.scalar import (
     want_output,
     want_parameters,
 )
-from edgec.edgetpu_file.writing.words import ALL_TILES, Values, Words, flags, loops
+from edgec.edgetpu_file.writing.words import Values, Words, flags, loops
 
 PIECE = 64
 """Bytes of an input that a tile gets."""
@@ -93,16 +93,12 @@ def executing_program(layers: Sequence[DenseLayer]) -> Words:
     begin(words, caching=False)
     words.address(AddressOf.SCRATCH, 3, upper=False)
     words.address(AddressOf.SCRATCH, 2, upper=True)
-    first = layers[0]
-    size = up(first.inputs, _UNIT)
-    space = up(first.inputs, ROW) + _RESERVED
-    pieces = space
+    size = up(layers[0].inputs, _UNIT)
+    pieces, *outs = _places(layers)
     _scatter(words, size, pieces)
 
     row = sends = 0
-    for k, layer in enumerate(layers):
-        following = layers[k + 1].inputs if k + 1 < len(layers) else 0
-        out = max(up(layer.inputs, _WORD), up(following, _WORD))
+    for k, (layer, out) in enumerate(zip(layers, outs, strict=True)):
         parts = _parts(size if k == 0 else layer.inputs)
         _gather(words, parts, pieces, (1 << layer.tiles) - 1, sends)
         sends += len(parts)
@@ -111,6 +107,23 @@ def executing_program(layers: Sequence[DenseLayer]) -> Words:
         pieces = out
     _output(words, layers[-1], pieces, sends)
     return words
+
+
+def narrow_bytes(layers: Sequence[DenseLayer]) -> int:
+    """Return the narrow memory that a chain uses in each tile."""
+    return max(_places(layers)) + PIECE
+
+
+def _places(layers: Sequence[DenseLayer]) -> list[int]:
+    """Return where the pieces of the input stand, and of each layer's output.
+
+    The inputs of each layer stand at 0, before its outputs.
+    """
+    places = [up(layers[0].inputs, ROW) + _RESERVED]
+    for k, layer in enumerate(layers):
+        following = layers[k + 1].inputs if k + 1 < len(layers) else 0
+        places.append(up(max(layer.inputs, following), _WORD))
+    return places
 
 
 def _parts(size: int) -> list[int]:
@@ -144,9 +157,7 @@ def _scatter(words: Words, size: int, pieces: int) -> None:
     fence(words, signal=True)
 
 
-def _take_piece(
-    place: int, part: int, tiles: int, slot: int, pieces: int
-) -> Values:
+def _take_piece(place: int, part: int, tiles: int, slot: int, pieces: int) -> Values:
     """Return the copy of a piece out of a packet, of which it is the place-th."""
     count = -(-part // _WORD)
     at = pieces // _WORD
@@ -351,6 +362,3 @@ def _output(words: Words, layer: DenseLayer, at: int, sends: int) -> None:
         _send(words, tile, _RECEIVED, sends + tile, {"to_scalar_core": 1})
     end_output(words, sends + len(sizes))
     end(words, caching=False)
-
-
-__all__ = ["ALL_TILES", "LARGEST_ROWS", "MOST", "caching_program", "executing_program"]

@@ -148,7 +148,9 @@ def _buffer(units: int, size: int, levels: int) -> Values:
     return values
 
 
-def send_parameters(words: Words, first: int, units: int, tile: int, lanes: int) -> None:
+def send_parameters(
+    words: Words, first: int, units: int, tile: int, lanes: int
+) -> None:
     """Send a part of the parameters to a tile.
 
     Args:

@@ -46,8 +46,14 @@ class ReuseRunner:
             )
         ((name, data),) = models.items()
         compiled = reused(self._compiled, data, str(self._file), name)
-        # The driver checks the answer as it does that of the program.
+        return answer(models, {name: compiled})
+
+
+def answer(models: Mapping[str, bytes], files: Mapping[str, bytes]) -> Answer:
+    """Return compiled files as an answer of edgetpu_compiler, which the driver checks."""
+    lines = list[str]()
+    for name, data in models.items():
         kinds = Counter(operator.opcode for operator in read(data).operators)
-        rows = [f"{kind} {count} Mapped to Edge TPU" for kind, count in kinds.items()]
-        text = "\n".join([f"Input model: {name}.tflite", *rows])
-        return Answer(text, {name: compiled})
+        lines.append(f"Input model: {name}.tflite")
+        lines += [f"{kind} {count} Mapped to Edge TPU" for kind, count in kinds.items()]
+    return Answer("\n".join(lines), files)

@@ -11,11 +11,12 @@ from typing import Any
 from edgec.errors import InputError
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.handoff import HandOff
+from edgec.toolchain.edgetpu.own import OwnRunner
 from edgec.toolchain.edgetpu.reuse import ReuseRunner
 from edgec.toolchain.edgetpu.runners import LocalRunner, Runner
 from edgec.toolchain.edgetpu.ssh import SshRunner
 
-FORMS = "a path, ssh://[user@]host[:port], folder:DIR, or none"
+FORMS = "a path, ssh://[user@]host[:port], folder:DIR, own, or none"
 
 
 def runner_for(
@@ -27,7 +28,7 @@ def runner_for(
 
     Args:
         where: the value; None asks for the program on the PATH, if it is there, and
-            "none" for no runner
+            "none" for no runner, "own" for edgec's own programs
         recipe: the state that a hand-off folder needs to go on
         reuse: the compiled file to re-use
     """
@@ -37,6 +38,8 @@ def runner_for(
         return LocalRunner.on_path()
     if where == "none":
         return None
+    if where == "own":
+        return OwnRunner()
     if where.startswith("ssh://"):
         return SshRunner(where)
     if where.startswith("folder:"):
