@@ -25,6 +25,7 @@ from edgec.errors import InputError
 from edgec.ops.edgetpu_law import addition_weights, clamps, f32, multiplier
 from tests.cli.verbs import edgec as verb
 from tests.conftest import SHARED
+from tests.edgetpu_file.tokens import without_tokens
 
 pytestmark = pytest.mark.shared
 COMPILED = SHARED / "edgetpu/compiled"
@@ -53,18 +54,6 @@ def mobilenet(kind: str) -> tuple[bytes, bytes]:
         (MODELS / google / f"test_data_{V2}{kind}quant.tflite").read_bytes(),
         (COMPILED / google / f"{V2}{kind}quant_edgetpu.tflite").read_bytes(),
     )
-
-
-def without_tokens(data: bytes) -> bytes:
-    """Return a compiled file with zeros as its two tokens of 8 bytes."""
-    made = bytearray(data)
-    (package,) = read_compiled(data, "file").packages
-    assert len(package.executables) == 2
-    for executable in package.executables:
-        at = Table.root(data, executable.span.start).place(14)
-        assert at is not None
-        made[at : at + 8] = bytes(8)
-    return bytes(made)
 
 
 @pytest.mark.parametrize("size", ["64x64", "128x128"])
