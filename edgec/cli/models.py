@@ -157,11 +157,20 @@ def doctor(as_json: bool, **values: Any) -> None:
     metavar="FILE",
     help="write the .tflite file that a text of --disassemble describes, instead",
 )
+@click.option(
+    "--simulate",
+    type=_FILE,
+    nargs=2,
+    metavar="INPUTS OUTPUTS.npz",
+    help="execute the .tflite file on a simulated Edge TPU, instead: inputs are an .npz "
+    "by name or an .npy",
+)
 def inspect(
     as_json: bool,
     html: Path | None,
     disassemble: bool,
     assemble: Path | None,
+    simulate: tuple[Path, Path] | None,
     **values: Any,
 ) -> None:
     """Show what is in a bundle: networks, inputs and outputs, where they run, accuracy,
@@ -176,6 +185,14 @@ def inspect(
     if assemble is not None:
         write_bytes(assemble, assembled(Path(values["bundle"])))
         echo(f"written: {assemble}")
+        return
+    if simulate is not None:
+        from edgec.inspecting import simulation
+
+        check_places({"simulate": simulate[1]})
+        for line in simulation.simulate(Path(values["bundle"]), *simulate):
+            echo(line)
+        echo(f"written: {simulate[1]}")
         return
     inspection = edgec.inspect(**given(InspectOptions, values))
     if html is not None:

@@ -69,7 +69,7 @@ def inspect_compiled(path: Path) -> CompiledInspection:
 
     Raises InputError: it cannot be read, was not compiled, or is damaged.
     """
-    file = read_compiled(_content(path), str(path))
+    file = read_compiled(content_of(path), str(path))
     return CompiledInspection(facts_of(file, str(path)), file)
 
 
@@ -93,7 +93,7 @@ def assembled(path: Path) -> bytes:
 
     Raises InputError: the text cannot be read, or a line is not understood.
     """
-    data = _content(path)
+    data = content_of(path)
     try:
         text = data.decode()
     except UnicodeDecodeError as e:
@@ -105,7 +105,8 @@ def assembled(path: Path) -> bytes:
     return assemble(text.splitlines(), str(path))
 
 
-def _content(path: Path) -> bytes:
+def content_of(path: Path) -> bytes:
+    """Return the bytes of a file that is inspected."""
     try:
         return given(path, LARGEST)
     except OSError as e:
