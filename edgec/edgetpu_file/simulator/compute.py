@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from edgec.edgetpu_file.fields import bits_float
-from edgec.edgetpu_file.programs import WIDE_UNIT
+from edgec.edgetpu_file.programs import NARROW_BYTES, WIDE_BYTES, WIDE_UNIT
 from edgec.edgetpu_file.simulator.chip import (
     COUNTERS,
     ROW,
@@ -16,11 +16,13 @@ from edgec.edgetpu_file.simulator.chip import (
     NotUnderstoodError,
     Work,
 )
-from edgec.edgetpu_file.simulator.walks import Walk, waits_of
+from edgec.edgetpu_file.simulator.walks import LARGEST, Walk, waits_of, within
 from edgec.edgetpu_file.stream import Instruction
 
 _LEVELS = 8
 _WORD = 4
+_SUM_END = 1 << 31
+_MOST = 255
 _LARGEST = 1 << 14
 """Steps that are computed at a time."""
 
@@ -42,8 +44,8 @@ def compute(chip: Chip, tile: int, i: Instruction) -> Work:
             ready += 1
         operation.write(chip, tile, slice(written, ready), sums[written:ready])
         written = ready
-        for counter, within in operation.counts:
-            if end % within == 0:
+        for counter, size in operation.counts:
+            if end % size == 0:
                 chip.count(tile, counter)
 
 
@@ -65,6 +67,8 @@ class Operation:
         counts = tuple(i.value(f"loop{k}") + 1 for k in range(_LEVELS))
         self._loops = Walk(0, counts, (0,) * _LEVELS)
         self.steps = math.prod(counts)
+        if self.steps > LARGEST:
+            raise NotUnderstoodError(i, f"it has {self.steps} steps")
         self._bytewise = bool(i.value("bytewise"))
         self._read_walks(i)
         self._waits = waits_of(i, ("wait0", "wait1", "wait2"))
@@ -90,8 +94,10 @@ class Operation:
             if math.prod(walk.counts) != self.steps:
                 why = f"its {name} loops have other than {self.steps} steps"
                 raise NotUnderstoodError(i, why)
-        self._in_addresses = self._in.addresses()
-        self._row_addresses = self._rows.addresses()
+        size = 1 if self._bytewise else _WORD
+        self._in_addresses = within(i, "in", self._in.addresses(), size, NARROW_BYTES)
+        rows = self._rows.addresses()
+        self._row_addresses = within(i, "parameters", rows, 4, WIDE_BYTES // WIDE_UNIT)
         if not self._bytewise and (self._row_addresses % (ROW // WIDE_UNIT)).any():
             raise NotUnderstoodError(i, "it reads parameters from within a row")
 
@@ -108,28 +114,31 @@ class Operation:
         self.per_output = math.prod(c for k, c in enumerate(counts) if mask >> k & 1)
         self.outputs = self.steps // self.per_output
         self.channels = i.value("channels") + 1
+        if self.channels % _WORD or i.value("last_channels") != i.value("channels"):
+            raise NotUnderstoodError(i, f"it has outputs of {self.channels} channels")
         out = Walk.read(i, "out", _LEVELS, (0, 0))
         words = math.prod(out.counts)
         if words * _WORD != self.outputs * self.channels:
             raise NotUnderstoodError(i, f"it writes {words} words")
-        self._words = out.addresses().reshape(self.outputs, -1)
+        places = within(i, "out", out.addresses(), _WORD, NARROW_BYTES)
+        self._words = places.reshape(self.outputs, -1)
         self._kept = out.kept().reshape(self.outputs, -1)
 
     def parts(self) -> list[tuple[int, int]]:
         """Return the steps between which it waits, or counts, as begins and ends."""
-        within = {self._loops.within(w.level) for w in self._waits}
-        within |= {n for _, n in self.counts}
-        within.add(_LARGEST)
-        borders = sorted({k for n in within for k in range(0, self.steps, n)})
+        sizes = {self._loops.within(w.level) for w in self._waits}
+        sizes |= {n for _, n in self.counts}
+        sizes.add(_LARGEST)
+        borders = sorted({k for n in sizes for k in range(0, self.steps, n)})
         return [*zip(borders, [*borders[1:], self.steps], strict=True)]
 
     def needs(self, step: int) -> list[tuple[int, int]]:
         """Return the counters, and what they must have reached before a step."""
         found = list[tuple[int, int]]()
         for wait in self._waits:
-            within = self._loops.within(wait.level)
-            if step % within == 0:
-                found.append(wait.needs(step // within))
+            size = self._loops.within(wait.level)
+            if step % size == 0:
+                found.append(wait.needs(step // size))
         return found
 
     def add(self, chip: Chip, tile: int, part: slice, sums: Array) -> None:
@@ -163,6 +172,7 @@ class Operation:
         if not i.value("zeros"):
             return np.array([[[i.value("weight_zero")]]], np.int32)
         row = i.value("zeros.first") * WIDE_UNIT
+        within(i, "zeros.first", np.array([row]), ROW, WIDE_BYTES)
         if self.outputs and self._groups() > 1:
             raise NotUnderstoodError(i, "several groups of outputs have zero points")
         data = chip.wide[tile, row : row + _WORD * self.channels]
@@ -188,27 +198,31 @@ class Operation:
                 total = total + np.ascontiguousarray(stored).view(np.int32)
             else:
                 scales = np.ascontiguousarray(stored).view(np.float32) * scale
-        real = (total.astype(np.int32).astype(np.float32) * scales).astype(np.float32)
+        if np.abs(total).max() >= _SUM_END:
+            raise NotUnderstoodError(i, "a sum does not fit 32 bits")
+        with np.errstate(over="ignore", invalid="ignore"):
+            real = (total.astype(np.float32) * scales).astype(np.float32)
         least, most = (
             np.float32(bits_float(i.layout.field(name).of(i.bits)))  # type: ignore[union-attr]
             for name in ("least", "most")
         )
-        steps = np.rint(np.clip(real, least, most)).astype(np.int64) + i.value(
-            "out_zero"
-        )
-        if steps.min() < 0 or steps.max() > 255:
+        bounded = np.rint(np.clip(real, least, most)) + i.value("out_zero")
+        # A "not a number" is not in the range either.
+        if not ((bounded >= 0) & (bounded <= _MOST)).all():
             raise NotUnderstoodError(i, "a result does not fit 8 bits")
-        values = steps.astype(np.uint8).reshape(len(sums), -1, _WORD)
+        values = bounded.astype(np.uint8).reshape(len(sums), -1, _WORD)
         kept = self._kept[outputs]
         at = self._words[outputs][kept]
         chip.narrow[tile, at[:, None] + np.arange(_WORD)] = values[kept]
 
     def _entry(self, outputs: slice) -> Array:
         """Return the entries of the store of biases that outputs have [outputs]."""
-        assert self._scaling is not None
-        within = self._loops.within(self._scaling.level)
+        if self._scaling is None:
+            why = "it has biases or multipliers, and does not wait for them"
+            raise NotUnderstoodError(self._i, why)
+        size = self._loops.within(self._scaling.level)
         # Biases are those of the step that ends an output.
         first = np.zeros(self.outputs, np.int64)
-        first[self.output] = np.arange(self.steps) // within % 2
+        first[self.output] = np.arange(self.steps) // size % 2
         chosen: Array = first[outputs]
         return chosen

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from edgec.edgetpu_file.programs import TILES, WIDE_UNIT, tiles_of
+from edgec.edgetpu_file.programs import (
+    NARROW_BYTES,
+    TILES,
+    WIDE_BYTES,
+    WIDE_UNIT,
+    tiles_of,
+)
 from edgec.edgetpu_file.simulator.chip import (
     ROW,
     Array,
@@ -14,7 +20,7 @@ from edgec.edgetpu_file.simulator.chip import (
     NotUnderstoodError,
     Work,
 )
-from edgec.edgetpu_file.simulator.walks import Walk, waits_of
+from edgec.edgetpu_file.simulator.walks import Walk, waits_of, within
 from edgec.edgetpu_file.stream import Instruction
 
 _UNITS_IN_ROW = ROW // WIDE_UNIT
@@ -38,8 +44,8 @@ def rows_of(i: Instruction, name: str) -> Walk:
     return walk
 
 
-def row_addresses(walk: Walk) -> Array:
-    """Return the first byte of each row of a walk."""
+def row_addresses(i: Instruction, walk: Walk) -> Array:
+    """Return the first byte of each row of a walk of an instruction."""
     rows = Walk(
         walk.base // _UNITS_IN_ROW,
         walk.counts,
@@ -47,14 +53,13 @@ def row_addresses(walk: Walk) -> Array:
         walk.entry,
         walk.ring_level,
     )
-    at: Array = rows.addresses() * ROW
-    return at
+    return within(i, "a row", rows.addresses() * ROW, ROW, WIDE_BYTES)
 
 
 def receive(chip: Chip, tile: int, i: Instruction) -> Work:
     """Write packets that come on the ring to rows of wide memory."""
     walk = rows_of(i, "to")
-    addresses, kept = row_addresses(walk), walk.kept()
+    addresses, kept = row_addresses(i, walk), walk.kept()
     entry = walk.within(walk.ring_level)
     waits = waits_of(i, ("wait",))
     packets = chip.packets[tile, i.name]
@@ -84,6 +89,7 @@ def _ahead(i: Instruction, walk: Walk) -> dict[int, list[int]]:
     if not i.value("ahead"):
         return {}
     first, last = i.value("ahead.first"), i.value("ahead.last")
+    within(i, "ahead", ROW * np.array([first, last]), ROW, WIDE_BYTES)
     level = i.value("ahead.level")
     if level == 0:
         each = i.value("ahead.rows_more") + 1
@@ -92,9 +98,9 @@ def _ahead(i: Instruction, walk: Walk) -> dict[int, list[int]]:
         return {0: [ROW * (first + k) for k in range(each)]}
     if i.value("ahead.rows_more") or not 0 <= last - first <= 1:
         raise NotUnderstoodError(i, "its rows ahead are no ring of two rows")
-    within = walk.within(level)
+    steps = walk.within(level)
     return {
-        within * k: [ROW * (last if k % 2 else first)]
+        steps * k: [ROW * (last if k % 2 else first)]
         for k in range(walk.iterations(level))
     }
 
@@ -106,7 +112,7 @@ def _write(chip: Chip, tile: int, address: int, data: bytes) -> None:
 def send(chip: Chip, tile: int, i: Instruction) -> Work:
     """Send rows of wide memory on the ring, as packets."""
     walk = rows_of(i, "from")
-    addresses, kept = row_addresses(walk), walk.kept()
+    addresses, kept = row_addresses(i, walk), walk.kept()
     entry = walk.within(walk.ring_level)
     waits = waits_of(i, ("wait0", "wait1", "wait2"))
     to_b = i.value("to_receive_b")
@@ -140,15 +146,21 @@ def send(chip: Chip, tile: int, i: Instruction) -> Work:
 def narrow_to_wide(chip: Chip, tile: int, i: Instruction) -> Work:
     """Copy words of narrow memory to rows of wide memory."""
     walk = rows_of(i, "wide")
-    rows = row_addresses(walk)
+    rows = row_addresses(i, walk)
     narrow = Walk.read(i, "narrow", 6, (0, 0))
-    pieces = list(_pieces(narrow, i.value("row_levels")))
+    words = _words(i, narrow)
+    pieces = list(_pieces(words, narrow.within(i.value("row_levels"))))
+    positions = narrow.counts[0]
+    if i.value("transpose") and (
+        positions > _WORD or any(len(piece) % positions for piece in pieces)
+    ):
+        raise NotUnderstoodError(i, f"it transposes {positions} places")
     if len(rows) != len(pieces):
         why = f"{len(pieces)} rows are copied to {len(rows)} places"
         raise NotUnderstoodError(i, why)
     entry = walk.within(walk.ring_level)
     waits = waits_of(i, _TILE_WAITS)
-    for step, (address, words) in enumerate(zip(rows, pieces, strict=True)):
+    for step, (address, piece) in enumerate(zip(rows, pieces, strict=True)):
         needs = [
             w.needs(step // walk.within(w.level))
             for w in waits
@@ -156,10 +168,9 @@ def narrow_to_wide(chip: Chip, tile: int, i: Instruction) -> Work:
         ]
         if needs:
             yield chip.reached(tile, needs)
-        data = chip.narrow[tile, words[:, None] * _WORD + np.arange(_WORD)]
+        data = chip.narrow[tile, piece[:, None] * _WORD + np.arange(_WORD)]
         if i.value("transpose"):
             # Four places after each other become the four bytes of a column.
-            positions = narrow.counts[0]
             data = data.reshape(-1, positions, _WORD).transpose(0, 2, 1)
             at = np.arange(data.shape[0] * _WORD)[:, None] * _WORD
             at = (at + np.arange(positions)).reshape(-1)
@@ -170,10 +181,14 @@ def narrow_to_wide(chip: Chip, tile: int, i: Instruction) -> Work:
             chip.count(tile, "NARROW_TO_WIDE")
 
 
-def _pieces(narrow: Walk, levels: int) -> Iterator[Array]:
-    """Yield the words that a row gets: it ends when it is full, or the loops are."""
-    whole = narrow.within(levels)
-    for part in narrow.addresses().reshape(-1, whole):
+def _words(i: Instruction, narrow: Walk) -> Array:
+    """Return the numbers of the words of a walk through narrow memory."""
+    return within(i, "narrow", narrow.addresses(), 1, NARROW_BYTES // _WORD)
+
+
+def _pieces(words: Array, whole: int) -> Iterator[Array]:
+    """Yield the words that each row gets: it ends when it is full, or `whole` words are."""
+    for part in words.reshape(-1, whole):
         for start in range(0, whole, _WORDS_IN_ROW):
             yield part[start : start + _WORDS_IN_ROW]
 
@@ -181,14 +196,14 @@ def _pieces(narrow: Walk, levels: int) -> Iterator[Array]:
 def wide_to_narrow(chip: Chip, tile: int, i: Instruction) -> Work:
     """Copy rows of wide memory to words of narrow memory, or to the store of biases."""
     walk = rows_of(i, "wide")
-    rows = row_addresses(walk)[walk.kept()]
+    rows = row_addresses(i, walk)[walk.kept()]
     row_waits = waits_of(i, ("wait0",))
     if i.value("scaling"):
         return _to_scaling(chip, tile, i, rows)
     ring = i.value("narrow.ring") // 2
     level = i.value("narrow.ring_level")
     narrow = Walk.read(i, "narrow", 6, (ring if level else 0, level))
-    words = narrow.addresses()
+    words = _words(i, narrow)
     kept = narrow.kept()
     narrow_waits = waits_of(i, ("wait1",))
     skipped = i.value("skip_more") + 1 if i.value("skip") else 0

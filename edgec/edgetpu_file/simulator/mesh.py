@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgec.edgetpu_file.programs import NARROW_BYTES
 from edgec.edgetpu_file.simulator.chip import (
     Array,
     Chip,
@@ -11,7 +12,7 @@ from edgec.edgetpu_file.simulator.chip import (
     NotUnderstoodError,
     Work,
 )
-from edgec.edgetpu_file.simulator.walks import Walk, waits_of
+from edgec.edgetpu_file.simulator.walks import Walk, waits_of, within
 from edgec.edgetpu_file.stream import Instruction
 
 _SIDE = 4
@@ -64,7 +65,8 @@ def _walk(i: Instruction, half: str) -> tuple[Array, Array, Walk]:
         raise NotUnderstoodError(i, f"{half}={walk.base} is within a word")
     strides = tuple(_WORD * stride for stride in walk.strides)
     placed = Walk(walk.base, walk.counts, strides, *ring)
-    return placed.addresses(), walk.kept(), walk
+    addresses = within(i, half, placed.addresses(), _WORD, NARROW_BYTES)
+    return addresses, walk.kept(), walk
 
 
 def _send(chip: Chip, tile: int, i: Instruction) -> Work:

@@ -125,6 +125,8 @@ class ScalarCore:
         if not activations and begin // unit % 2048 != i.value("buffer"):
             raise NotUnderstoodError(i, "it sends other parameters than it waits for")
         packet = WIDE_UNIT * (i.value("lanes_more") + 1)
+        if begin < 0:
+            raise NotUnderstoodError(i, "it waits for nothing")
         yield lambda: len(arrived) >= begin + size
         for at in range(begin, begin + size, packet):
             data = bytes(arrived[at : min(at + packet, begin + size)])

@@ -99,6 +99,15 @@ class Simulator:
             for layer in executable.outputs
         }
         contents |= outputs
+        unknown = [
+            of.name.lower() for of, name in numbers if (of, name) not in contents
+        ]
+        if unknown or not outputs.keys() <= numbers.keys():
+            raise InputError(
+                f"the program has no buffer for {', '.join(unknown) or 'an output'}",
+                at=self._where,
+                hint="the file is damaged: copy or compile it again",
+            )
         host = Host({n: bytearray(contents[key]) for key, n in numbers.items()})
         core = ScalarCore(self._chip, host)
         try:

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgec.edgetpu_file.simulator.chip import NotUnderstoodError
 from edgec.edgetpu_file.stream import Instruction
 
 Array = NDArray[Any]
+LARGEST = 1 << 20
+"""Steps of the longest walk; those of programs seen have far fewer."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,9 @@ class Walk:
             name: of the walk's fields
             levels: number of its loops
             ring: size of an entry, and the loop of the entries
+
+        Raises:
+            NotUnderstoodError: it is too long, or has an end in a loop that is not there
         """
         strides, counts, inner = list[int](), list[int](), 0
         for level in range(levels):
@@ -60,7 +66,13 @@ class Walk:
             inner += (count - 1) * stride
             counts.append(count)
             strides.append(stride)
+        if math.prod(counts) > LARGEST:
+            raise NotUnderstoodError(
+                instruction, f"{name} has {math.prod(counts)} steps"
+            )
         last_level = _optional(instruction, f"{name}.last_level")
+        if last_level >= levels:
+            raise NotUnderstoodError(instruction, f"{name} has no loop {last_level}")
         last_count = _optional(instruction, f"{name}.last_more") + 1
         base = instruction.value(name)
         made = tuple(counts), tuple(strides)
@@ -99,6 +111,17 @@ class Walk:
             )
             kept.reshape(shape)[:, -1, :, self.last_count :] = False
         return kept
+
+
+def within(i: Instruction, name: str, addresses: Array, size: int, end: int) -> Array:
+    """Return addresses, if `size` bytes at each of them are before the memory's end.
+
+    Raises:
+        NotUnderstoodError: they are not
+    """
+    if addresses.size and not 0 <= addresses.min() <= addresses.max() <= end - size:
+        raise NotUnderstoodError(i, f"{name} leaves the memory of {end} bytes")
+    return addresses
 
 
 def _optional(instruction: Instruction, name: str) -> int:
