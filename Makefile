@@ -83,7 +83,7 @@ format:
 	$(BIN)/clang-format -i $(KERNELS)
 
 types:
-	$(BIN)/mypy edgec partitioner/edgec_partitioner runtime/edgec_runtime devices/edgec_devices tests benchmarks
+	$(BIN)/mypy edgec partitioner/edgec_partitioner runtime/edgec_runtime devices/edgec_devices tests benchmarks tools/release
 
 fast:
 	$(BIN)/python -m pytest -n 2 -rs --dist worksteal -m "not (slow or arm or shared or browser)"
@@ -266,6 +266,11 @@ packaged-models: setup
 # pictures in build/mirror-check (reads ../shared; four minutes): make mirror-check ARGS='--clips blink,wink --float'
 mirror-check: setup
 	$(BIN)/python -m benchmarks.mirror_check $(ARGS)
+
+# Wheels, a Debian package, a container, a Home Assistant add-on, a playbook, checksums, bill of materials and changelog of
+# the last commit in build/release, always the same bytes (docs/releasing.md): nothing is uploaded
+release: setup
+	$(BIN)/python -m tools.release
 
 # The pages of docs/ and the API reference as a site in build/site; a warning is an error
 docs: setup

@@ -1,0 +1,1 @@
+"""Builds what a release consists of, from the last commit: `make release`."""
