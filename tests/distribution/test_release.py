@@ -265,7 +265,7 @@ def test_the_bill_of_materials(release: Path) -> None:
     components = {c["name"]: c for c in document["components"]}
     lock = (ROOT / "requirements.lock").read_text()
     pins = {
-        canonicalize_name(name): version
+        str(canonicalize_name(name)): version
         for name, version in re.findall(r"^(\S+)==(\S+) ", lock, re.M)
     }
     pins["edgec-runtime"] = VERSION
