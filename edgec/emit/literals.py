@@ -98,3 +98,17 @@ def _writer_of(dtype: np.dtype[Any]) -> Callable[[Any], str]:
 
     # Bools are bytes in C.
     return lambda v: str(int(v))
+
+
+def string_literal(text: str) -> str:
+    """Return a C string literal.
+
+    Characters that are not plain ASCII become octal escapes of their UTF-8, and so do
+    question marks, which could begin a trigraph.
+    """
+    characters: list[str] = []
+    for byte in text.encode():
+        is_plain = 32 <= byte < 127 and chr(byte) not in '"\\?'
+        characters.append(chr(byte) if is_plain else f"\\{byte:03o}")
+
+    return f'"{"".join(characters)}"'

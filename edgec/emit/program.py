@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from edgec.emit.literals import commented
+from edgec.emit.literals import commented, string_literal
 from edgec.ir import State, TensorType
 
 DESCR = {
@@ -154,12 +154,12 @@ class ModelTable:
         if self.threads > 1:
             pool = "edgec_threads_start, edgec_threads_stop"
         return (
-            f"\nEK_API const ek_model edgec_model = {{{_string(self.name)}, "
+            f"\nEK_API const ek_model edgec_model = {{{string_literal(self.name)}, "
             f"{len(self.tensors)}, tensors, {len(self.segments)}, segments, "
             f"{len(self.inputs)}, {len(self.outputs)}, model_inputs, model_outputs, "
             f"{len(self.weights)}, 0x{zlib.crc32(self.weights):08x}, "
             f"{self.threads}, {pool}, {len(self.state)}, "
-            f"{'state' if self.state else 'NULL'}, {_string(self.graph)}}};\n"
+            f"{'state' if self.state else 'NULL'}, {string_literal(self.graph)}}};\n"
         )
 
     def description(self) -> str:
@@ -308,7 +308,7 @@ def _tensor(i: int, name: str, t: TensorType) -> str:
     """Return the entry of a tensor in the table."""
     dims = ", ".join(map(str, t.shape)) or "0"
     return (
-        f'{{{_string(name)}, "{DESCR[t.dtype]}", {t.rank}, {{{dims}}}, {t.nbytes}, '
+        f'{{{string_literal(name)}, "{DESCR[t.dtype]}", {t.rank}, {{{dims}}}, {t.nbytes}, '
         f"BUFFER(tensor{i})}}"
     )
 
@@ -318,20 +318,6 @@ def _long_string(text: str) -> str:
     # C joins literals that follow each other.
     lines: list[str] = []
     for first in range(0, len(text), LINE_CHARACTERS):
-        lines.append(f"\n    {_string(text[first : first + LINE_CHARACTERS])}")
+        lines.append(f"\n    {string_literal(text[first : first + LINE_CHARACTERS])}")
 
     return "".join(lines)
-
-
-def _string(text: str) -> str:
-    """Return a C string literal.
-
-    Characters that are not plain ASCII become octal escapes of their UTF-8, and so do
-    question marks, which could begin a trigraph.
-    """
-    characters: list[str] = []
-    for byte in text.encode():
-        is_plain = 32 <= byte < 127 and chr(byte) not in '"\\?'
-        characters.append(chr(byte) if is_plain else f"\\{byte:03o}")
-
-    return f'"{"".join(characters)}"'
