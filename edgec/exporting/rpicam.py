@@ -137,9 +137,7 @@ def _picture(bundle: Bundle) -> tuple[Preprocess, ImageLayout]:
     return preprocess, layout
 
 
-def _network(
-    bundle: Bundle, preprocess: Preprocess, layout: ImageLayout
-) -> list[str]:
+def _network(bundle: Bundle, preprocess: Preprocess, layout: ImageLayout) -> list[str]:
     """Return the lines of network.hpp for the input, the outputs and the task."""
     manifest = bundle.manifest
     outputs = {info.name: info for info in manifest.output_infos()}
@@ -310,7 +308,10 @@ def _stages(
     height = layout.height
     if preprocess.fit.resize != "stretch":
         height = round(layout.width * 3 / 4 / 2) * 2
-    size = {"width": max(64, layout.width + layout.width % 2), "height": max(48, height)}
+    size = {
+        "width": max(64, layout.width + layout.width % 2),
+        "height": max(48, height),
+    }
     # They draw what this stage has found, where rpicam-apps was built with OpenCV.
     drawing: dict[str, object] = {"object_detect_draw_cv": {"line_thickness": 2}}
     if isinstance(bundle.manifest.task, Classification):

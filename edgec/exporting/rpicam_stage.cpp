@@ -49,10 +49,10 @@ extern const unsigned char edgec_weights[];
 
 namespace {
 
-constexpr int RGB = 0;               /* ek_frame.h's EK_RGB */
-constexpr int MOST_TAPS = 512;       /* its EK_FRAME_ROWS */
+constexpr int RGB = 0;         /* ek_frame.h's EK_RGB */
+constexpr int MOST_TAPS = 512; /* its EK_FRAME_ROWS */
 constexpr double WEIGHT_OF_1 = 1 << 14;
-constexpr int BOX_COLUMNS = 7;       /* x1, y1, x2, y2, score, class, row; points follow */
+constexpr int BOX_COLUMNS = 7; /* x1, y1, x2, y2, score, class, row; points follow */
 
 [[noreturn]] void fail(std::string const &what) {
     throw std::runtime_error(std::string(net::STAGE) + ": " + what);
@@ -100,7 +100,7 @@ struct Taps {
         return {static_cast<int>(first.size()), most, first.data(), weights.data()};
     }
 
-private:
+  private:
     static double radius(double step) {
         if (net::FILTER == net::Filter::Area) return step / 2 + 1;
         return (net::FILTER == net::Filter::Bicubic ? 2 : 1) * std::max(1.0, step);
@@ -153,8 +153,9 @@ struct Placement {
         }
     }
 
-private:
-    /* The pixels of the input whose middle is in the frame; returns where the first one is in it. */
+  private:
+    /* The pixels of the input whose middle is in the frame; returns where the first one is in it.
+     */
     static double covered(double length, int pixels, int &first, int &count) {
         const double start = net::CENTRED ? (pixels - length) / 2 : 0.0;
         first = static_cast<int>(std::floor(start + 0.5));
@@ -225,7 +226,7 @@ struct Found {
 };
 
 /* The boxes of a network that leaves it to others to pick them: vision.c does. */
-std::vector<Found> picked() {
+[[maybe_unused]] std::vector<Found> picked() {
     const std::vector<float> boxes = reals(net::BOXES);
     const std::vector<float> scores =
         net::SCORES == net::BOXES ? std::vector<float>() : reals(net::SCORES);
@@ -243,7 +244,7 @@ std::vector<Found> picked() {
 }
 
 /* The boxes of a network that picks them itself, the best first. */
-std::vector<Found> given() {
+[[maybe_unused]] std::vector<Found> given() {
     const std::vector<float> boxes = reals(net::BOXES), scores = reals(net::SCORES);
     const std::vector<float> classes = reals(net::CLASSES);
     size_t count = scores.size();
@@ -267,7 +268,7 @@ std::vector<Found> given() {
 using Classes = std::vector<std::pair<std::string, float>>;
 
 /* The most probable classes, the best first. */
-Classes best_classes() {
+[[maybe_unused]] Classes best_classes() {
     std::vector<float> scores = reals(net::SCORES);
     const auto [least, most] = std::minmax_element(scores.begin(), scores.end());
     const bool are_probabilities = *least >= 0 && *most <= 1;
@@ -282,7 +283,8 @@ Classes best_classes() {
     }
     std::vector<int> order(scores.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return scores[a] > scores[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return scores[a] > scores[b]; });
     Classes classes;
     for (size_t i = 0; i < std::min(order.size(), net::LIMIT); i++)
         if (scores[order[i]] >= net::THRESHOLD)
@@ -290,7 +292,7 @@ Classes best_classes() {
     return classes;
 }
 
-std::string text_of(Classes const &classes) {
+[[maybe_unused]] std::string text_of(Classes const &classes) {
     std::string text;
     for (auto const &[name, score] : classes) {
         char percent[16];
@@ -301,7 +303,7 @@ std::string text_of(Classes const &classes) {
 }
 
 class EdgecStage : public PostProcessingStage {
-public:
+  public:
     explicit EdgecStage(RPiCamApp *app) : PostProcessingStage(app) {}
     ~EdgecStage() override { Teardown(); }
 
@@ -377,7 +379,7 @@ public:
         pool_ = nullptr;
     }
 
-private:
+  private:
     /* The frame as red, green, blue: the buffer is the camera's again after that. */
     void copy(const uint8_t *data, size_t bytes) {
         const size_t stride = info_.stride, half = stride / 2, height = info_.height;

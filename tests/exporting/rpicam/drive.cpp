@@ -21,7 +21,9 @@ static StreamInfo lores_info, main_info;
 static std::vector<uint8_t> frame;
 static std::pair<std::string, StageCreateFunc> registered;
 
-RegisterStage::RegisterStage(char const *name, StageCreateFunc create) { registered = {name, create}; }
+RegisterStage::RegisterStage(char const *name, StageCreateFunc create) {
+    registered = {name, create};
+}
 PostProcessingStage::PostProcessingStage(RPiCamApp *app) : app_(app) {}
 PostProcessingStage::~PostProcessingStage() = default;
 void PostProcessingStage::Read(boost::property_tree::ptree const &) {}
@@ -70,7 +72,8 @@ static int drive(int argc, char **argv) {
     for (int i = 8; i < argc; i++) {
         const char *number = std::strchr(argv[i], '=');
         if (number)
-            params.numbers[std::string(argv[i], number)] = std::atof(number + 1);
+            params.numbers[std::string(argv[i], static_cast<size_t>(number - argv[i]))] =
+                std::atof(number + 1);
         else
             lores_info.colour_space = {libcamera::ColorSpace::YcbcrEncoding::Rec709,
                                        libcamera::ColorSpace::Range::Full};

@@ -36,7 +36,7 @@ struct CompletedRequest {
 using CompletedRequestPtr = std::shared_ptr<CompletedRequest>;
 
 class RPiCamApp {
-public:
+  public:
     virtual ~RPiCamApp() = default;
     libcamera::Stream *LoresStream(StreamInfo *info = nullptr) const;
     libcamera::Stream *GetMainStream() const;
@@ -45,11 +45,11 @@ public:
 
 /* The planes of a buffer, while it is mapped. */
 class BufferReadSync {
-public:
+  public:
     BufferReadSync(RPiCamApp *app, libcamera::FrameBuffer *buffer);
     ~BufferReadSync();
     std::vector<std::span<uint8_t>> const &Get() const;
 
-private:
+  private:
     std::vector<std::span<uint8_t>> planes_;
 };

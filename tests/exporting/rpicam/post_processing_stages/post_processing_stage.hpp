@@ -10,7 +10,7 @@ struct StreamConfiguration;
 using StreamConfiguration = libcamera::StreamConfiguration;
 
 class PostProcessingStage {
-public:
+  public:
     PostProcessingStage(RPiCamApp *app);
     virtual ~PostProcessingStage();
     virtual char const *Name() const = 0;
@@ -22,7 +22,7 @@ public:
     virtual void Stop();
     virtual void Teardown();
 
-protected:
+  protected:
     RPiCamApp *app_;
 };
 
