@@ -105,6 +105,11 @@ planted-faults: setup
 models-table: setup
 	$(BIN)/python -m benchmarks.models_table $(ARGS)
 
+# Every ready network, and those of the tests, on every Pi: estimated anew into benchmarks/models.json, and
+# docs/models-table.md from it (an hour): make models-page ARGS='--estimate --models models:palm'
+models-page: setup
+	$(BIN)/python -m benchmarks.models_page $(ARGS)
+
 # The stock column beside public logs of edgetpu_compiler (reads ../shared)
 stock-table: setup
 	$(BIN)/python -m benchmarks.stock_table

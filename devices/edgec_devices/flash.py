@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from edgec_runtime import DeviceError, EdgecError, InputError, Summary
+from edgec_runtime import Bundle, DeviceError, EdgecError, InputError, Summary
 from edgec_runtime.device_end.requests import (
     ACTIVATE,
     DISCARD,
@@ -29,6 +30,8 @@ from edgec_runtime.device_end.requests import (
     SwitchAnswer,
     encode,
 )
+from edgec_runtime.serve.command_line import settings_of
+from edgec_runtime.serve.detector import check_detector
 
 from edgec_devices import device_names
 from edgec_devices.cores import core_facts
@@ -62,6 +65,8 @@ STATUS_S = 300.0
 CONNECTING = "connecting"
 SENDING_RUNTIME = "sending the runtime"
 SWITCHING = "switching"
+LOOPBACK = "127.0.0.1:8100"
+"""Where a server answers DeepStack's HTTP if nothing else is asked for."""
 USUAL = FlashOptions()
 """The options of a flash where none is given."""
 METRICS = ("min", "p50", "p90", "p95", "p99", "max", "mean")
@@ -102,12 +107,15 @@ class FlashJob:
         recipe: the bundle
         budget: the requirement on the latency, if there is one
         wheels: what is put beside the bundle; None: not even the runtime
+        serve: the options of the server that is the service; None for the bundle's own
+            program
         options: the options that it was made of
     """
 
     recipe: Assembly
     budget: Requirement | None = None
     wheels: Sequence[Wheel | str] | None = None
+    serve: Sequence[str] | None = None
     options: FlashOptions = USUAL
 
     @classmethod
@@ -119,10 +127,14 @@ class FlashJob:
         recipe = Assembly.of(bundle, options.app)
         health = options.health
         budget = HEALTH.parse(health) if health is not None else None
+        serve = served(options.service)
+        if serve is not None:
+            with Bundle.open(bundle) as opened:
+                check_detector(opened)
         # A wheel beside the bundle is of no use without the runtime that imports it.
-        has_runtime = options.with_runtime or bool(options.wheels)
+        has_runtime = options.with_runtime or bool(options.wheels) or serve is not None
         wheels = wheels_or_names(options.wheels) if has_runtime else None
-        return cls(recipe, budget, wheels, options)
+        return cls(recipe, budget, wheels, serve, options)
 
     @property
     def steps(self) -> Sequence[str]:
@@ -133,6 +145,29 @@ class FlashJob:
         if self.budget is not None:
             steps.insert(steps.index(SWITCHING), _measuring(self.budget))
         return steps
+
+
+def served(service: bool | str) -> Sequence[str] | None:
+    """Return the options of the server that a service is; None for the bundle's program.
+
+    service: True or "program", or a command line: "serve --zmq tcp://0.0.0.0:5555".
+        Raises InputError for another one.
+    """
+    if isinstance(service, bool) or service == "program":
+        return None
+    try:
+        verb, *words = shlex.split(service) or [""]
+    except ValueError as e:
+        raise InputError(f"--service {service}: {e}", hint="close the quotes") from e
+    if verb != "serve":
+        raise InputError(
+            f'"{service}" is not a service',
+            at="--service",
+            hint="give --service alone for the bundle's program, or --service serve",
+        )
+    words = words or ["--deepstack", LOOPBACK]
+    settings_of(words)
+    return words
 
 
 def flash(
@@ -230,6 +265,9 @@ def flash_one(
     if job.wheels is not None:
         progress(Sending(step=SENDING_RUNTIME))
         pushed = f", {push(connection, app, job.wheels)}"
+    # Its libraries may be among these wheels.
+    if job.serve is not None:
+        connection.ask(SERVICE, _service(job, app, check=True), limit=SERVICE_S)
     sent = send(connection, job.recipe, progress=progress, downgrade=downgrade)
     latency_text = ""
     budget = job.budget
@@ -262,7 +300,7 @@ def flash_one(
         )
         message = f"flashed, slot {answer.active}{pushed}{latency_text}{_service_trouble(answer)}"
     if job.options.service:
-        message += _start(connection, app)
+        message += _start(connection, job, app)
     return FlashOutcome(url, message, None, sent.sending.wire)
 
 
@@ -287,9 +325,15 @@ def _check_cpu(connection: Connection, recipe: Assembly) -> None:
         )
 
 
-def _start(connection: Connection, app: str) -> str:
+def _service(job: FlashJob, app: str, check: bool) -> ServiceRequest:
+    serve = None if job.serve is None else [*job.serve]
+    return ServiceRequest(app, check, serve)
+
+
+def _start(connection: Connection, job: FlashJob, app: str) -> str:
     """Make systemd run the active slot; returns a text for the outcome."""
-    answer, _ = connection.ask(SERVICE, ServiceRequest(app), limit=SERVICE_S)
+    request = _service(job, app, check=False)
+    answer, _ = connection.ask(SERVICE, request, limit=SERVICE_S)
     ends = ""
     # systemd ends the services of a user without lingering at the last logout.
     if not answer.lingers:

@@ -45,6 +45,7 @@ class OptionText:
         multiple: whether the command line takes it several times
         parse: makes the field's value of the text, or the texts, of the command line
         show_default: whether --help shows the field's default
+        bare: the value where the command line has its flag alone
         python_only: whether its value is an object, which no command line could give
         is_argument: whether the command line takes it without a flag
         is_general: whether many verbs have it: it stands after the verb's own
@@ -58,6 +59,7 @@ class OptionText:
     multiple: bool = False
     parse: Callable[[Any], Any] | None = None
     show_default: bool = False
+    bare: str = ""
     python_only: bool = False
     is_argument: bool = False
     is_general: bool = False
@@ -123,9 +125,14 @@ class FlashOptions(AskOptions):
             metavar="'p95<=40ms'",
         ),
     )
-    service: bool = field(
+    service: bool | str = field(
         default=False,
-        metadata=option("systemd runs it from then on, and again when it fails"),
+        metadata=option(
+            "systemd runs it from then on, and again when it fails: its program, or "
+            "'serve --zmq …' (docs/frigate.md)",
+            metavar="[serve]",
+            bare="program",
+        ),
     )
     with_runtime: bool = field(
         default=False,

@@ -166,7 +166,7 @@ def _content(
         text = unit_text(
             name[6:],
             f"/{folder}",
-            f"/{folder}/main",
+            (f"/{folder}/main", "--runs", str(RUNS), "--json"),
             f"/{settings}",
             extra=_EXTRA.format(name=name, folder=f"/{folder}"),
         )

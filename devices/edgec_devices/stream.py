@@ -39,6 +39,7 @@ DEVICE_END = (
     "facts",
     "units",
     "wheels",
+    "serving",
     "remote_show",
     "agent",
 )

@@ -44,6 +44,7 @@ SENT_MODULES = (
     "single_file",
     "programs",
     "remote_show",
+    "serving",
     "slots",
     "units",
     "wheels",

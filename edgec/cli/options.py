@@ -94,6 +94,8 @@ def _value(row: Declared) -> dict[str, Any]:
         return {"multiple": True}
     if row.text.parse is not None:
         return {}
+    if row.text.bare:
+        return {"is_flag": False, "flag_value": row.text.bare, "default": None}
     # A union of a text and a path is a file.
     if bool in kinds:
         return {"is_flag": True, "default": None}

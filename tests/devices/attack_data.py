@@ -334,7 +334,7 @@ def _in_control(name: str, h: Host) -> None:
 def _in_unit(name: str, h: Host) -> None:
     assert unit_name("app")
     _refused_only(
-        lambda: unit_text("app", f"/srv/{name}", "/srv/main", "/etc/default/app")
+        lambda: unit_text("app", f"/srv/{name}", ["/srv/main"], "/etc/default/app")
     )
 
 

@@ -242,7 +242,7 @@ def test_names_that_mean_something_to_systemd(app: str) -> None:
 )
 def test_paths_that_would_have_to_be_quoted(path: str) -> None:
     with pytest.raises(Refused, match="cannot be written"):
-        unit_text("x", path, "/p", "/s")
+        unit_text("x", path, ["/p"], "/s")
 
 
 @pytest.mark.skipif(
@@ -251,7 +251,7 @@ def test_paths_that_would_have_to_be_quoted(path: str) -> None:
 )
 def test_systemd_reads_it(tmp_path: Path) -> None:
     path = tmp_path / UNIT
-    path.write_text(unit_text("tiny", "/tmp", "/bin/true", "/etc/default/edgec-tiny"))
+    path.write_text(unit_text("tiny", "/tmp", ["/bin/true"], "/etc/default/edgec-tiny"))
     done = subprocess.run(
         ["systemd-analyze", "verify", path], capture_output=True, text=True
     )

@@ -89,7 +89,7 @@ def test_no_unit_of_systemd_has_it(name: str) -> None:
         with pytest.raises(Refused):
             unit_name(name)
     with pytest.raises(Refused):
-        unit_text("app", f"/srv/{name} x", "/srv/main", "/etc/default/app")
+        unit_text("app", f"/srv/{name} x", ["/srv/main"], "/etc/default/app")
 
 
 @pytest.fixture(scope="module")

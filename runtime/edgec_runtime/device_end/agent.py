@@ -88,6 +88,11 @@ from edgec_runtime.device_end.requests import (
     decode,
     encode,
 )
+from edgec_runtime.device_end.serving import (
+    become_server,
+    check_server,
+    keep_options,
+)
 from edgec_runtime.device_end.single_file import one_file
 from edgec_runtime.device_end.slots import SCRATCH, recover_all
 from edgec_runtime.device_end.trust import (
@@ -298,13 +303,20 @@ class Service:
         return SwitchAnswer(app.rollback(), self.units.refresh(app.name))
 
     def service(self, request: ServiceRequest, blob: bytes) -> ServiceAnswer:
-        """Have systemd run the active slot."""
+        """Have systemd run the active slot, or serve it."""
         app = self._open(request.app, lock=not request.check)
+        words = request.serve
         if request.check:
             self.units.check(app.name)
+            if words is not None:
+                check_server(app, words, self.execute)
             return ServiceAnswer()
-        app.program(self.slot(app))
-        return self.units.install(app.name)
+        if words is None:
+            app.program(self.slot(app))
+            return self.units.install(app.name)
+        app.verified(self.slot(app))
+        keep_options(app, words)
+        return self.units.install(app.name, serves=True)
 
     @staticmethod
     def slot(app: App, slot: Optional[str] = None) -> str:
@@ -539,14 +551,17 @@ def _write(sink: int, out: bytes) -> None:
         out = out[os.write(sink, out) :]
 
 
-def verify(root: str, name: str) -> int:
-    """Verify the active slot for a service's unit before each start.
+def for_service(task: str, root: str, name: str) -> int:
+    """Do what a service's unit asks for at each start; return the exit code.
 
-    Return the exit code.
+    task: "verify" the active slot, or "serve" it, as this process
     """
     try:
         app = App(root, name, Disk())
-        app.program(Service.slot(app))
+        slot = Service.slot(app)
+        if task == "serve":
+            become_server(app, slot)
+        app.program(slot)
     except (Refused, OSError) as e:
         r = e if isinstance(e, Refused) else refusal(e)
         print(printable(f"error: {r.what}\n  hint: {r.hint}"), file=sys.stderr)
@@ -555,17 +570,17 @@ def verify(root: str, name: str) -> int:
 
 
 def main(sha: str, texts: Dict[str, str]) -> None:
-    """Serve the host on standard input and output, or verify a slot for a service.
+    """Answer the host on standard input and output, or do what a service needs.
 
-    A terminal is in raw mode meanwhile.  With the arguments "verify", root and
-    application, verify() runs instead.
+    A terminal is in raw mode meanwhile.  With the arguments "verify" or "serve", root
+    and application, for_service() runs instead.
 
     Args:
         sha: the hash of the device end
         texts: the text of each of its modules by name, see single_file.one_file()
     """
-    if sys.argv[1:2] == ["verify"]:
-        sys.exit(verify(*sys.argv[2:4]))
+    if sys.argv[1:2] in (["verify"], ["serve"]):
+        sys.exit(for_service(*sys.argv[1:4]))
     os.umask(os.umask(0o022) | 0o022)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))

@@ -126,10 +126,15 @@ class SwitchAnswer(NamedTuple):
 
 
 class ServiceRequest(NamedTuple):
-    """Let systemd run the active slot; with `check`, only try whether it could."""
+    """Let systemd run the active slot; with `check`, only try whether it could.
+
+    serve: the options of edgec_runtime.serve, if that is what is run; None for the
+        slot's program
+    """
 
     app: str
     check: bool = False
+    serve: Optional[List[str]] = None
 
 
 class ServiceAnswer(NamedTuple):

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Callable, List, Optional
+from typing import Callable, List, Optional, Sequence
 
 from edgec_runtime.device_end.bundles import program_path
 from edgec_runtime.device_end.disk import Disk, Refused, make_folder, replace
@@ -26,7 +26,7 @@ VERIFIER = ".device_end.py"  # no name of an application begins with a dot
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 _APP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-_PATH = re.compile(r"/[A-Za-z0-9_./+@-]*")
+_WORD = re.compile(r"[A-Za-z0-9_./+@-]+")
 _NO_SYSTEMD = (
     "flash without --service, and start the program as this device starts others"
 )
@@ -49,8 +49,8 @@ def unit_name(app: str) -> str:
 def unit_text(
     app: str,
     folder: str,
-    program: str,
-    settings: str,
+    command: Sequence[str],
+    settings: Optional[str],
     user: bool = False,
     extra: str = "",
 ) -> str:
@@ -61,25 +61,29 @@ def unit_text(
     Args:
         app: the application's name
         folder: the folder with model.edgec, in which the program runs
-        program: the path of the bundle's program
-        settings: a file that may set COMMAND
+        command: what runs: a path and plain words
+        settings: a file that may set another COMMAND; None for none
         user: whether the unit is for a user's manager, not the system's
         extra: more lines of [Service]
     """
-    for path in (folder, program, settings):
+    for path in (folder, command[0], *([settings] if settings else [])):
         _check_path(path)
+    for word in command[1:]:
+        _check_word(word)
+    about = file = ""
+    if settings:
+        about = f"# What runs is set in {settings}\n"
+        file = f"EnvironmentFile=-{settings}\n"
     return f"""# Written by edgec, and again when it is flashed or upgraded.
-# What runs is set in {settings}
-[Unit]
+{about}[Unit]
 Description=edgec: {unit_name(app)[6:-8]}
-Documentation=file:{settings}
+Documentation=file:{settings or folder}
 
 [Service]
 WorkingDirectory={folder}
 Environment=EDGEC_BUNDLE={folder}/model.edgec
-Environment="COMMAND={program} --runs {RUNS} --json"
-EnvironmentFile=-{settings}
-ExecStart=/bin/sh -c 'eval "exec $$COMMAND"'
+Environment="COMMAND={" ".join(command)}"
+{file}ExecStart=/bin/sh -c 'eval "exec $$COMMAND"'
 Restart=on-failure
 RestartSec={RESTART_S}
 {extra}
@@ -89,10 +93,14 @@ WantedBy={"default.target" if user else "multi-user.target"}
 
 
 def _check_path(path: str) -> None:
-    if not _PATH.fullmatch(path):
+    _check_word(path if path.startswith("/") else "")
+
+
+def _check_word(word: str) -> None:
+    if not _WORD.fullmatch(word):
         raise Refused(
             "device",
-            f'"{path:.80}" cannot be written in a unit',
+            f'"{word:.80}" cannot be written in a unit',
             "set EDGEC_ROOT to a plain path",
         )
 
@@ -143,10 +151,13 @@ class Units:
             )
         self._systemctl("show", "--property=Version", hint=_NO_SYSTEMD)
 
-    def install(self, app: str) -> ServiceAnswer:
-        """Write a unit that starts the active slot at boot and after a failure."""
+    def install(self, app: str, serves: bool = False) -> ServiceAnswer:
+        """Write a unit that starts the active slot at boot and after a failure.
+
+        serves: whether it starts edgec_runtime.serve, not the slot's program
+        """
         self.check(app)
-        text = self._text(app).encode()
+        text = self._text(app, serves).encode()
         path = self.path(app)
         self._keep_source()
         make_folder(self.disk, self.folder)
@@ -169,11 +180,21 @@ class Units:
             return e.what
         return None
 
-    def _text(self, app: str) -> str:
+    def _text(self, app: str, serves: bool = False) -> str:
         current = os.path.join(self.root, app, "current")
-        settings = os.path.join(self.root, app, "service.conf")
+        settings: Optional[str] = os.path.join(self.root, app, "service.conf")
+        command = [
+            os.path.join(current, program_path()),
+            *("--runs", str(RUNS), "--json"),
+        ]
+        if serves:
+            # The options of the server have a file of their own (serving.py).
+            settings = None
+            end = ("-I", "-S", self._verifier(), "serve", self.root, app)
+            command = [sys.executable, *end]
         verification = ""
-        if self.source:
+        # A server verifies by itself what it is about to serve.
+        if self.source and not serves:
             for path in (sys.executable, self._verifier()):
                 _check_path(path)
             verification = (
@@ -183,7 +204,7 @@ class Units:
         return unit_text(
             app,
             current,
-            os.path.join(current, program_path()),
+            command,
             settings,
             self.user,
             verification,

@@ -8,6 +8,7 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any, Callable, Deque, List, NamedTuple, Tuple
 
+from ..bundle.archive import Bundle
 from ..errors import DeviceError, InputError
 from ..session.session import Session
 from ..vision.tasks.detection import Detection
@@ -36,6 +37,18 @@ class DroppedError(DeviceError):
     """A picture is not looked at: newer ones took its place, or the service ends."""
 
 
+def check_detector(bundle: Bundle) -> None:
+    """Raise InputError for a bundle of another task than detection."""
+    task = bundle.manifest.task
+    if not isinstance(task, Detection):
+        kind = "no task" if task is None else f"the task {task.kind}"
+        raise InputError(
+            f"the network has {kind}, and a detector needs that of detection",
+            at=str(bundle.path),
+            hint="compile it again with --task, see docs/tasks.md",
+        )
+
+
 class Detector:
     """Detects objects in pictures, in a thread of its own; a context manager.
 
@@ -51,14 +64,7 @@ class Detector:
     """
 
     def __init__(self, session: Session, places: int) -> None:
-        task = session.manifest.task
-        if not isinstance(task, Detection):
-            kind = "no task" if task is None else f"the task {task.kind}"
-            raise InputError(
-                f"the network has {kind}, and a detector needs that of detection",
-                at=str(session.bundle.path),
-                hint="compile it again with --task, see docs/tasks.md",
-            )
+        check_detector(session.bundle)
         if places < 1:
             raise InputError(f"{places} places hold no picture", hint="give 1 or more")
         self.figures = Figures()
