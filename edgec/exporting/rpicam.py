@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from edgec_runtime import Bundle, Preprocess
+from edgec_runtime import Bundle, Preprocess, TensorInfo
 from edgec_runtime.vision.preprocess import ImageLayout
 from edgec_runtime.vision.tasks.classification import Classification
 from edgec_runtime.vision.tasks.detection import Detection
@@ -141,12 +141,6 @@ def _network(bundle: Bundle, preprocess: Preprocess, layout: ImageLayout) -> lis
     """Return the lines of network.hpp for the input, the outputs and the task."""
     manifest = bundle.manifest
     outputs = {info.name: info for info in manifest.output_infos()}
-    scales = []
-    zeros = []
-    for info in outputs.values():
-        quant = info.quant
-        scales.append(1.0 if quant is None else float(quant.scale[0]))
-        zeros.append(0 if quant is None else int(quant.zero_point[0]))
     fit = preprocess.fit
     lines = [
         f"constexpr int WIDTH = {layout.width}, HEIGHT = {layout.height};",
@@ -154,8 +148,7 @@ def _network(bundle: Bundle, preprocess: Preprocess, layout: ImageLayout) -> lis
         f"constexpr double CROP = {fit.crop!r};",
         f"constexpr bool CENTRED = {_flag(fit.position == 'center')};",
         f"constexpr Filter FILTER = Filter::{preprocess.filter.capitalize()};",
-        f"constexpr float SCALES[] = {{{_floats(scales)}}};",
-        f"constexpr int ZERO_POINTS[] = {{{', '.join(map(str, zeros))}}};",
+        *_quantization(outputs.values()),
     ]
     labels = ", ".join(string_literal(plain(text)) for text in manifest.labels or ())
     count = len(manifest.labels or ())
@@ -186,6 +179,20 @@ def _network(bundle: Bundle, preprocess: Preprocess, layout: ImageLayout) -> lis
                 hint="export another form of the network",
             )
     return lines + _positions(tuple(outputs), task)
+
+
+def _quantization(outputs: Iterable[TensorInfo]) -> list[str]:
+    """Return the lines with the scale and the zero point of each output."""
+    scales = []
+    zeros = []
+    for info in outputs:
+        quant = info.quant
+        scales.append(1.0 if quant is None else float(quant.scale[0]))
+        zeros.append(0 if quant is None else int(quant.zero_point[0]))
+    return [
+        f"constexpr float SCALES[] = {{{_floats(scales)}}};",
+        f"constexpr int ZERO_POINTS[] = {{{', '.join(map(str, zeros))}}};",
+    ]
 
 
 def _outputs_of(task: Detection | Classification) -> list[str]:

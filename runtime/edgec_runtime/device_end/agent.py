@@ -88,11 +88,7 @@ from edgec_runtime.device_end.requests import (
     decode,
     encode,
 )
-from edgec_runtime.device_end.serving import (
-    become_server,
-    check_server,
-    keep_options,
-)
+from edgec_runtime.device_end.serving import become_server, check_server, keep_options
 from edgec_runtime.device_end.single_file import one_file
 from edgec_runtime.device_end.slots import SCRATCH, recover_all
 from edgec_runtime.device_end.trust import (
