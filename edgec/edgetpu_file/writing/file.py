@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from edgec_runtime.edgetpu_file.flatbuffer import DamagedError
 
-from edgec.edgetpu_file.reuse.law import clamps, multiplier
 from edgec.edgetpu_file.reuse.packing import DEPTH, dense, up
 from edgec.edgetpu_file.reuse.source import (
     INT8,
@@ -36,6 +35,7 @@ from edgec.edgetpu_file.writing.dense import (
 )
 from edgec.edgetpu_file.writing.layers import DenseLayer
 from edgec.errors import InputError
+from edgec.ops.edgetpu_law import clamps, multiplier
 
 _COMPILER = "cl/"
 """What edgetpu_compiler 16 states as its version: these are its files, byte for byte."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgec.edgetpu_file.programs import WIDE_UNIT
-from edgec.edgetpu_file.reuse.law import Clamps
 from edgec.edgetpu_file.reuse.packing import DEPTH, GROUP, groups, lanes, up
+from edgec.ops.edgetpu_law import Clamps
 
 ROW = 256
 
