@@ -202,7 +202,7 @@ static void stick_look(void) {
             failed = true;
         }
     }
-    if (!n && !boots) usb_fault(USB_LOST, "no stick is plugged in");
+    if (!n && !boots && !failed) usb_fault(USB_LOST, "no stick is plugged in");
     if (!failed)
         stick.pause = STICK_PAUSE_MS;
     else if (stick.pause < STICK_LONGEST_PAUSE_MS)
