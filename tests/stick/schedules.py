@@ -26,6 +26,7 @@ from edgec_runtime.stick import driver, firmware
 from edgec.ir import interp
 from tests import builds
 from tests.stick import driving, driving_c
+from tests.stick.c_programs import built_driver, written_programs
 from tests.stick.plugged import Kernel, Plugged, environment_of
 from tests.stick.test_driver import (
     EDGETPU,
@@ -116,9 +117,9 @@ class InC:
         self._process = process
         self._networks = networks
         files = [(network.path, 0) for network in networks]
-        programs = driving_c.written_programs(files)
+        programs = written_programs(files)
         assert process.call(
-            driving_c.prepare, driving_c.built_driver(), programs, OPTIONS.patience
+            driving_c.prepare, built_driver(), programs, OPTIONS.patience
         )
 
     def infer(self, network: int, number: int) -> list[Array] | None:

@@ -15,7 +15,7 @@ from edgec_runtime import DeviceError
 from edgec_runtime.stick import firmware
 
 from tests.stick import driving, driving_c
-from tests.stick.driving_c import built_driver, written_programs
+from tests.stick.c_programs import built_driver, written_programs
 from tests.stick.plugged import Plugged, environment, plugged
 from tests.stick.test_driver import (
     EDGETPU,
