@@ -97,7 +97,9 @@ class Operation:
         size = 1 if self._bytewise else _WORD
         self._in_addresses = within(i, "in", self._in.addresses(), size, NARROW_BYTES)
         rows = self._rows.addresses()
-        self._row_addresses = within(i, "parameters", rows, 4, WIDE_BYTES // WIDE_UNIT)
+        # Whole rows are read, also where a row is addressed by the byte of its columns.
+        end = WIDE_BYTES // WIDE_UNIT
+        self._row_addresses = within(i, "parameters", rows, 1, end)
         if not self._bytewise and (self._row_addresses % (ROW // WIDE_UNIT)).any():
             raise NotUnderstoodError(i, "it reads parameters from within a row")
 
