@@ -113,7 +113,7 @@ def other_operation() -> Graph:
 @pytest.mark.parametrize(
     ("graph", "why"),
     [
-        (other_operation(), "none of FULLY_CONNECTED and QUANTIZE"),
+        (other_operation(), "neither FULLY_CONNECTED nor QUANTIZE"),
         (chain((1028, 4), 1), "1028 elements"),
         (chain((1024, *(1024,) * 9), 1), "do not fit"),
     ],

@@ -97,7 +97,7 @@ def _ahead(i: Instruction, walk: Walk) -> dict[int, list[int]]:
             raise NotUnderstoodError(i, "its rows ahead are in several parts")
         return {0: [ROW * (first + k) for k in range(each)]}
     if i.value("ahead.rows_more") or not 0 <= last - first <= 1:
-        raise NotUnderstoodError(i, "its rows ahead are no ring of two rows")
+        raise NotUnderstoodError(i, "its rows ahead are not a ring of two rows")
     steps = walk.within(level)
     return {
         steps * k: [ROW * (last if k % 2 else first)]

@@ -118,11 +118,11 @@ def _layers(network: Network) -> Iterator[DenseLayer]:
             yield _layer(operation)
         else:
             raise NotWrittenError(
-                f"{operation.name} is none of FULLY_CONNECTED and QUANTIZE"
+                f"{operation.name} is neither FULLY_CONNECTED nor QUANTIZE"
             )
         last = operation.outputs[0]
     if not count or network.outputs != (last,):
-        raise NotWrittenError("it is no chain of fully connected layers")
+        raise NotWrittenError("it is not a chain of fully connected layers")
 
 
 def _check(tensor: Tensor) -> None:
@@ -156,7 +156,7 @@ def _layer(operation: Operation) -> DenseLayer:
     bias = operation.inputs[2] if len(operation.inputs) > 2 else None
     biases = None if bias is None else bias.data
     if bias is not None and biases is None:
-        raise NotWrittenError(f"{operation.name} has biases that are no constant")
+        raise NotWrittenError(f"{operation.name} has biases that are not constant")
     has_biases = biases is not None and bool(biases.any())
     heads = list[np.ndarray]()
     zero = w.zero_points[0]
