@@ -16,7 +16,13 @@ from edgec.edgetpu_file.simulator.chip import (
     NotUnderstoodError,
     Work,
 )
-from edgec.edgetpu_file.simulator.walks import LARGEST, Walk, waits_of, within
+from edgec.edgetpu_file.simulator.walks import (
+    LARGEST,
+    Walk,
+    needs_at,
+    waits_of,
+    within,
+)
 from edgec.edgetpu_file.stream import Instruction
 
 _LEVELS = 8
@@ -136,12 +142,7 @@ class Operation:
 
     def needs(self, step: int) -> list[tuple[int, int]]:
         """Return the counters, and what they must have reached before a step."""
-        found = list[tuple[int, int]]()
-        for wait in self._waits:
-            size = self._loops.within(wait.level)
-            if step % size == 0:
-                found.append(wait.needs(step // size))
-        return found
+        return needs_at(self._waits, self._loops, step)
 
     def add(self, chip: Chip, tile: int, part: slice, sums: Array) -> None:
         """Add the products of some steps to the sums [outputs, channels]."""

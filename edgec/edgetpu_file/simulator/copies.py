@@ -20,7 +20,7 @@ from edgec.edgetpu_file.simulator.chip import (
     NotUnderstoodError,
     Work,
 )
-from edgec.edgetpu_file.simulator.walks import Walk, waits_of, within
+from edgec.edgetpu_file.simulator.walks import Walk, needs_at, waits_of, within
 from edgec.edgetpu_file.stream import Instruction
 
 _UNITS_IN_ROW = ROW // WIDE_UNIT
@@ -67,11 +67,7 @@ def receive(chip: Chip, tile: int, i: Instruction) -> Work:
 
     ahead = _ahead(i, walk)
     for step, address in enumerate(addresses):
-        needs = [
-            w.needs(step // walk.within(w.level))
-            for w in waits
-            if step % walk.within(w.level) == 0
-        ]
+        needs = needs_at(waits, walk, step)
         if needs:
             yield chip.reached(tile, needs)
         for row in ahead.get(step, ()):
@@ -122,11 +118,7 @@ def send(chip: Chip, tile: int, i: Instruction) -> Work:
         queues.append(chip.packets_to_scalar_core)
 
     for step, address in enumerate(addresses):
-        needs = [
-            w.needs(step // walk.within(w.level))
-            for w in waits
-            if step % walk.within(w.level) == 0
-        ]
+        needs = needs_at(waits, walk, step)
         if needs:
             yield chip.reached(tile, needs)
         if kept[step]:
@@ -161,11 +153,7 @@ def narrow_to_wide(chip: Chip, tile: int, i: Instruction) -> Work:
     entry = walk.within(walk.ring_level)
     waits = waits_of(i, _TILE_WAITS)
     for step, (address, piece) in enumerate(zip(rows, pieces, strict=True)):
-        needs = [
-            w.needs(step // walk.within(w.level))
-            for w in waits
-            if step % walk.within(w.level) == 0
-        ]
+        needs = needs_at(waits, walk, step)
         if needs:
             yield chip.reached(tile, needs)
         data = chip.narrow[tile, piece[:, None] * _WORD + np.arange(_WORD)]
@@ -212,11 +200,7 @@ def wide_to_narrow(chip: Chip, tile: int, i: Instruction) -> Work:
         row = -1
         position = skipped
         for step, word in enumerate(words):
-            needs = [
-                w.needs(step // narrow.within(w.level))
-                for w in narrow_waits
-                if step % narrow.within(w.level) == 0
-            ]
+            needs = needs_at(narrow_waits, narrow, step)
             if needs:
                 yield chip.reached(tile, needs)
             if not kept[step]:
@@ -227,11 +211,7 @@ def wide_to_narrow(chip: Chip, tile: int, i: Instruction) -> Work:
                     raise NotUnderstoodError(
                         i, "it copies more words than its rows have"
                     )
-                needs = [
-                    w.needs(row // walk.within(w.level))
-                    for w in row_waits
-                    if row % walk.within(w.level) == 0
-                ]
+                needs = needs_at(row_waits, walk, row)
                 if needs:
                     yield chip.reached(tile, needs)
             at = rows[row] + position % _WORDS_IN_ROW * _WORD

@@ -12,7 +12,7 @@ from edgec.edgetpu_file.simulator.chip import (
     NotUnderstoodError,
     Work,
 )
-from edgec.edgetpu_file.simulator.walks import Walk, waits_of, within
+from edgec.edgetpu_file.simulator.walks import Walk, needs_at, waits_of, within
 from edgec.edgetpu_file.stream import Instruction
 
 _SIDE = 4
@@ -79,11 +79,7 @@ def _send(chip: Chip, tile: int, i: Instruction) -> Work:
     waits = waits_of(i, _WAITS)
     counted = walk.within(i.value("from.count_level"))
     for step, address in enumerate(addresses):
-        needs = [
-            w.needs(step // walk.within(w.level))
-            for w in waits
-            if step % walk.within(w.level) == 0
-        ]
+        needs = needs_at(waits, walk, step)
         if needs:
             yield chip.reached(tile, needs)
         if kept[step]:

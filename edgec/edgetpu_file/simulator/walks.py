@@ -163,3 +163,13 @@ def waits_of(instruction: Instruction, names: Sequence[str]) -> list[Wait]:
     """Return the waits that an instruction has."""
     found = (Wait.read(instruction, name) for name in names)
     return [wait for wait in found if wait is not None]
+
+
+def needs_at(waits: Sequence[Wait], walk: Walk, step: int) -> list[tuple[int, int]]:
+    """Return the counters, and what they must have reached, before a step of a walk."""
+    found = list[tuple[int, int]]()
+    for wait in waits:
+        size = walk.within(wait.level)
+        if step % size == 0:
+            found.append(wait.needs(step // size))
+    return found

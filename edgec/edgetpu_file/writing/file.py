@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from edgec_runtime.edgetpu_file.flatbuffer import DamagedError
+from numpy.typing import NDArray
 
 from edgec.edgetpu_file.reuse.packing import DEPTH, dense, up
 from edgec.edgetpu_file.reuse.source import (
@@ -146,40 +148,16 @@ def _check_same(operation: Operation) -> None:
 
 def _layer(operation: Operation) -> DenseLayer:
     x, w, y = operation.source, operation.needed(1), operation.outputs[0]
-    if w.data is None or w.data.dtype != np.uint8 or not w.scales:
-        raise NotWrittenError(f"{operation.name} has no constant weights of 8 bits")
-    outputs, inputs = w.data.shape
-    if (inputs, outputs) != (x.shape[1], y.shape[1]):
-        raise NotWrittenError(f"{operation.name} has weights of another shape")
-    if operation.options is not None and operation.options.integer(1, 1):
-        raise NotWrittenError(f"{operation.name} has its weights in another order")
-    bias = operation.inputs[2] if len(operation.inputs) > 2 else None
-    biases = None if bias is None else bias.data
-    if bias is not None and biases is None:
-        raise NotWrittenError(f"{operation.name} has biases that are not constant")
-    has_biases = biases is not None and bool(biases.any())
-    heads = list[np.ndarray]()
-    zero = w.zero_points[0]
-    if len(w.scales) > 1:
-        if has_biases:
-            raise NotWrittenError(
-                f"{operation.name} has biases beside a scale for each output"
-            )
-        if set(w.zero_points) != {_INT8_ZERO}:
-            raise NotWrittenError(f"{operation.name} has several zero points")
-        factors = [multiplier(x.scale, scale, y.scale) for scale in w.scales]
-        heads.append(np.array(factors, np.float32))
-        heads.append(np.full(outputs, _INT8_ZERO, np.int32))
-    elif has_biases:
-        assert biases is not None
-        heads.append(biases.astype(np.int32))
+    weights = _weights(operation)
+    outputs, inputs = weights.shape
+    heads, has_biases = _heads(operation)
     order = [Tap(0, 0, word) for word in range(up(inputs, DEPTH) // DEPTH)]
-    weights = w.data.reshape(outputs, 1, 1, inputs)
+    zero = w.zero_points[0]
     alone = len(w.scales) == 1
     return DenseLayer(
         inputs=inputs,
         outputs=outputs,
-        parameters=dense(weights, heads, zero, order),
+        parameters=dense(weights.reshape(outputs, 1, 1, inputs), heads, zero, order),
         heads=len(heads),
         in_zero=x.zero_point,
         weight_zero=zero,
@@ -188,3 +166,36 @@ def _layer(operation: Operation) -> DenseLayer:
         clamps=clamps(y.scale, y.zero_point, operation.activation),
         biases=has_biases,
     )
+
+
+def _weights(operation: Operation) -> NDArray[np.uint8]:
+    """Return the weights [outputs, inputs]."""
+    x, w, y = operation.source, operation.needed(1), operation.outputs[0]
+    if w.data is None or w.data.dtype != np.uint8 or not w.scales:
+        raise NotWrittenError(f"{operation.name} has no constant weights of 8 bits")
+    if w.data.shape != (y.shape[1], x.shape[1]):
+        raise NotWrittenError(f"{operation.name} has weights of another shape")
+    if operation.options is not None and operation.options.integer(1, 1):
+        raise NotWrittenError(f"{operation.name} has its weights in another order")
+    return w.data
+
+
+def _heads(operation: Operation) -> tuple[list[NDArray[Any]], bool]:
+    """Return what each output has before its weights, and whether these are biases."""
+    x, w, y = operation.source, operation.needed(1), operation.outputs[0]
+    bias = operation.inputs[2] if len(operation.inputs) > 2 else None
+    if bias is not None and bias.data is None:
+        raise NotWrittenError(f"{operation.name} has biases that are not constant")
+    biases = None if bias is None else bias.data
+    has_biases = biases is not None and bool(biases.any())
+    if len(w.scales) == 1:
+        return ([biases.astype(np.int32)], True) if has_biases else ([], False)  # type: ignore[union-attr]
+    if has_biases:
+        raise NotWrittenError(
+            f"{operation.name} has biases beside a scale for each output"
+        )
+    if set(w.zero_points) != {_INT8_ZERO}:
+        raise NotWrittenError(f"{operation.name} has several zero points")
+    factors = [multiplier(x.scale, scale, y.scale) for scale in w.scales]
+    zeros = np.full(len(factors), _INT8_ZERO, np.int32)
+    return [np.array(factors, np.float32), zeros], False
