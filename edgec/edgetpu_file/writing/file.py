@@ -187,10 +187,11 @@ def _heads(operation: Operation) -> tuple[list[NDArray[Any]], bool]:
     if bias is not None and bias.data is None:
         raise NotWrittenError(f"{operation.name} has biases that are not constant")
     biases = None if bias is None else bias.data
-    has_biases = biases is not None and bool(biases.any())
+    if biases is not None and not biases.any():
+        biases = None
     if len(w.scales) == 1:
-        return ([biases.astype(np.int32)], True) if has_biases else ([], False)  # type: ignore[union-attr]
-    if has_biases:
+        return ([], False) if biases is None else ([biases.astype(np.int32)], True)
+    if biases is not None:
         raise NotWrittenError(
             f"{operation.name} has biases beside a scale for each output"
         )
