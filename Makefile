@@ -106,7 +106,7 @@ models-table: setup
 	$(BIN)/python -m benchmarks.models_table $(ARGS)
 
 # Every ready network, and those of the tests, on every Pi: estimated anew into benchmarks/models.json, and
-# docs/models-table.md from it (an hour): make models-page ARGS='--estimate --models models:palm'
+# docs/models-table.md from it (an hour): make models-page ARGS='--estimate models:palm'
 models-page: setup
 	$(BIN)/python -m benchmarks.models_page $(ARGS)
 

@@ -2,12 +2,12 @@
 and of each network of tests/networks on each Raspberry Pi, with a Coral stick and
 without, from one file of results, benchmarks/models.json.
 
-    python -m benchmarks.models_page [--estimate] [--models a,b] [--check]
+    python -m benchmarks.models_page [--estimate missing|all|a,b] [--check]
     python -m benchmarks.models_page --write vit_tiny    # the file of a network of the tests
 
-With --estimate the networks are estimated anew, as `edgec explain` does it; ready ones are
-downloaded. An hour for all. With --check nothing is written: 1 if the page has other
-tables.
+With --estimate networks are estimated anew, as `edgec explain` does it: those that have no
+row yet, all, or some by name. Ready ones are downloaded. It takes an hour for all. With
+--check nothing is written: 1 if the page has other tables.
 """
 
 from __future__ import annotations
@@ -135,7 +135,22 @@ def tables(networks: list[Network]) -> dict[str, str]:
         "tests": _text(_times(ours, "")),
         "tests with a stick": _text(_times(ours, CORAL)),
         "about tests": _text(iter(own_facts)),
+        "missing": _missing_text(networks),
     }
+
+
+def missing(networks: list[Network]) -> list[str]:
+    """Return the names of the networks that have no row."""
+    known = {network.name for network in networks}
+    return [name for name in licences() if name not in known]
+
+
+def _missing_text(networks: list[Network]) -> str:
+    """Return a line with the networks that have no row; "" for none."""
+    left = [short(name) for name in missing(networks)]
+    if not left:
+        return ""
+    return f"Not estimated yet: {', '.join(left)}.\n"
 
 
 _FACTS = ("network", "command", "licence", "int8 beside float", "file", "MACs")
@@ -203,8 +218,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--estimate", action="store_true")
-    parser.add_argument("--models", type=names, default=[*licences()])
+    parser.add_argument("--estimate", metavar="missing|all|a,b", default="")
     parser.add_argument("--check", action="store_true")
     parser.add_argument(
         "--write", choices=OURS, help="write the .onnx of a network here"
@@ -214,7 +228,8 @@ def main() -> int:
         print(OURS[args.write](Path(f"{args.write}.onnx")))
         return 0
     networks = {network.name: network for network in read()}
-    for name in args.models if args.estimate else ():
+    chosen = {"missing": missing(read()), "all": [*licences()]}
+    for name in chosen.get(args.estimate, names(args.estimate)):
         networks[name] = estimate(name)
         # An hour's work is not lost with one network.
         rows = [networks[known] for known in licences() if known in networks]
