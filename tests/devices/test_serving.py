@@ -29,25 +29,20 @@ from edgec_runtime.serve.http_service import PATH
 from edgec_runtime.serve.service import ServeSettings
 from PIL import Image
 
-import edgec
 from edgec.cli import devices as cli_devices
 from fixtures.shapes.pictures import scenes
-from tests import builds
-from tests.conftest import ROOT
 from tests.devices.test_service import bundle, one, stand_in, told
+from tests.shapes import bundle as detector_bundle
 
 UNIT = "edgec-shapes.service"
 
 pytestmark = pytest.mark.cc
 
 
-def _shapes(to: Path) -> None:
-    edgec.compile(ROOT / "fixtures/shapes/shapes.onnx", "host", to / "shapes.edgec")
-
-
 @pytest.fixture
 def shapes() -> Path:
-    return builds.once("serving shapes", _shapes) / "shapes.edgec"
+    """The bundle of a detector."""
+    return detector_bundle()
 
 
 @pytest.fixture

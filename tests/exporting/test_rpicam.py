@@ -29,6 +29,7 @@ from tests.conftest import ROOT
 from tests.exporting.detectors import detector
 from tests.exporting.test_hostile_names import NAMES
 from tests.interpreters import networks
+from tests.shapes import bundle as shapes_bundle
 
 HEADERS = Path(__file__).with_name("rpicam")
 FIXTURES = ROOT / "fixtures"
@@ -177,8 +178,13 @@ def stage_of(name: str, model: Path, **options: Any) -> Stage:
     return Stage(builds.once(f"rpicam {name}", make))
 
 
+def _shapes(to: Path) -> None:
+    shutil.copy(shapes_bundle(), to / "net.edgec")
+    Stage(to).build()
+
+
 def shapes() -> Stage:
-    return stage_of("shapes", FIXTURES / "shapes" / "shapes.onnx", threads=2)
+    return Stage(builds.once("rpicam shapes", _shapes))
 
 
 @pytest.mark.parametrize("size", [(96, 96), (320, 240), (452, 300), (90, 600)])

@@ -13,20 +13,17 @@ from edgec_runtime.serve.detector import Detector
 from edgec_runtime.vision.tasks.instances import Box, Boxes
 from numpy.typing import NDArray
 
-import edgec
 from fixtures.shapes.pictures import scenes
-from tests.conftest import ROOT
+from tests.shapes import bundle
 
 Picture = NDArray[np.uint8]
 Detect = Callable[[Picture], tuple[Box, ...]]
 
 
 @pytest.fixture(scope="session")
-def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shapes() -> Path:
     """The bundle of the fixture's network."""
-    path = tmp_path_factory.mktemp("serve") / "shapes.edgec"
-    edgec.compile(ROOT / "fixtures/shapes/shapes.onnx", "host", output=path)
-    return path
+    return bundle()
 
 
 @pytest.fixture(scope="session")
