@@ -27,7 +27,7 @@ ONLY_CLI = {
         "every",
         "min_sqnr",
     },  # so does the comparison
-    "inspect": {"html", "disassemble", "assemble"},
+    "inspect": {"html", "disassemble", "assemble", "simulate"},
     "demo": None,
 }
 ONLY_PYTHON = {"progress", "ask", "confirm", "executor", "example_inputs"}
