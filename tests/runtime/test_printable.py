@@ -138,5 +138,5 @@ def test_what_a_service_says_in_the_journal_is_printable(what: str, hint: str) -
         ),
         mock.patch("sys.stderr", io.StringIO()) as said,
     ):
-        assert agent.verify("/nowhere", "app") == 1
+        assert agent.for_service("verify", "/nowhere", "app") == 1
     assert all(c.isprintable() or c == "\n" for c in said.getvalue())
