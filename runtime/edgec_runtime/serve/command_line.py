@@ -7,6 +7,7 @@ import importlib
 import sys
 from typing import NoReturn, Sequence, Tuple
 
+from ..device_end.printable import printable
 from ..errors import DeviceError, EdgecError, InputError
 from . import PLACES
 from .service import ServeSettings
@@ -72,5 +73,5 @@ def check(words: Sequence[str]) -> Tuple[int, str]:
 
 if __name__ == "__main__":
     code, text = check(sys.argv[1:])
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)
     sys.exit(code)
