@@ -214,6 +214,10 @@ stick-faults: setup
 cascade-check: setup
 	$(BIN)/python -m benchmarks.cascade_check $(ARGS)
 
+# edgec serve with 20 cameras for 10 minutes, and 3,000 bad requests: make serve-load ARGS='--minutes 1'
+serve-load: setup
+	$(BIN)/python -m benchmarks.serve_load $(ARGS)
+
 # 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run:
 # make endurance ARGS='--forks 50'
 endurance: setup
