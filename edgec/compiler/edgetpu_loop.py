@@ -340,7 +340,7 @@ class _PartitionLoop:
             places[op] = "edgetpu" if op in inside else "cpu"
         # Neighbours in the order of the ops form one region.
         (region,) = (r for r in regions(s.graph, places) if r.place == "edgetpu")
-        data = write_tflite(segment(s.name, region).graph)
+        data = write_tflite(segment(s.name, region).in_tflite)
         label = f"{s.name}, operations {start + 1} to {end} of {len(s.graph.ops)}"
         return self._compile({s.name: data}, label)[s.name].file is not None
 
