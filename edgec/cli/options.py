@@ -87,6 +87,15 @@ def _option(row: Declared, required: bool) -> Callable[[Callable[..., Any]], Any
     )
 
 
+def _not_the_argument(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Refuse the verb's file as the value of an option that may have none."""
+    if value is not None and Path(value).is_file():
+        raise click.UsageError(f"write {value} before {parameter.opts[0]}", context)
+    return value
+
+
 def _value(row: Declared) -> dict[str, Any]:
     """Return the attributes by which click reads the value of an option."""
     kinds = get_args(row.type) if isinstance(row.type, UnionType) else (row.type,)
@@ -95,7 +104,12 @@ def _value(row: Declared) -> dict[str, Any]:
     if row.text.parse is not None:
         return {}
     if row.text.bare:
-        return {"is_flag": False, "flag_value": row.text.bare, "default": None}
+        return {
+            "is_flag": False,
+            "flag_value": row.text.bare,
+            "default": None,
+            "callback": _not_the_argument,
+        }
     # A union of a text and a path is a file.
     if bool in kinds:
         return {"is_flag": True, "default": None}

@@ -187,6 +187,14 @@ def test_the_command_line(
     assert flashed("--service", model)[0] != 0
 
 
+def test_a_bundle_behind_the_flag_is_not_its_value(tmp_path: Path) -> None:
+    path = tmp_path / "a.edgec"
+    path.touch()
+    done = CliRunner().invoke(cli_devices.flash, ["--service", str(path)])
+    assert done.exit_code == 2
+    assert f"write {path} before --service" in done.output
+
+
 def test_libraries_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ["--zmq", "tcp://127.0.0.1:5555", "--deepstack", "127.0.0.1:8100"]
     assert command_line.check(settings) == (0, "")
