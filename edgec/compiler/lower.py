@@ -23,7 +23,7 @@ from edgec.compiler.host import Host
 from edgec.compiler.judge import LabelledData
 from edgec.compiler.native import native_compiler, runner
 from edgec.compiler.optimise import optimise
-from edgec.compiler.place import left_in_float, place, pricer, wishes_of
+from edgec.compiler.place import left_in_float, place, pricer, unwritten, wishes_of
 from edgec.compiler.quantize import FinalModel, QuantizeOptions, Quantizer
 from edgec.compiler.read import ReadModel, ReadOptions, read
 from edgec.compiler.samples import SampleReader, Samples
@@ -32,6 +32,7 @@ from edgec.ir import Graph, Refusal
 from edgec.options.compile import CHIP, CompileOptions
 from edgec.passes.recognize_quantized import described
 from edgec.schedule.cores import Core, cores_of
+from edgec.toolchain.edgetpu.own import OWN
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,10 @@ def lower(
         wishes = replace(wishes, refused=refused)
 
     final = with_float16(wide, options, model_read, samples, host)
+
+    if options.edgetpu_compiler == OWN:
+        refused = {**wishes.refused, **unwritten(final.graph)}
+        wishes = replace(wishes, refused=refused)
 
     host.say("partition")
     partition = place(final.graph, target, wishes)

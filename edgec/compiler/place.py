@@ -9,12 +9,17 @@ from edgec_partitioner.choice import Wishes
 from edgec_partitioner.comparison import column
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.partition import Partition, partition
+from edgec_partitioner.regions import Region
+from edgec_partitioner.segments import segment
 
 from edgec.compiler.optimise import disabled, simplify
-from edgec.ir import Graph, Refusal
+from edgec.emit.tflite import write_tflite
+from edgec.errors import InputError
+from edgec.ir import Graph, Op, Refusal, Value
 from edgec.options.compile import Options
 from edgec.quantize.float_ops.limits import Price, Pricer
 from edgec.quantize.select.apply import QuantizedModel
+from edgec.toolchain.edgetpu.own import OwnRunner
 
 _MIN_SHARE_CHANGE = 0.0005
 """The smallest change of the Edge TPU's part of the MACs that is reported."""
@@ -89,6 +94,54 @@ def costs(result: QuantizedModel) -> Iterator[str]:
         yield f"{name} {shares}: it costs {time} on held-back samples"
     elif price.ms > first_price.ms * (1 + _MIN_TIME_CHANGE):
         yield f"{name} takes {time} over {first.name} on held-back samples"
+
+
+def unwritten(graph: Graph) -> Mapping[str, Refusal]:
+    """Return the refusals of the ops of which edgec writes no program for the Edge TPU
+    (`--edgetpu-compiler own`), by their results.
+    """
+    reasons = {op: _not_written(op) for op in graph.ops}
+    # Conversions before and after a layer cost nothing in its program.
+    border = {v for op, why in reasons.items() if not why for v in _ends(op)}
+    for op in (*graph.ops, *reversed(graph.ops)):
+        if reasons[op] and _changes_type_alone(op) and border.intersection(_ends(op)):
+            reasons[op] = ""
+            border.update(_ends(op))
+    rule = "edgec writes programs of int8 fully connected layers alone"
+    return {
+        op.outputs[0].name: Refusal("own program", rule, why, "use edgetpu_compiler")
+        for op, why in reasons.items()
+        if why
+    }
+
+
+def _not_written(op: Op) -> str:
+    """Return why edgec writes no program of an op by itself; "" if it does."""
+    if op.kind != "fully_connected":
+        return f"{op.kind} has another form"
+    inputs = tuple(v for v in op.inputs if v.const is None)
+    alone = segment("seg0", Region("edgetpu", (op,), inputs, tuple(op.outputs)))
+    try:
+        OwnRunner().compile({alone.name: write_tflite(alone.in_tflite)})
+    except InputError as e:
+        return e.what
+    return ""
+
+
+def _ends(op: Op) -> tuple[Value, Value]:
+    """Return the first input and the first output of an op."""
+    return op.inputs[0], op.outputs[0]
+
+
+def _changes_type_alone(op: Op) -> bool:
+    """Return whether an op makes uint8 of int8 or the reverse, which the chip does not
+    see.
+    """
+    ends = [v.type for v in (op.inputs[0], op.outputs[0])]
+    if op.kind != "quantize" or not all(t.is_quantized for t in ends):
+        return False
+    first, last = ((t.scale, t.zero_point + 128 * (t.dtype == "int8")) for t in ends)
+    return first == last
 
 
 def left_in_float(result: QuantizedModel) -> Mapping[str, Refusal]:

@@ -8,6 +8,9 @@ from edgec.edgetpu_file.writing.file import written
 from edgec.toolchain.edgetpu.reuse import answer
 from edgec.toolchain.edgetpu.runners import Answer
 
+OWN = "own"
+"""The value of --edgetpu-compiler for it."""
+
 
 class OwnRunner:
     """Writes the programs of the networks that edgec can write them for."""

@@ -11,7 +11,7 @@ from typing import Any
 from edgec.errors import InputError
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.handoff import HandOff
-from edgec.toolchain.edgetpu.own import OwnRunner
+from edgec.toolchain.edgetpu.own import OWN, OwnRunner
 from edgec.toolchain.edgetpu.reuse import ReuseRunner
 from edgec.toolchain.edgetpu.runners import LocalRunner, Runner
 from edgec.toolchain.edgetpu.ssh import SshRunner
@@ -38,7 +38,7 @@ def runner_for(
         return LocalRunner.on_path()
     if where == "none":
         return None
-    if where == "own":
+    if where == OWN:
         return OwnRunner()
     if where.startswith("ssh://"):
         return SshRunner(where)
