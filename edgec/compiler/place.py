@@ -117,8 +117,8 @@ def unwritten(graph: Graph) -> Mapping[str, Refusal]:
 
 def _not_written(op: Op) -> str:
     """Return why edgec writes no program of an op by itself; "" if it does."""
-    if op.kind != "fully_connected" or not op.output.type.is_quantized:
-        return f"{op.kind} of {op.output.type.dtype} is another one"
+    if op.kind != "fully_connected" or not op.outputs[0].type.is_quantized:
+        return f"{op.kind} of {op.outputs[0].type.dtype} is another one"
     inputs = tuple(v for v in op.inputs if v.const is None)
     alone = segment("seg0", Region("edgetpu", (op,), inputs, tuple(op.outputs)))
     try:
