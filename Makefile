@@ -71,7 +71,7 @@ wheels: setup
 test-wheels: wheels
 	EDGEC_WHEELS=build/wheels $(BIN)/python -m pytest -rs tests/distribution
 
-KERNELS = $(shell find runtime/edgec_runtime/csrc -name '*.[ch]')
+KERNELS = $(shell find runtime/edgec_runtime/csrc edgec/exporting/camera_app -name '*.[ch]')
 
 lint:
 	$(BIN)/ruff format --check .

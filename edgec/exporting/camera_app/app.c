@@ -73,8 +73,8 @@ static struct options parse(int argc, char **argv) {
             printf("usage: %s\n", usage);
             exit(0);
         } else
-            fail(EXIT_INPUT, usage, "%s %s", argv[i],
-                 strncmp(argv[i], "--", 2) || next ? "is not an option" : "lacks a value");
+            fail(EXIT_INPUT, usage, "%s is not an option%s", argv[i],
+                 strncmp(argv[i], "--", 2) || next ? "" : ", or lacks its value");
     }
     if (o.frames && !o.pixels)
         fail(EXIT_INPUT, "give for example --format 640x480:YUYV; formats: " PIXELS_TEXT,

@@ -126,42 +126,61 @@ static void page_serve(struct page *p, struct client *c) {
         return page_refuse(c, "404 Not Found");
     c->wanted = strcmp(path, "/stream") ? PICTURE : STREAM;
     c->until_ms = now_ms() + STUCK_MS;
+    pthread_mutex_lock(&p->lock);
+    c->picture = p->picture; /* later ones alone */
+    pthread_mutex_unlock(&p->lock);
     if (c->wanted == STREAM)
         text_add(&c->answer, "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nConnection: close\r\n"
                              "Content-Type: multipart/x-mixed-replace; boundary=frame\r\n\r\n");
 }
 
+/* The JPEG of the newest picture, and its number; encoded outside the lock, for the network goes on
+ * meanwhile.  Says whether somebody waits for a picture. */
+static const struct text *page_newest(struct page *p, bool is_wanted, uint64_t *number) {
+    static struct text jpeg;
+    static uint8_t *own; /* pixels that the program does not write to */
+    static uint64_t encoded;
+    pthread_mutex_lock(&p->lock);
+    const int width = p->width, height = p->height;
+    const bool is_new = is_wanted && encoded != p->picture;
+    p->is_wanted = is_wanted;
+    *number = p->picture;
+    if (is_new) {
+        uint8_t *other = own;
+        own = p->pixels, p->pixels = other;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (is_new) {
+        jpeg.used = 0;
+        jpeg_write(&jpeg, own, width, height);
+        encoded = *number;
+    }
+    return &jpeg;
+}
+
 /* Gives the newest picture to those that wait for one and have taken all before. */
 static void page_pictures(struct page *p, struct client *clients) {
-    static struct text jpeg;
-    static uint64_t encoded;
     bool is_wanted = false;
-    pthread_mutex_lock(&p->lock);
+    uint64_t number;
+    for (int i = 0; i < CLIENTS; i++)
+        is_wanted = is_wanted || (clients[i].fd >= 0 && clients[i].wanted >= PICTURE);
+    const struct text *jpeg = page_newest(p, is_wanted, &number);
     for (int i = 0; i < CLIENTS; i++) {
         struct client *c = &clients[i];
         if (c->fd < 0 || c->wanted < PICTURE) continue;
-        is_wanted = true;
-        if (!c->picture) c->picture = p->picture + !p->picture; /* later ones alone */
-        if (p->picture <= c->picture || c->sent < c->answer.used) continue;
-        if (encoded != p->picture) {
-            jpeg.used = 0;
-            jpeg_write(&jpeg, p->pixels, p->width, p->height);
-            encoded = p->picture;
-        }
-        c->picture = p->picture;
+        if (number <= c->picture || c->sent < c->answer.used) continue;
+        c->picture = number;
         if (c->wanted == PICTURE) {
-            page_answer(c, "200 OK", "image/jpeg", jpeg.data, jpeg.used);
+            page_answer(c, "200 OK", "image/jpeg", jpeg->data, jpeg->used);
             continue;
         }
         c->answer.used = c->sent = 0;
         text_add(&c->answer, "--frame\r\nContent-Type: image/jpeg\r\nContent-Length: %zu\r\n\r\n",
-                 jpeg.used);
-        text_bytes(&c->answer, jpeg.data, jpeg.used);
+                 jpeg->used);
+        text_bytes(&c->answer, jpeg->data, jpeg->used);
         text_bytes(&c->answer, "\r\n", 2);
         c->until_ms = now_ms() + STUCK_MS;
     }
-    p->is_wanted = is_wanted;
-    pthread_mutex_unlock(&p->lock);
 }
 
 static void client_close(struct client *c) {
