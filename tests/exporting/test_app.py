@@ -407,7 +407,7 @@ class Run:
                 while part := s.recv(65536):
                     answer += part
                 return answer
-            except ConnectionError:
+            except OSError:  # it was closed
                 return b""
 
     def end(self) -> None:

@@ -136,11 +136,11 @@ static void input_fill(const struct input *in, const ek_frame_t *frame, void *to
 }
 
 /* A place in the input as one in the frame, within its borders. */
-static double input_x(const struct input *in, float x) {
+static inline double input_x(const struct input *in, float x) {
     const struct placement *p = &in->place;
     return least(most((x - p->left) * (p->width / p->columns) + p->x, 0), in->width);
 }
-static double input_y(const struct input *in, float y) {
+static inline double input_y(const struct input *in, float y) {
     const struct placement *p = &in->place;
     return least(most((y - p->top) * (p->height / p->rows) + p->y, 0), in->height);
 }

@@ -85,9 +85,9 @@ static struct source source_of_file(const char *path, const struct pixels *pixel
     struct source s = {
         .path = path, .width = width, .height = height, .pixels = pixels, .in_use = -1};
     const bool is_stdin = !strcmp(path, "-");
+    source_sizes(&s, (size_t)width * (size_t)pixels->bytes);
     s.fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (s.fd < 0) fail(EXIT_INPUT, "check the path", "cannot read %s: %s", path, strerror(errno));
-    source_sizes(&s, (size_t)width * (size_t)pixels->bytes);
     s.frame = memory(s.bytes);
     return s;
 }
