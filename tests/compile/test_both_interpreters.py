@@ -53,6 +53,7 @@ def test_the_same_bits_on_litert_tflite_runtime_and_c(tmp_path: Path) -> None:
         calibrate=photos,
         quantize="fast",
         edgetpu="all",
+        rounding="tflite",
     )
     sample = {"input": np.load(digits / "digits_test.npz")["x"][:1].astype(np.float32)}
     np.savez(tmp_path / "in.npz", **sample)

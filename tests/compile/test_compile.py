@@ -108,6 +108,7 @@ def test_the_image_network_crosses_between_edge_tpu_and_cpu(tmp_path: Path) -> N
         calibrate=FIXTURES / "photos",
         quantize="fast",
         preprocess="0_1",
+        rounding="tflite",
     )
     with Bundle.open(path) as bundle:
         places = [s.place for s in bundle.manifest.segments]
