@@ -158,6 +158,7 @@ OF_OTHERS = {
     "curl": {"--create-dirs"},
     "gpg, udevadm": {"--dearmor", "--reload-rules", "--yes"},
     "rpicam-hello, v4l2-ctl": {"--list-cameras", "--list-devices"},
+    "the app of export --app": {"--camera", "--frames", "--page"},
     "python3 -m edgec_runtime": {"--launched", "--stream", "--tpu", "--warmup"},
 }
 """Options of programs that are not `edgec`."""
