@@ -157,7 +157,8 @@ OF_OTHERS = {
     "cmake": {"--build"},
     "curl": {"--create-dirs"},
     "gpg, udevadm": {"--dearmor", "--reload-rules", "--yes"},
-    "rpicam-hello, v4l2-ctl": {"--list-cameras", "--list-devices"},
+    "rpicam-hello": {"--list-cameras", "--post-process-file", "--post-process-libs"},
+    "v4l2-ctl": {"--list-devices"},
     "the app of export --app": {"--camera", "--frames", "--page"},
     "python3 -m edgec_runtime": {"--launched", "--stream", "--tpu", "--warmup"},
 }
