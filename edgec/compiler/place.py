@@ -118,7 +118,7 @@ def unwritten(graph: Graph) -> Mapping[str, Refusal]:
 def _not_written(op: Op) -> str:
     """Return why edgec writes no program of an op by itself; "" if it does."""
     if op.kind != "fully_connected" or not op.outputs[0].type.is_quantized:
-        return f"{op.kind} of {op.outputs[0].type.dtype} is another one"
+        return f"it is a {op.kind} with results of {op.outputs[0].type.dtype}"
     inputs = tuple(v for v in op.inputs if v.const is None)
     alone = segment("seg0", Region("edgetpu", (op,), inputs, tuple(op.outputs)))
     try:

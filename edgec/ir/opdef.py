@@ -183,6 +183,8 @@ class OpDef:
     """Whether any form of the op is mapped by the Edge TPU compiler."""
     edgetpu_fix: ClassVar[str | None] = None
     """What to do about an op that is never mapped; None where nothing is to be done."""
+    edgetpu_rounding: ClassVar[bool] = False
+    """Whether the Edge TPU's int8 arithmetic of the op is known, as a `rounding`."""
     edgetpu_versions: ClassVar[Mapping[str, Versions]] = {}
     """Mapped versions of the operators in `tflite`; operators that are not named here
     play no part.

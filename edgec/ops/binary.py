@@ -330,8 +330,6 @@ class OrtBinary(Fused):
 
     rounding: Rounding = Rounding.TFLITE
     """The arithmetic of int8; onnxruntime and the Edge TPU compute in float32."""
-    on_edgetpu: ClassVar[bool] = False
-    """Whether the Edge TPU's arithmetic of the op is known."""
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -341,7 +339,7 @@ class OrtBinary(Fused):
         a = TensorType(shape, "int8", Quant.per_tensor(0.11, 4))
         output_quant = Quant.per_tensor(0.13, -2)
         roundings = {"": Rounding.ONNXRUNTIME, "_u8": Rounding.ONNXRUNTIME_UINT8}
-        if cls.on_edgetpu:
+        if cls.edgetpu_rounding:
             roundings["_edgetpu"] = Rounding.EDGETPU
         for ending, rounding in roundings.items():
             for other in (shape, (5,)):
@@ -439,7 +437,7 @@ class Add(Additive):
     """y = a + b."""
 
     kind = "add"
-    on_edgetpu: ClassVar[bool] = True
+    edgetpu_rounding: ClassVar[bool] = True
     kernels = arithmetic_kernels("add")
     onnx = ("Add", "Sum")
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
@@ -487,7 +485,7 @@ class Mul(OrtBinary):
     """y = a * b."""
 
     kind = "mul"
-    on_edgetpu: ClassVar[bool] = True
+    edgetpu_rounding: ClassVar[bool] = True
     kernels = arithmetic_kernels("mul")
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MULTIPLIES
     homogeneous: ClassVar[bool] = True

@@ -73,9 +73,11 @@ class Linear:
         a_weight, b_weight = edgetpu_law.addition_weights(a.scale, b.scale)
         # The output's zero point is added after rounding.
         shift = -y.zero_point
-        rest = -a_weight * (a.zero_point + shift) - b_weight * (b.zero_point + shift)
+        a_rest = a_weight * (a.zero_point + shift)
+        b_rest = b_weight * (b.zero_point + shift)
         scale = edgetpu_law.addition_multiplier(a.scale, b.scale, y.scale)
-        return cls(float(a_weight), float(b_weight), float(rest), shift, scale)
+        rest = float(-a_rest - b_rest)
+        return cls(float(a_weight), float(b_weight), rest, shift, scale)
 
     def of(self, u: Array, v: Array) -> Array:
         """Return the function of int8 elements u and v in float32.

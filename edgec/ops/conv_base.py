@@ -80,6 +80,7 @@ class ConvBase(OpDef):
     roles: ClassVar[tuple[str, ...]] = ("act", "weight", "bias")
     quant: ClassVar[QuantRule] = QuantRule.FREE
     edgetpu: ClassVar[bool] = True
+    edgetpu_rounding: ClassVar[bool] = True
     kernels: ClassVar[KernelFamily]
     """The plain kernels, by the element type."""
 

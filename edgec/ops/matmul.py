@@ -97,6 +97,7 @@ class FullyConnected(OpDef):
     per_channel: ClassVar[bool] = False
     quant: ClassVar[QuantRule] = QuantRule.FREE
     edgetpu: ClassVar[bool] = True
+    edgetpu_rounding: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the output, […, O] or [rows, O].

@@ -37,6 +37,8 @@ IDENTITY = "identity"
 """Name of the function that only changes the scale."""
 EDGETPU_CURVES = {"logistic": edgetpu_law.LOGISTIC, "tanh": edgetpu_law.TANH}
 """Functions that the Edge TPU computes by polynomials."""
+EDGETPU_FUNCTIONS = (*EDGETPU_CURVES, "relu", "relu6", "relu_n1_to_1")
+"""Functions of which its arithmetic is known."""
 _EDGETPU_SAMPLES = (
     ("logistic", LOGISTIC_QUANT),
     ("tanh", TANH_QUANT),

@@ -198,14 +198,15 @@ def _float_products(call: KernelCall) -> Array:
 def _float_sums(call: KernelCall) -> Array:
     """Return the sums or differences as they are computed in float32."""
     p = call.struct(FloatSumParams)
-    form = Linear(*_float32_factors(p), p.shift, float(np.float32(p.scale)))
+    form = _linear(p)
     sums = np.rint(form.of(BYTES[:, None], BYTES[None, :]))
     return np.asarray(np.clip(sums.astype(np.int64) - p.shift, p.low, p.high))
 
 
-def _float32_factors(p: FloatSumParams) -> tuple[float, float, float]:
-    """Return a, b and rest as the C has them, rounded to float32."""
-    return float(np.float32(p.a)), float(np.float32(p.b)), float(np.float32(p.rest))
+def _linear(p: FloatSumParams) -> Linear:
+    """Return the function of a float sum with its numbers as the C has them, float32."""
+    a, b, rest, scale = np.array([p.a, p.b, p.rest, p.scale], np.float32).tolist()
+    return Linear(a, b, rest, p.shift, scale)
 
 
 def scaled_sum(call: KernelCall) -> ScaledSum | None:
@@ -279,7 +280,8 @@ def _start_of_fixed_point_sum(p: FixedPointSumParams, sign: int) -> ScaledSum | 
 
 def _start_of_float_sum(p: FloatSumParams) -> ScaledSum | None:
     """Return the rounded factors of a float sum."""
-    a, b, rest = (factor * p.scale for factor in _float32_factors(p))
+    form = _linear(p)
+    a, b, rest = (factor * form.scale for factor in (form.a, form.b, form.rest))
     if max(abs(a), abs(b)) >= MAX_FACTOR >> FRACTION_BITS:
         return None
 

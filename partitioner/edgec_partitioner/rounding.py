@@ -12,14 +12,10 @@ from edgec.ir import Graph, Op, OpDef, Quant, QuantRule, Rounding
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.pool import AveragePool2D
 from edgec.ops.quantize import Dequantize, Quantize
-from edgec.ops.rounded import IDENTITY, Rounded
+from edgec.ops.rounded import EDGETPU_FUNCTIONS, IDENTITY, Rounded
 from edgec.ops.softmax import RoundedSoftmax
 from edgec.ops.uint8 import beside_uint8, needs_uint8
 
-CHIP_KINDS = ("conv2d", "depthwise_conv2d", "fully_connected", "add", "mul")
-"""Operations whose arithmetic on the Edge TPU is known (docs/edgetpu-chip.md)."""
-CHIP_FUNCTIONS = ("logistic", "tanh", "relu", "relu6", "relu_n1_to_1")
-"""Functions of one element of which the same holds."""
 COARSER = 2.0
 """A prescribed scale may be so many times that of the file: rounding to it then costs a
 step at most.
@@ -64,11 +60,11 @@ def chip_spec(op: Op) -> OpDef:
         # Other windows, and means into another scale, are in no file that was seen.
         is_known = spec.is_mean(x) and x.quant == op.output.type.quant
     else:
-        is_known = op.kind in CHIP_KINDS
+        is_known = spec.edgetpu_rounding
     if is_known:
         rounding = spec.rounding.on_edgetpu  # type: ignore[attr-defined]
         return replace(spec, rounding=rounding)  # type: ignore[call-arg]
-    if op.kind in CHIP_FUNCTIONS:
+    if op.kind in EDGETPU_FUNCTIONS:
         return Rounded(op.kind, rounding=Rounding.EDGETPU)
     if isinstance(spec, Quantize) and x.dtype == "int8":
         return Rounded(IDENTITY, rounding=Rounding.EDGETPU)

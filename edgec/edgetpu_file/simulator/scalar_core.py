@@ -164,7 +164,7 @@ class ScalarCore:
                 raise StuckError(self._stuck(i))
 
     def _stuck(self, i: Instruction) -> str:
-        """Return what waits."""
+        """Return a sentence that names the units which wait for ever."""
         units = (self._infeed, *self._chip.units.values(), self._outfeed)
         waiting = [f"{u.name} (word {u.queue[0][0].word})" for u in units if not u.idle]
         return (
