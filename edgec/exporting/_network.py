@@ -13,6 +13,7 @@ from edgec_runtime.vision.tasks.classification import Classification
 from edgec_runtime.vision.tasks.detection import Detection
 
 from edgec.errors import InputError
+from edgec.exporting._pictures import picture_input
 from edgec.report.wording import plain
 
 OUTPUTS = ("boxes", "scores", "classes", "count")
@@ -89,16 +90,7 @@ def camera_network(bundle: Bundle) -> CameraNetwork:
     with an output that the C does not read.
     """
     manifest = bundle.manifest
-    infos = manifest.input_infos()
-    preprocess = manifest.preprocess.get(infos[0].name)
-    if len(infos) != 1 or preprocess is None:
-        raise InputError(
-            "the model's input is not a picture",
-            at=str(bundle.path),
-            hint="export a network with one image input",
-        )
-    layout = ImageLayout.of(infos[0], preprocess.layout)
-    assert layout is not None, "the manifest was checked"
+    _, preprocess, layout = picture_input(bundle)
     quants = [info.quant for info in manifest.output_infos()]
     return CameraNetwork(
         preprocess,

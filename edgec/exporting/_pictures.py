@@ -1,9 +1,12 @@
-"""Gives an int8 graph an input of pixels: uint8 [1, height, width, channels]."""
+"""Finds a bundle's picture, and gives an int8 graph an input of pixels: uint8 [1, height,
+width, channels].
+"""
 
 from __future__ import annotations
 
 import numpy as np
-from edgec_runtime import Preprocess, TensorInfo
+from edgec_runtime import Bundle, Preprocess, TensorInfo
+from edgec_runtime.vision.preprocess import ImageLayout
 
 from edgec.errors import InputError
 from edgec.exporting._whole_graph import has_elements
@@ -12,6 +15,25 @@ from edgec.ops.quantize import Quantize
 
 _SHIFT = 128
 """Between int8 and uint8 of the same real value."""
+
+
+def picture_input(bundle: Bundle) -> tuple[TensorInfo, Preprocess, ImageLayout]:
+    """Return the input of a bundle, how a picture becomes it, and its layout.
+
+    Raises InputError unless its one input is a picture.
+    """
+    manifest = bundle.manifest
+    infos = manifest.input_infos()
+    preprocess = manifest.preprocess.get(infos[0].name)
+    if len(infos) != 1 or preprocess is None:
+        raise InputError(
+            "the model's input is not a picture",
+            at=str(bundle.path),
+            hint="export a network with one image input",
+        )
+    layout = ImageLayout.of(infos[0], preprocess.layout)
+    assert layout is not None, "the manifest was checked"
+    return infos[0], preprocess, layout
 
 
 def with_pixels(graph: Graph, info: TensorInfo, preprocess: Preprocess) -> Graph:

@@ -26,14 +26,13 @@ import numpy as np
 from edgec_partitioner.legalize import legalize
 from edgec_partitioner.stock import stock_places
 from edgec_runtime import Bundle, Preprocess, TensorInfo
-from edgec_runtime.vision.preprocess import ImageLayout
 from edgec_runtime.vision.tasks.detection import Detection
 
 from edgec.emit.anchors_file import ANCHORS_FILE
 from edgec.emit.tflite import write_tflite
 from edgec.emit.tflite_detections import with_detections
 from edgec.errors import BundleError, InputError
-from edgec.exporting._pictures import with_pixels
+from edgec.exporting._pictures import picture_input, with_pixels
 from edgec.exporting._whole_graph import check_weights, joined_graph
 from edgec.exporting._yolo import BINS, FOUND, SIDES, HeadWriter, anchors, raw_heads
 from edgec.ir import Graph, Op
@@ -189,26 +188,15 @@ def write(bundle: Bundle, folder: Path) -> Sequence[str]:
 
 def _picture(bundle: Bundle) -> DetectorInput:
     """Return the input; raises InputError for a model without one picture of RGB."""
-    manifest = bundle.manifest
-    infos = manifest.input_infos()
-    preprocess = manifest.preprocess.get(infos[0].name)
-    if len(infos) != 1 or preprocess is None:
-        raise InputError(
-            "the model's input is not a picture",
-            at=str(bundle.path),
-            hint="export a detector of objects",
-        )
-    layout = ImageLayout.of(infos[0], preprocess.layout)
-    assert layout is not None, "the manifest was checked"
+    info, preprocess, layout = picture_input(bundle)
     if preprocess.color == "gray":
         raise InputError(
             "the model takes grey pictures, and Frigate gives colours",
-            at=infos[0].name,
+            at=info.name,
             hint="export a model of three channels",
         )
-    return DetectorInput(
-        plain(manifest.name), infos[0], preprocess, (layout.width, layout.height)
-    )
+    size = layout.width, layout.height
+    return DetectorInput(plain(bundle.manifest.name), info, preprocess, size)
 
 
 def _model_files(bundle: Bundle, picture: DetectorInput) -> ModelFiles:

@@ -13,12 +13,12 @@ import json
 import os
 import subprocess
 import sys
-from typing import Callable, List
+from typing import List
 
 from edgec_runtime.device_end.bundles import MODEL
 from edgec_runtime.device_end.disk import Refused, opened, replace
 from edgec_runtime.device_end.reception import App
-from edgec_runtime.device_end.wheels import WheelSite
+from edgec_runtime.device_end.wheels import Execute, WheelSite
 
 OPTIONS = "serve.json"
 """The options of the server: a list of words, in the folder of the application."""
@@ -27,30 +27,15 @@ MOST_WORDS = 32
 MOST_CHARACTERS = 1000
 _MODULE = "edgec_runtime.serve"
 
-Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
-
 
 def check_server(app: App, words: List[str], execute: Execute = subprocess.run) -> None:
     """Raise Refused if the device cannot serve with these options: for want of the
     runtime or of a library, or by the options themselves.
     """
     _check_words(words)
-    site = _site(app)
-    command = [sys.executable, "-m", f"{_MODULE}.command_line", *words]
-    try:
-        # Only root can put modules into /, which come before those of the wheels.
-        process = execute(
-            command,
-            cwd="/",
-            env=site.environment(site.active()),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=CHECK_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise Refused(
-            "device", "the server could not be imported in time", "try again"
-        ) from None
+    site = _site(app, execute)
+    checked = ["-m", f"{_MODULE}.command_line", *words]
+    process = site.run(site.active(), checked, CHECK_S)
     if process.returncode:
         text = process.stderr.decode(errors="replace").strip()
         what, _, hint = text.rpartition("hint: ")
@@ -91,9 +76,9 @@ def become_server(app: App, slot: str) -> None:
     os.execve(command[0], command, environment)
 
 
-def _site(app: App) -> WheelSite:
+def _site(app: App, execute: Execute = subprocess.run) -> WheelSite:
     """Return the wheels of an application; raises Refused without the runtime."""
-    site = WheelSite(app)
+    site = WheelSite(app, execute)
     if not site.active():
         raise Refused(
             "input",

@@ -265,28 +265,38 @@ class WheelSite:
         self._remove_others(wheels)
         return version
 
-    def _try(self, wheels: List[str]) -> str:
-        command = [
-            sys.executable,
-            "-c",
-            "import edgec_runtime as e; e.Session; print(e.__version__)",
-        ]
+    def run(
+        self, wheels: List[str], words: List[str], limit: float
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run Python with some wheels.
+
+        Args:
+            wheels: their hashes
+            words: its command line
+            limit: in seconds
+
+        Raises:
+            Refused: a wheel is damaged or not signed, or it takes longer
+        """
         try:
-            env = self.environment(wheels)
             # Modules in the working directory are imported before those of the wheels;
             # only root can put some into /.
-            process = self.execute(
-                command,
+            return self.execute(
+                [sys.executable, *words],
                 cwd="/",
-                env=env,
+                env=self.environment(wheels),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=TRY_S,
+                timeout=limit,
             )
         except subprocess.TimeoutExpired:
             raise Refused(
                 "device", "the runtime could not be imported in time", "try again"
             ) from None
+
+    def _try(self, wheels: List[str]) -> str:
+        program = "import edgec_runtime as e; e.Session; print(e.__version__)"
+        process = self.run(wheels, ["-c", program], TRY_S)
         if process.returncode:
             lines = process.stderr.decode(errors="replace").strip().splitlines()
             reason = lines[-1] if lines else f"status {process.returncode}"
