@@ -26,16 +26,18 @@ from pathlib import Path
 import numpy as np
 import zmq
 from edgec_runtime import Session
-from edgec_runtime.serve.zmq_service import rows_of
-from edgec_runtime.vision.tasks.instances import Boxes
+from edgec_runtime.vision.tasks.instances import Box, Boxes
+from numpy.typing import NDArray
 
 from benchmarks.tables import markdown
 from fixtures.shapes.pictures import scenes
 from tests import builds
+from tests.serve.conftest import Picture
+from tests.serve.test_zmq import HEAD, Client, expected
 from tests.shapes import bundle
 
 ANSWER_MS = 20_000
-"""Time after which an answer counts as lost."""
+"""Time after which the client gives an answer up."""
 
 
 @dataclass
@@ -62,46 +64,41 @@ class Load:
 
     Attributes:
         zmq_address, http_address: of the service
-        requests: messages of two parts, and their rows
+        pictures: uint8 [H, W, 3], and the rows that Frigate must get for them
         end: time at which the cameras stop
         tally: what the clients saw
     """
 
     zmq_address: str
     http_address: tuple[str, int]
-    requests: list[tuple[list[bytes], bytes]]
+    pictures: list[tuple[Picture, NDArray[np.float32]]]
     end: float
     tally: Tally
 
     def camera(self, number: int, period: float) -> None:
         """Send pictures until the end, one every `period` seconds."""
-        context = zmq.Context()
-        client = context.socket(zmq.REQ)
-        client.setsockopt(zmq.RCVTIMEO, ANSWER_MS)
-        client.connect(self.zmq_address)
         due = time.monotonic() + period * random.Random(number).random()
         turn = number
-        while due < self.end:
-            wait = due - time.monotonic()
-            if wait > 0:
-                time.sleep(wait)
-            parts, rows = self.requests[turn % len(self.requests)]
-            turn += 1
-            begin = time.monotonic()
-            try:
-                client.send_multipart(parts)
-                answer = client.recv_multipart()
-            except zmq.Again:
-                answer = []
-            ms = 1e3 * (time.monotonic() - begin)
-            with self.tally.lock:
-                self.tally.ms.append(ms)
-                self.tally.late += wait < -period
-                self.tally.wrong += answer[1:] != [rows]
-            if not answer:
-                break
-            due += period
-        context.destroy(0)
+        with Client(self.zmq_address) as client:
+            while due < self.end:
+                wait = due - time.monotonic()
+                if wait > 0:
+                    time.sleep(wait)
+                picture, rows = self.pictures[turn % len(self.pictures)]
+                turn += 1
+                begin = time.monotonic()
+                try:
+                    is_right = np.array_equal(client.detect(picture), rows)
+                except zmq.Again:
+                    is_right = False
+                ms = 1e3 * (time.monotonic() - begin)
+                with self.tally.lock:
+                    self.tally.ms.append(ms)
+                    self.tally.late += wait < -period
+                    self.tally.wrong += not is_right
+                if ms > ANSWER_MS:
+                    break
+                due += period
 
     def bad_messages(self, count: int, pause: float) -> None:
         """Send damaged ZeroMQ messages, each over a connection of its own."""
@@ -111,8 +108,10 @@ class Load:
             client = context.socket(rng.choice((zmq.DEALER, zmq.REQ)))
             client.setsockopt(zmq.LINGER, 500)
             client.connect(self.zmq_address)
-            good, _ = rng.choice(self.requests)
-            client.send_multipart([damaged(p, rng) for p in good])
+            picture, _ = rng.choice(self.pictures)
+            good = json.dumps({**HEAD, "shape": [1, *picture.shape]}).encode()
+            parts = [damaged(part, rng) for part in (good, picture.tobytes())]
+            client.send_multipart(parts)
             client.close()
             time.sleep(pause)
         context.destroy(1000)
@@ -150,19 +149,17 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return bytes(made)
 
 
-def expected(path: Path) -> list[tuple[list[bytes], bytes]]:
-    """Return messages with pictures, and the rows that a Session gives for each."""
-    requests = []
+def expected_rows(path: Path) -> list[tuple[Picture, NDArray[np.float32]]]:
+    """Return pictures, and the rows that a Session gives for each."""
     with Session(path) as session:
-        for scene in scenes(12, seed=5):
-            picture = scene.picture
-            head = {"shape": [1, *picture.shape], "dtype": "uint8"}
+
+        def boxes(picture: Picture) -> tuple[Box, ...]:
             result = session.result(picture)
             assert isinstance(result, Boxes)
-            rows = rows_of(result.boxes, picture.shape[1], picture.shape[0])
-            parts = [json.dumps(head).encode(), picture.tobytes()]
-            requests.append((parts, rows.tobytes()))
-    return requests
+            return result.boxes
+
+        pictures = (scene.picture for scene in scenes(12, seed=5))
+        return [(picture, expected(picture, boxes)) for picture in pictures]
 
 
 def resident_mb(pid: int) -> tuple[float, float]:
@@ -205,7 +202,7 @@ def _run(process: subprocess.Popen[str], path: Path, args: argparse.Namespace) -
     load = Load(
         zmq_address[0],
         (host, port),
-        expected(path),
+        expected_rows(path),
         time.monotonic() + seconds,
         Tally(),
     )

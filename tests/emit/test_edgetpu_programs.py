@@ -7,22 +7,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from edgec_runtime.edgetpu_file.executable import Layer, Slice, TileLayout
+from edgec_runtime.edgetpu_file.executable import Layer, Slice
 from edgec_runtime.stick.layouts import OutputLayout, dense_bytes, write_input
 from numpy.typing import NDArray
 
 from edgec.emit.edgetpu_programs import COPY, input_copies, output_copies
+from tests.stick.test_layouts import INT8, INT16, TILES, UINT8
 
 Bytes = NDArray[np.uint8]
-UINT8, INT8, INT16 = 0, 8, 9
-TILES = TileLayout(
-    y_tile=(0, 0, 2),
-    x_tile=(0, 0, 0, 1),
-    tile_offset=(0, 32, 64, 80),
-    x_offset=(0, 4, 8, 0),
-    y_in_tile=(0, 1, 0),
-    row_size=(12, 12, 12, 4),
-)
 SHAPE = (2, 3, 2, 4, 3)
 STRIDES = (211, 67, 31, 7, 2)
 """Of elements in five dimensions, none of which is dense."""

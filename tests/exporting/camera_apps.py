@@ -32,6 +32,7 @@ import edgec
 from tests import builds
 from tests.cli.verbs import edgec as verb
 from tests.conftest import ROOT
+from tests.exporting import other_networks
 from tests.shapes import bundle as shapes_bundle
 
 FIXTURES = ROOT / "fixtures"
@@ -166,11 +167,11 @@ def shapes() -> App:
     return App(builds.once("app shapes", _shapes))
 
 
-def app_of(name: str, model: Path, **options: Any) -> App:
-    """The program of a model, built once a run."""
+def app_of(name: str) -> App:
+    """The program of one of the other networks, built once a run."""
 
     def make(to: Path) -> None:
-        edgec.compile(model, "host", to / "net.edgec", **options)
+        shutil.copy(other_networks.bundle(name), to / "net.edgec")
         App(to).build()
 
     return App(builds.once(f"app {name}", make))

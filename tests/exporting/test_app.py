@@ -14,7 +14,7 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ from PIL import Image
 
 import edgec
 from edgec.errors import InputError
+from tests.exporting import other_networks
 from tests.exporting.camera_apps import (
-    FIXTURES,
     PATIENCE,
     App,
     app_of,
@@ -40,8 +40,6 @@ from tests.exporting.camera_apps import (
     shapes,
     shapes_of_a_board,
 )
-from tests.exporting.detectors import detector
-from tests.interpreters import networks
 
 RSS_MB = 30
 """The most memory of the program for the fixture network."""
@@ -117,35 +115,10 @@ def parts(app: App) -> tuple[dict[str, Any], dict[str, bytes]]:
         return bundle.manifest_fields(), {n: bundle.read(n) for n in bundle.names}
 
 
-def _yolo(folder: Path) -> App:
-    """In a letterbox; its task is in its file."""
-    return app_of("yolo", detector(folder / "yolo.onnx"))
-
-
-def _ssd(folder: Path) -> App:
-    """A network that picks its boxes."""
-    model, task = folder / "heads.tflite", folder / "task.json"
-    model.write_bytes(networks.tflite("heads"))
-    task.write_text(json.dumps({"format": "tflite-ssd", "threshold": 0.1}))
-    return app_of("ssd", model, task=str(task))
-
-
-def _digits(folder: Path) -> App:
-    """An int8 classifier of grey pictures."""
-    digits = FIXTURES / "digits"
-    return app_of(
-        "digits",
-        digits / "digits.onnx",
-        calibrate=digits / "digits_calibration.npz",
-        task="classification",
-        quantize="fast",
-    )
-
-
 @pytest.mark.sweep(1)
-@pytest.mark.parametrize("make", [_yolo, _ssd, _digits])
-def test_other_networks(make: Callable[[Path], App], tmp_path: Path) -> None:
-    make(tmp_path).check(frame_of(photo(128, 96)), tmp_path)
+@pytest.mark.parametrize("name", other_networks.NAMES)
+def test_other_networks(name: str, tmp_path: Path) -> None:
+    app_of(name).check(frame_of(photo(128, 96)), tmp_path)
 
 
 # ---- how it runs

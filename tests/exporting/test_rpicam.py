@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,8 @@ from edgec.exporting.rpicam import stage_name
 from tests import builds
 from tests.cli.verbs import edgec as verb
 from tests.conftest import ROOT
-from tests.exporting.detectors import detector
+from tests.exporting import other_networks
 from tests.exporting.test_hostile_names import NAMES
-from tests.interpreters import networks
 from tests.shapes import bundle as shapes_bundle
 
 HEADERS = Path(__file__).with_name("rpicam")
@@ -168,11 +167,11 @@ def check_boxes(
         np.testing.assert_allclose(corners, np.array(box["box"]) * scale, atol=0.51)
 
 
-def stage_of(name: str, model: Path, **options: Any) -> Stage:
-    """The stage of a model, built once a run."""
+def stage_of(name: str) -> Stage:
+    """The stage of one of the other networks, built once a run."""
 
     def make(to: Path) -> None:
-        edgec.compile(model, "host", to / "net.edgec", **options)
+        shutil.copy(other_networks.bundle(name), to / "net.edgec")
         Stage(to).build()
 
     return Stage(builds.once(f"rpicam {name}", make))
@@ -213,35 +212,10 @@ def test_other_colour_spaces() -> None:
     assert float(found[3]) == pytest.approx(box["score"], abs=0.02)
 
 
-def _yolo(folder: Path) -> Stage:
-    """In a letterbox; its task is in its file."""
-    return stage_of("yolo", detector(folder / "yolo.onnx"))
-
-
-def _ssd(folder: Path) -> Stage:
-    """A network that picks its boxes."""
-    model, task = folder / "heads.tflite", folder / "task.json"
-    model.write_bytes(networks.tflite("heads"))
-    task.write_text(json.dumps({"format": "tflite-ssd", "threshold": 0.1}))
-    return stage_of("ssd", model, task=str(task))
-
-
-def _digits(folder: Path) -> Stage:
-    """An int8 classifier of grey pictures."""
-    digits = FIXTURES / "digits"
-    return stage_of(
-        "digits",
-        digits / "digits.onnx",
-        calibrate=digits / "digits_calibration.npz",
-        task="classification",
-        quantize="fast",
-    )
-
-
 @pytest.mark.sweep(1)
-@pytest.mark.parametrize("make", [_yolo, _ssd, _digits])
-def test_other_networks(make: Callable[[Path], Stage], tmp_path: Path) -> None:
-    stage = make(tmp_path)
+@pytest.mark.parametrize("name", other_networks.NAMES)
+def test_other_networks(name: str) -> None:
+    stage = stage_of(name)
     frame = Frame.of(photo(128, 96))
     rows = stage.metadata(frame, "wait=1")
     result = stage.result(frame.picture)

@@ -303,7 +303,7 @@ def test_a_second_compile_of_a_model_costs_no_compiler(
     assert bundles[0] == bundles[1]
     assert spent[0] > 0.5
     # A busy machine makes both longer.
-    assert spent[1] < spent[0] / 5
+    assert spent[1] < spent[0] / 25
 
 
 def test_boards_share_the_c_library_that_zig_builds() -> None:
