@@ -78,6 +78,24 @@ HEADS = (
 )
 
 
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the interval that has the median with the probability CONFIDENCE or more.
+
+    Args:
+        values: at least MIN_PAIRS
+    """
+    ordered = sorted(values)
+    n = len(ordered)
+    # The median is outside of the k-th smallest and k-th largest with the probability
+    # 2 P(Binomial(n, 1/2) < k).
+    k = 0
+    outside = 0.0
+    while outside <= 1 - CONFIDENCE:
+        outside += 2 * math.comb(n, k) / 2**n
+        k += 1
+    return ordered[k - 2], ordered[n - k + 1]
+
+
 @dataclass(frozen=True)
 class Figure:
     """What one of the two measures.
@@ -100,16 +118,7 @@ class Figure:
     @property
     def interval(self) -> tuple[float, float]:
         """The interval that has the median with the probability CONFIDENCE or more."""
-        ordered = sorted(self.launches)
-        n = len(ordered)
-        # The median is outside of the k-th smallest and k-th largest with the probability
-        # 2 P(Binomial(n, 1/2) < k).
-        k = 0
-        outside = 0.0
-        while outside <= 1 - CONFIDENCE:
-            outside += 2 * math.comb(n, k) / 2**n
-            k += 1
-        return ordered[k - 2], ordered[n - k + 1]
+        return median_interval(self.launches)
 
     def __str__(self) -> str:
         low, high = self.interval

@@ -27,6 +27,11 @@ def prepare(library: Path, programs: Path, patience_s: float) -> bool:
     return bool(_LIBRARIES[0].driver_prepare(path, graph, int(1000 * patience_s)))
 
 
+def library() -> ctypes.CDLL:
+    """The driver that `prepare` has loaded."""
+    return _LIBRARIES[0]
+
+
 def connect() -> str:
     """Look for a stick; what is wrong, or ""."""
     loaded = _LIBRARIES[0]
