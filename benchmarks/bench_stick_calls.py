@@ -1,15 +1,16 @@
 """The time of a call through edgec's own drivers of a stick, in Python and in C, beside
-Google's libedgetpu with LiteRT: the emulated stick answers at once and computes nothing.
+Google's libedgetpu with LiteRT, on a stick that answers at once and computes nothing
+(instant_stick.c).
 
 What remains of a call is the driver, the library in place of usbfs or libusb
-(tests/stick/usbfs_plug.c, libusb_plug.c) and the emulated stick. The last takes most of it,
-and as long for each transfer, so the number of transfers of a call stands beside the
-times, as does the CPU time of the driver's process alone, in which the stick is not.
+(tests/stick/usbfs_plug.c, libusb_plug.c) and the stick's loop in C: for each transfer the
+same messages cross the same kind of socket. The CPU time is that of the driver's process
+alone, with all its threads.
 
 Each way has a process and a stick of its own. They take turns, so that a slow phase of the
 machine hits all. The figure of a way is the median of its rounds' medians, its ratio that
 of the rounds' ratios, with the 95 % confidence interval of that median by order statistics
-(bench_peers.py). The exit code is 1 if the outputs differ.
+(bench_peers.py). The exit code is 1 if outputs differ or a driver of edgec takes longer.
 
     python -m benchmarks.bench_stick_calls [--rounds 15] [--calls 200] [--files a,b]
 """
@@ -18,19 +19,27 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
+import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-from edgec_devices.stick import Stick, StickOptions
-from edgec_devices.stick.layouts import Array
-from edgec_devices.stick.programs import Compute, ProgramBook
+from edgec_devices.stick import Stick, StickOptions, descriptors
+from edgec_devices.stick.programs import ProgramBook
+from edgec_devices.stick.wire import devlist_reply, import_reply
 from edgec_runtime.edgetpu_file.compiled_file import CompiledFile, read_compiled
-from edgec_runtime.edgetpu_file.executable import DATA_TYPE_BYTES, Package
+from edgec_runtime.edgetpu_file.executable import (
+    BufferTransfer,
+    Executable,
+    ExecutableType,
+    InstructionTransfer,
+    Interrupt,
+    Package,
+)
 
 from benchmarks import stick_sides
 from benchmarks.bench_peers import median_interval
@@ -39,7 +48,7 @@ from benchmarks.tables import markdown, names
 from tests import builds
 from tests.stick.c_programs import built_driver, written_programs
 from tests.stick.driving import DTYPES
-from tests.stick.plugged import Plugged, environment
+from tests.stick.plugged import Kernel, Plugged, environment_of
 from tests.stick.real_stack import EDGETPU, LIBRARY
 from tests.stick.real_stack import plug as libusb
 
@@ -49,8 +58,9 @@ FILES = (
     "ricardodeazambuja+LibrEdgeTPU/color_red_128x128",
     "google-coral+edgetpu/mobilenet_v2_1.0_224_quant",
 )
+_HEADER_BYTES = 8
 PEER, PYTHON, C = "libedgetpu", "edgec, Python", "edgec, C"
-HEADS = ("file", "driver", "transfers", "µs", "CPU µs", "× libedgetpu", "95 %")
+HEADS = ("file", "driver", "µs", "CPU µs", "× libedgetpu", "95 %")
 
 
 @dataclass
@@ -59,35 +69,74 @@ class Side:
 
     Attributes:
         process: it has the file open
-        stick: of this way alone
         rounds: what was measured
-        transfers: of one call
     """
 
     process: Plugged
-    stick: Stick
     rounds: list[Times] = field(default_factory=list)
-    transfers: float = 0.0
 
     def medians(self) -> list[float]:
         """Return the median of each round in seconds."""
         return [median(times.wall_s) for times in self.rounds]
 
 
-def without_computing(package: Package) -> Compute:
-    """Return a function that gives always the same, made beforehand."""
-    rng = np.random.default_rng(1)
-    made = {}
-    for executable in package.executables:
-        for layer in executable.outputs:
-            count = layer.y * layer.x * layer.z * layer.executions
-            width = DATA_TYPE_BYTES[layer.data_type]
-            made[layer.name] = rng.integers(0, 256, (count, width), np.uint8)
+def route(executables: Iterable[Executable]) -> list[str]:
+    """Return what crosses the USB in a run of these programs, as instant_stick.c takes it."""
+    words = []
+    for executable in executables:
+        for transfer in executable.transfers:
+            what = transfer.what
+            if isinstance(what, Interrupt):
+                words.append("e")
+            elif isinstance(what, InstructionTransfer):
+                size = executable.instructions[what.chunk].span.size
+                words.append(f"o{_HEADER_BYTES + size}")
+            elif isinstance(what, BufferTransfer):
+                inwards = transfer.outfeed
+                words.append(
+                    f"i{what.size}" if inwards else f"o{_HEADER_BYTES + what.size}"
+                )
+    return words
 
-    def compute(inputs: Mapping[str, Array]) -> dict[str, Array]:
-        return made
 
-    return compute
+@contextlib.contextmanager
+def instant_stick(package: Package, folder: Path) -> Iterator[dict[str, str]]:
+    """Serve a stick for the programs of a package; yield variables for its drivers.
+
+    folder: for its socket and its files
+    """
+    caching = package.of_type(ExecutableType.PARAMETER_CACHING)
+    runs = [e for e in package.executables if e is not caching]
+    words = [*route([caching] if caching else []), "again", *route(runs)]
+    socket = folder / "usb"
+    with Stick.serve(ProgramBook(), StickOptions(firmware=True)) as plugged:
+        here = plugged.description()
+        assert here is not None
+        Kernel(plugged, folder / "usbfs").close()
+    answers = {
+        "devices": devlist_reply([here]),
+        "import": import_reply(here, 0),
+        "descriptor": descriptors.device(
+            descriptors.Port(super_speed=True), descriptors.FIRMWARE
+        ),
+    }
+    for name, answer in answers.items():
+        (folder / name).write_bytes(answer)
+    program = folder / "stick"
+    source = Path(__file__).with_name("instant_stick.c")
+    # plug_messages.h has a function for the other end
+    warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
+    builds.program([*builds.ZIG, "-O2", *warnings], [source], program)
+    process = subprocess.Popen(
+        [program, socket, *(folder / name for name in answers), *words]
+    )
+    try:
+        while not socket.exists():
+            time.sleep(0.01)
+        yield environment_of(socket, folder / "usbfs")
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextlib.contextmanager
@@ -98,8 +147,6 @@ def opened(
 
     folder: for the devices of each stick
     """
-    book = ProgramBook()
-    book.add_file(path.name, file, [without_computing(p) for p in file.packages])
     rng = np.random.default_rng(2)
     tensors = [file.tensors[i] for i in file.inputs]
     shapes = [(t.shape, np.dtype(DTYPES[t.type])) for t in tensors]
@@ -116,24 +163,18 @@ def opened(
         ),
     }
     sides = {}
+    (package,) = file.packages
     with contextlib.ExitStack() as stack:
         for name, (function, arguments) in ways.items():
-            stick = stack.enter_context(
-                Stick.serve(book, StickOptions(firmware=True))
-            )
             own = folder / f"{path.stem} {name}"
             own.mkdir()
-            variables = stack.enter_context(environment(stick, own))
+            variables = stack.enter_context(instant_stick(package, own))
             if name == PEER:
-                variables = {
-                    **os.environ,
-                    "LD_LIBRARY_PATH": str(libusb()),
-                    "EDGEC_STICK": str(stick.path),
-                }
+                variables |= {"LD_PRELOAD": "", "LD_LIBRARY_PATH": str(libusb())}
             process = Plugged(variables)
             stack.callback(process.close)
             process.call(function, *arguments)
-            sides[name] = Side(process, stick)
+            sides[name] = Side(process)
         yield sides
 
 
@@ -152,9 +193,6 @@ def measure(path: Path, folder: Path, rounds: int, calls: int) -> dict[str, Side
                     sys.exit(f"{path.name}: outputs of {name} differ from {PEER}'s")
         for side in sides.values():
             side.process.call(stick_sides.timed, calls // 10 + 1)  # warm
-            before = side.stick.transfers
-            side.process.call(stick_sides.timed, calls)
-            side.transfers = (side.stick.transfers - before) / calls
         for number in range(rounds):
             order = list(sides.values())
             for side in order[number % 3 :] + order[: number % 3]:
@@ -172,7 +210,6 @@ def rows(name: str, sides: dict[str, Side]) -> Iterator[tuple[str, ...]]:
         yield (
             name,
             way,
-            f"{side.transfers:.1f}",
             f"{1e6 * median(mine):.0f}",
             f"{1e6 * median(t.cpu_s for t in side.rounds):.0f}",
             f"{median(ratios):.2f}",

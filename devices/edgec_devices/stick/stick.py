@@ -61,7 +61,6 @@ class _State:
     client: _Client | None = None
     comeback: asyncio.TimerHandle | None = None
     lines: list[str] = field(default_factory=list)
-    transfers: int = 0
 
 
 class Stick:
@@ -114,11 +113,6 @@ class Stick:
     def lines(self) -> list[str]:
         """Return the log so far: registers, packets, events, and what went wrong."""
         return list(self._state.lines)
-
-    @property
-    def transfers(self) -> int:
-        """Return how many transfers have begun so far, of all endpoints."""
-        return self._state.transfers
 
     def plan(self, faults: Iterable[Fault]) -> None:
         """Let more go wrong from now."""
@@ -211,10 +205,6 @@ class Stick:
             return None, wire.BUSY
         state.client = client
         return state.device, 0
-
-    def count(self) -> None:
-        """Count a transfer that begins."""
-        self._state.transfers += 1
 
     def release(self, client: _Client) -> None:
         """Take the device back from a client."""
@@ -328,7 +318,6 @@ class _Client(asyncio.Protocol):
         def reply(status: int, actual: int, inwards: bytes) -> None:
             self._write(wire.submit_reply(message.number, status, actual, inwards))
 
-        self._stick.count()
         device.submit(Urb(message, data, reply))
         return True
 

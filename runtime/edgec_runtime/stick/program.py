@@ -173,6 +173,8 @@ class Program:
         self.inputs: Dict[str, Layer] = {i.name: i for i in executable.inputs}
         self.outputs: Dict[str, Layer] = {o.name: o for o in executable.outputs}
         self.layouts = {o.name: OutputLayout(o) for o in executable.outputs}
+        layers = (*executable.inputs, *executable.outputs)
+        self._dense = {layer.name: dense_bytes(layer) for layer in layers}
         parameters = bytearray(executable.parameters.of(data))
         self.contents: Dict[Buffer, bytearray] = {(AddressOf.PARAMETER, ""): parameters}
         addresses = self._addresses()
@@ -222,11 +224,11 @@ class Program:
         """
         for name, layer in self.inputs.items():
             values = inputs.get(name)
-            if values is None or values.nbytes != dense_bytes(layer):
+            if values is None or values.nbytes != self._dense[name]:
                 size = "not there" if values is None else f"{values.nbytes} bytes"
                 raise ValueError(
                     f"the input {name} is {size}, the program takes "
-                    f"{dense_bytes(layer)} bytes"
+                    f"{self._dense[name]} bytes"
                 )
             write_input(layer, values, np.frombuffer(run.inputs[name], np.uint8))
 
@@ -238,10 +240,8 @@ class Program:
         """
         for name, layout in self.layouts.items():
             out = outputs.get(name)
-            if out is None or out.nbytes != dense_bytes(self.outputs[name]):
-                raise ValueError(
-                    f"the output {name} has {dense_bytes(self.outputs[name])} bytes"
-                )
+            if out is None or out.nbytes != self._dense[name]:
+                raise ValueError(f"the output {name} has {self._dense[name]} bytes")
             layout.read(np.frombuffer(run.outputs[name], np.uint8), out)
 
     def _planned(self, transfer: Transfer) -> PlannedStep:

@@ -91,8 +91,9 @@ class Transfers:
                 raise self._stalled(f"its program has not gone on for {patience:.3g} s")
             while urb is not None:
                 self._end(urb)
-                urb = self._handle.reap(0)
-            self._advance()
+                urb = self._handle.reap(0) if run.left else None
+            if run.left or self._todo:
+                self._advance()
 
     def _advance(self) -> None:
         """Begin the steps that may begin."""

@@ -342,22 +342,21 @@ class UsbHandle:
         Raises:
             LostError: the device is gone
         """
-        end = None
-        while True:
+        if timeout <= 0:
+            return self._reap_now()
+        end = time.monotonic() + timeout
+        left = timeout
+        while left > 0:
+            # It returns at once if a transfer has ended already.
+            events = self._poll.poll(left * 1000 + 1)
             urb = self._reap_now()
-            if urb is not None or timeout <= 0:
+            if urb is not None:
                 return urb
-            now = time.monotonic()
-            end = now + timeout if end is None else end
-            if now >= end:
-                return None
-            events = self._poll.poll((end - now) * 1000 + 1)
-            if any(bits & (select.POLLHUP | select.POLLERR) for _, bits in events):
-                # All transfers have ended with it; the last ones may hold data.
-                urb = self._reap_now()
-                if urb is None:
-                    raise _lost(self.device, "it is unplugged")
-                return urb
+            # All transfers have ended with the device; the last ones may have had data.
+            if events and events[0][1] & (select.POLLHUP | select.POLLERR):
+                raise _lost(self.device, "it is unplugged")
+            left = end - time.monotonic()
+        return None
 
     def _reap_now(self) -> Optional[Urb]:
         address = ctypes.c_void_p()
