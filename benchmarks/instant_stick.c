@@ -4,11 +4,11 @@
  *     instant_stick SOCKET DEVICES IMPORT DESCRIPTOR ROUTE...
  *
  * DEVICES, IMPORT and DESCRIPTOR are files with the answers to USB/IP's list and import and to the
- * request of the device's descriptor.  ROUTE is what follows the opening: o and a number of bytes that come, i and a number that are given, e for an event;
- * after a word "again" it repeats.  Messages: Documentation/usb/usbip_protocol.rst of Linux. */
+ * request of the device's descriptor.  ROUTE is what follows the opening: o and a number of bytes
+ * that come, i and a number that are given, e for an event; after a word "again" it repeats.
+ * Messages: Documentation/usb/usbip_protocol.rst of Linux. */
 #define _GNU_SOURCE
 #include <stdio.h>
-#include <sys/uio.h>
 
 #include "../tests/stick/plug_messages.h"
 
@@ -35,8 +35,7 @@ static void answer(uint32_t number, uint32_t command, int status, uint32_t actua
     unsigned char head[48] = {0};
     put(head, command), put(head + 4, number), put(head + 20, (uint32_t)status);
     if (command == 3) put(head + 24, actual);
-    struct iovec parts[2] = {{head, sizeof head}, {(void *)data, size}};
-    if (writev(client, parts, size ? 2 : 1) != (ssize_t)(sizeof head + size)) exit(1);
+    if (!both_sent(client, head, sizeof head, data, size)) exit(1);
 }
 
 static void go_to(int where)

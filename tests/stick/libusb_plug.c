@@ -268,8 +268,8 @@ static int begun(libusb_device_handle *h, struct urb *u, uint8_t endpoint,
     if (setup) memcpy(message + 40, setup, 8);
     u->next = h->pending;
     h->pending = u;
-    if (!all_sent(h->socket, message, sizeof message) ||
-        (!u->inwards && !all_sent(h->socket, u->buffer, (size_t)u->length))) {
+    if (!both_sent(h->socket, message, sizeof message, u->buffer,
+                   u->inwards ? 0 : (size_t)u->length)) {
         taken(h, u->number, 0);
         return NO_DEVICE;
     }

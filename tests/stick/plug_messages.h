@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -32,6 +33,20 @@ static int all_sent(int s, const void *data, size_t size)
         at += n, size -= (size_t)n;
     }
     return 1;
+}
+
+/* Sends a message and the bytes that follow it, together if they go. */
+static int both_sent(int s, const void *message, size_t size, const void *data, size_t more)
+{
+    struct iovec parts[2] = {{(void *)message, size}, {(void *)data, more}};
+    struct msghdr whole = {.msg_iov = parts, .msg_iovlen = more ? 2 : 1};
+    ssize_t n;
+    do n = sendmsg(s, &whole, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n < 0) return 0;
+    size_t sent = (size_t)n, rest = sent > size ? sent - size : 0;
+    return (sent >= size || all_sent(s, (const char *)message + sent, size - sent)) &&
+           (rest == more || all_sent(s, (const char *)data + rest, more - rest));
 }
 
 static int all_received(int s, void *data, size_t size)

@@ -161,8 +161,7 @@ static int begun(struct handle *h, struct urb *u, unsigned char endpoint,
     put(message + 24, (uint32_t)u->length);
     if (setup) memcpy(message + 40, setup, 8);
     u->next = h->pending, h->pending = u;
-    if (!all_sent(h->socket, message, sizeof message) ||
-        (!inwards && !all_sent(h->socket, data, (size_t)u->length))) {
+    if (!both_sent(h->socket, message, sizeof message, data, inwards ? 0 : (size_t)u->length)) {
         taken(h, u->number, 0);
         lost(h);
         return -ENODEV;

@@ -281,8 +281,7 @@ class StickDriver:
         ticket = Ticket(model, run)
         self._flying.append(ticket)
         try:
-            with self._losing():
-                self._start(ticket)
+            self._start(ticket)
         except StalledError:
             self._recover_and_restart()
         except DeviceError:
@@ -354,8 +353,7 @@ class StickDriver:
         if longest is not None:
             patience = max(_LEAST_PATIENCE_S, _SLOWER * longest)
         start = time.monotonic()
-        with self._losing():
-            self._transfers.wait(ticket.run, patience)
+        self._transfers.wait(ticket.run, patience)
         self._longest[key] = max(longest or 0.0, time.monotonic() - start)
 
     # ---- after a fault

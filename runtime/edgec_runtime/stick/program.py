@@ -126,16 +126,17 @@ class Run:
         steps: what happens, in order
         inputs, outputs: memory of the layers, as the chip has them, by name
         left: number of transfers, receptions and events that have not ended
+        work: what `left` is at its start
     """
 
     steps: Tuple[Step, ...]
     inputs: Dict[str, bytearray]
     outputs: Dict[str, bytearray]
     left: int = 0
+    work: int = field(init=False)
 
-    def work(self) -> int:
-        """Return what `left` is at its start."""
-        return sum(
+    def __post_init__(self) -> None:
+        self.work = sum(
             len(step.urbs) if isinstance(step, Sending) else not isinstance(step, Fence)
             for step in self.steps
         )
@@ -173,8 +174,10 @@ class Program:
         self.inputs: Dict[str, Layer] = {i.name: i for i in executable.inputs}
         self.outputs: Dict[str, Layer] = {o.name: o for o in executable.outputs}
         self.layouts = {o.name: OutputLayout(o) for o in executable.outputs}
-        layers = (*executable.inputs, *executable.outputs)
-        self._dense = {layer.name: dense_bytes(layer) for layer in layers}
+        self._dense = {
+            one.name: dense_bytes(one)
+            for one in (*executable.inputs, *executable.outputs)
+        }
         parameters = bytearray(executable.parameters.of(data))
         self.contents: Dict[Buffer, bytearray] = {(AddressOf.PARAMETER, ""): parameters}
         addresses = self._addresses()

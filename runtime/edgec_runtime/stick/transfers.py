@@ -19,7 +19,7 @@ from ..edgetpu_file.executable import Fence
 from .program import Event, Receiving, Run, Sending, Step
 from .usbfs import IN, StalledError, Urb, UsbHandle, transfer_error
 
-OUTPUTS, EVENTS, INTERRUPTS = IN | 1, IN | 2, IN | 3
+PACKETS, OUTPUTS, EVENTS, INTERRUPTS = 1, IN | 1, IN | 2, IN | 3
 _EVENT_BYTES = 16
 _INTERRUPT_BYTES = 4
 _EVENT = struct.Struct("<QIB3x")  # address, length, tag
@@ -71,8 +71,8 @@ class Transfers:
         Raises:
             DeviceError: a transfer cannot begin
         """
-        run.left = run.work()
-        self._todo.extend((run, step) for step in run.steps)
+        run.left = run.work
+        self._todo.extend([(run, step) for step in run.steps])
         self._advance()
 
     def wait(self, run: Run, patience: float) -> None:
@@ -91,19 +91,20 @@ class Transfers:
                 raise self._stalled(f"its program has not gone on for {patience:.3g} s")
             while urb is not None:
                 self._end(urb)
-                urb = self._handle.reap(0) if run.left else None
+                urb = self._handle.reap_now() if run.left else None
             if run.left or self._todo:
                 self._advance()
 
     def _advance(self) -> None:
         """Begin the steps that may begin."""
-        while self._todo and self._may_begin(self._todo[0][1]):
-            run, step = self._todo.popleft()
+        todo, submit = self._todo, self._handle.submit
+        while todo and self._may_begin(todo[0][1]):
+            run, step = todo.popleft()
             if isinstance(step, Sending):
                 for urb in step.urbs:
                     self._on_the_way += urb.length
                     self._owners[urb.address] = run
-                    self._handle.submit(urb)
+                    submit(urb)
             elif isinstance(step, Receiving):
                 self._outputs.append((run, step.memory))
                 self._wanted += len(step.memory)
@@ -148,20 +149,19 @@ class Transfers:
         """Take the end of a transfer into account."""
         if urb.status:
             raise transfer_error(self._handle.device, urb.status)
-        if urb.endpoint == OUTPUTS:
+        if urb.endpoint == PACKETS:
+            if urb.received != urb.length:
+                raise self._stalled(f"it took {urb.received} of {urb.length} bytes")
+            self._owners.pop(urb.address).left -= 1
+            self._on_the_way -= urb.length
+        elif urb.endpoint == OUTPUTS:
             self._take_output(urb)
         elif urb.endpoint == EVENTS:
             self._take_event(urb)
-        elif urb.endpoint == INTERRUPTS:
+        else:
             bits = int.from_bytes(urb.bytes(), "little")
             self._handle.submit(urb)
             self._on_interrupt(bits)
-        else:
-            if urb.received != urb.length:
-                raise self._stalled(f"it took {urb.received} of {urb.length} bytes")
-            run = self._owners.pop(urb.address)
-            run.left -= 1
-            self._on_the_way -= urb.length
 
     def _take_output(self, urb: Urb) -> None:
         data = urb.bytes()

@@ -233,6 +233,8 @@ class UsbHandle:
         self.device = device
         self._pending: Dict[int, Urb] = {}
         self._claimed: List[int] = []
+        self._reaped = ctypes.c_void_p()
+        self._reaped_at = ctypes.addressof(self._reaped)
         try:
             self._file = os.open(device.node, os.O_RDWR | os.O_CLOEXEC)
         except OSError as e:
@@ -337,19 +339,17 @@ class UsbHandle:
         """Return a transfer that has ended; None if none ends in time.
 
         Args:
-            timeout: in seconds; 0 does not wait
+            timeout: in seconds
 
         Raises:
             LostError: the device is gone
         """
-        if timeout <= 0:
-            return self._reap_now()
         end = time.monotonic() + timeout
         left = timeout
         while left > 0:
             # It returns at once if a transfer has ended already.
             events = self._poll.poll(left * 1000 + 1)
-            urb = self._reap_now()
+            urb = self.reap_now()
             if urb is not None:
                 return urb
             # All transfers have ended with the device; the last ones may have had data.
@@ -358,10 +358,10 @@ class UsbHandle:
             left = end - time.monotonic()
         return None
 
-    def _reap_now(self) -> Optional[Urb]:
-        address = ctypes.c_void_p()
-        if _ioctl(self._file, _REAPURBNDELAY, ctypes.byref(address)) == 0:
-            return self._pending.pop(address.value or 0, None)
+    def reap_now(self) -> Optional[Urb]:
+        """Return a transfer that has ended; None if there is none."""
+        if _ioctl(self._file, _REAPURBNDELAY, self._reaped_at) == 0:
+            return self._pending.pop(self._reaped.value or 0, None)
         number = ctypes.get_errno()
         if number in (errno.EAGAIN, errno.EINTR):
             return None
