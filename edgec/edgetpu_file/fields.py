@@ -9,6 +9,7 @@ import enum
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 WORD = 16
 """Bytes of a word: instructions are whole words."""
@@ -105,10 +106,11 @@ class Layout:
 
         Raises KeyError: the layout has no such field.
         """
-        for field in self.fields:
-            if field.name == name:
-                return field
-        raise KeyError(name)
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Field]:
+        return {field.name: field for field in self.fields}
 
     def value(self, instruction: int, name: str) -> int:
         """Return the value of a field by its name."""

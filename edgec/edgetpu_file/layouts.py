@@ -187,9 +187,10 @@ def _mesh() -> Iterator[Field]:
     yield Field("to.counts", 477, 1)
     yield Field("to.count_level", 478, 2)
     for record in range(5):
-        at = 480 + 41 * record
-        yield from unknowns((at, 1))
-        yield from _wait(f"wait{record}", at + 1, 2)
+        at = 481 + 41 * record
+        yield from _wait(f"wait{record}", at, 2)
+        # Whether it is what is received, and not what is sent, that waits.
+        yield Field(f"wait{record}.of_to", at + 40, 1)
     yield Field("fill", 727, 1)
     yield Field("filling", 728, 32, _MASK)
 
@@ -297,10 +298,14 @@ def _pop() -> Iterator[Field]:
 
 def _infeed() -> Iterator[Field]:
     yield Field("activations", 12, 1)
+    # From what an outfeed has put into the buffer of parameters.
+    yield Field("outfed", 13, 1)
     yield Field("buffer", 14, 20)
     yield from _loops("buffer", 34, 21, 20, 3)
     yield from unknowns((157, 1), (160, 1), (172, 1), (176, 1), (203, 1), (311, 1))
-    yield from unknowns((314, 1), (336, 1), (352, 1), (392, 1), (434, 4))
+    yield from unknowns((314, 1), (336, 1), (352, 1), (392, 1))
+    # Words of 4 bytes that a lane of a packet has.
+    yield Field("words_more", 434, 4)
     yield Field("last_more", 183, 14)
     yield Field("last_negative", 205, 14)
     yield Field("wait", 320, 16)
@@ -311,7 +316,9 @@ def _infeed() -> Iterator[Field]:
 def _outfeed() -> Iterator[Field]:
     yield Field("scalar_memory", 12, 15)
     yield from _loops("units", 27, 16, 15, 3)
-    yield from unknowns((120, 16), (173, 2), (222, 7))
+    # 3 for the host, 1 for an infeed, 0 for the scalar core's memory.
+    yield Field("to", 173, 2)
+    yield from unknowns((120, 16), (175, 8), (183, 15), (198, 24), (222, 7))
 
 
 _LENGTH = (Field("bits", 19, 32),)

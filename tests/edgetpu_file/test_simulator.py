@@ -17,6 +17,8 @@ pytestmark = pytest.mark.shared
 WHOLE = (
     "dense_256",
     "dense_1024",
+    "looming_64x64_3x3",
+    "looming_128x128_3x3",
     "gabor_64x64_7k_4o_2s",
     "gabor_128x128_7k_4o_2s",
 )

@@ -16,6 +16,7 @@ from edgec.edgetpu_file.simulator.chip import (
     NotUnderstoodError,
     Work,
 )
+from edgec.edgetpu_file.simulator.understood import operation_of
 from edgec.edgetpu_file.simulator.walks import (
     LARGEST,
     Walk,
@@ -44,7 +45,7 @@ def compute(chip: Chip, tile: int, i: Instruction) -> Work:
         if needs:
             yield chip.reached(tile, needs)
         operation.add(chip, tile, slice(begin, end), sums)
-        done += np.bincount(operation.output[begin:end], minlength=operation.outputs)
+        np.add.at(done, operation.output[begin:end], 1)
         ready = written
         while ready < operation.outputs and done[ready] == operation.per_output:
             ready += 1
@@ -75,7 +76,10 @@ class Operation:
         self.steps = math.prod(counts)
         if self.steps > LARGEST:
             raise NotUnderstoodError(i, f"it has {self.steps} steps")
+        kind = operation_of(i)
         self._bytewise = bool(i.value("bytewise"))
+        self._halves = kind.halves
+        self._sum_over = i.value("sum_over") | kind.packs
         self._read_walks(i)
         self._waits = waits_of(i, ("wait0", "wait1", "wait2"))
         self._read_outputs(i)
@@ -100,7 +104,7 @@ class Operation:
             if math.prod(walk.counts) != self.steps:
                 why = f"its {name} loops have other than {self.steps} steps"
                 raise NotUnderstoodError(i, why)
-        size = 1 if self._bytewise else _WORD
+        size = 1 if self._bytewise else 2 if self._halves else _WORD
         self._in_addresses = within(i, "in", self._in.addresses(), size, NARROW_BYTES)
         rows = self._rows.addresses()
         # Whole rows are read, also where a row is addressed by the byte of its columns.
@@ -110,7 +114,7 @@ class Operation:
             raise NotUnderstoodError(i, "it reads parameters from within a row")
 
     def _read_outputs(self, i: Instruction) -> None:
-        mask = i.value("sum_over")
+        mask = self._sum_over
         counts = self._loops.counts
         index = np.zeros(1, np.int64)
         for k in range(_LEVELS - 1, -1, -1):
@@ -158,16 +162,15 @@ class Operation:
             )
             products = x * (w - i.value("weight_zero"))
         else:
-            x = chip.narrow[tile, at + np.arange(_WORD)].astype(np.int32) - in_zero
             place = (rows * WIDE_UNIT)[:, None] + np.arange(channels * _WORD)
-            w = chip.wide[tile, place].reshape(-1, channels, _WORD).astype(np.int32)
+            stored = chip.wide[tile, place]
+            if self._halves:
+                stored = stored.view(np.int16)
+            w = stored.reshape(len(place), channels, -1).astype(np.int32)
             w -= self._zeros(chip, tile, part)
-            products = np.einsum("sk,sck->sc", x, w)
-        output = self.output[part]
-        order = np.argsort(output, kind="stable")
-        output = output[order]
-        starts = np.flatnonzero(np.diff(output, prepend=-1))
-        sums[output[starts]] += np.add.reduceat(products[order], starts)
+            x = chip.narrow[tile, at + np.arange(w.shape[2])].astype(np.int32)
+            products = np.einsum("sk,sck->sc", x - in_zero, w)
+        np.add.at(sums, self.output[part], products)
 
     def _zeros(self, chip: Chip, tile: int, part: slice) -> Array:
         """Return the zero points of the weights of some steps [steps or 1, channels, 1]."""
@@ -192,7 +195,10 @@ class Operation:
         if not len(sums):
             return
         i = self._i
-        scale = np.float32(bits_float(i.layout.field("multiplier").of(i.bits)))  # type: ignore[union-attr]
+        scale, least, most = (
+            np.float32(bits_float(i.value(name)))
+            for name in ("multiplier", "least", "most")
+        )
         scales: Array = np.array(scale)
         total = sums + i.value("offset")
         if i.value("biases") or i.value("multipliers"):
@@ -205,10 +211,6 @@ class Operation:
             raise NotUnderstoodError(i, "a sum does not fit 32 bits")
         with np.errstate(over="ignore", invalid="ignore"):
             real = (total.astype(np.float32) * scales).astype(np.float32)
-        least, most = (
-            np.float32(bits_float(i.layout.field(name).of(i.bits)))  # type: ignore[union-attr]
-            for name in ("least", "most")
-        )
         bounded = np.rint(np.clip(real, least, most)) + i.value("out_zero")
         # A "not a number" is not in the range either.
         if not ((bounded >= 0) & (bounded <= _MOST)).all():

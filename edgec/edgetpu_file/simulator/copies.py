@@ -130,9 +130,11 @@ def send(chip: Chip, tile: int, i: Instruction) -> Work:
             chip.sends[1] += to_b
         if (step + 1) % entry == 0:
             chip.count(tile, "RING_WRITE")
-    chip.sends[0] += not to_b
+    to_a = i.value("to_scalar_core") or not to_b
+    chip.sends[0] += to_a
     for other in range(TILES):
-        chip.count(other, "RING_PRODUCER_B" if to_b else "RING_PRODUCER_A")
+        chip.count(other, "RING_PRODUCER_A", to_a)
+        chip.count(other, "RING_PRODUCER_B", to_b)
 
 
 def narrow_to_wide(chip: Chip, tile: int, i: Instruction) -> Work:

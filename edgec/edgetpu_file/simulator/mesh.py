@@ -76,7 +76,7 @@ def _send(chip: Chip, tile: int, i: Instruction) -> Work:
         raise NotUnderstoodError(i, f"tile {tile} has no neighbour there")
     link = chip.links[i.name, row * _SIDE + column]
     addresses, kept, walk = _walk(i, "from")
-    waits = waits_of(i, _WAITS)
+    waits = waits_of(i, [name for name in _WAITS if not i.value(f"{name}.of_to")])
     counted = walk.within(i.value("from.count_level"))
     for step, address in enumerate(addresses):
         needs = needs_at(waits, walk, step)
@@ -93,8 +93,12 @@ def _receive(chip: Chip, tile: int, i: Instruction) -> Work:
     side = _STEPS[i.name][3]
     link = chip.links[i.name, tile]
     addresses, kept, walk = _walk(i, "to")
+    waits = waits_of(i, [name for name in _WAITS if i.value(f"{name}.of_to")])
     counted = walk.within(i.value("to.count_level"))
     for step, address in enumerate(addresses):
+        needs = needs_at(waits, walk, step)
+        if needs:
+            yield chip.reached(tile, needs)
         if kept[step]:
             word = i.value("filling")
             if not i.value("fill"):

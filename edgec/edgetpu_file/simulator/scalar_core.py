@@ -30,8 +30,12 @@ from edgec.edgetpu_file.stream import Instruction
 
 _REGISTERS = 32
 _MASK32 = (1 << 32) - 1
+_WORD = 4
+"""Bytes of a unit of what an outfeed puts into the buffer of parameters."""
 _ACTIVATION_UNIT = 8
 """Bytes of a unit of activations in an infeed or outfeed."""
+_TO_INFEED, _TO_HOST = 1, 3
+"""Where an outfeed sends to."""
 _PRODUCER_A, _PRODUCER_B = 5, 6
 """Counters of the scalar core: what tiles have sent to receive_a, and to receive_b."""
 _COPY_FENCE = 5
@@ -65,6 +69,7 @@ class ScalarCore:
         self._for_tiles = deque[Instruction]()
         self._signals = 0
         self._infeed, self._outfeed = Unit("infeed"), Unit("outfeed")
+        self._outfed = bytearray()
         self._sends = [0, 0]
         self._halted = False
 
@@ -117,14 +122,21 @@ class ScalarCore:
     def _send_in(self, i: Instruction) -> Work:
         """Send a part of what has arrived to tiles, in packets."""
         chip = self._chip
-        activations = i.value("activations")
-        unit = _ACTIVATION_UNIT if activations else WIDE_UNIT
+        activations, outfed = i.value("activations"), i.value("outfed")
+        unit = _ACTIVATION_UNIT if activations else _WORD if outfed else WIDE_UNIT
         arrived = self._host.arrived[INPUT if activations else PARAMETERS]
+        if outfed:
+            arrived = self._outfed
         size = unit * self._units_of(i)
         begin = unit * (i.value("wait") - 1)
-        if not activations and begin // unit % 2048 != i.value("buffer"):
+        # What is outfed is at the buffer's begin, and the count of its words goes on.
+        first = 0 if outfed else begin // unit % 2048
+        if not activations and first != i.value("buffer"):
             raise NotUnderstoodError(i, "it sends other parameters than it waits for")
-        packet = WIDE_UNIT * (i.value("lanes_more") + 1)
+        lane = _WORD * (i.value("words_more") + 1)
+        packet = lane * (i.value("lanes_more") + 1)
+        if (activations and outfed) or (packet > lane and lane != WIDE_UNIT):
+            raise NotUnderstoodError(i, f"its packets have lanes of {lane} bytes")
         if begin < 0:
             raise NotUnderstoodError(i, "it waits for nothing")
         yield lambda: len(arrived) >= begin + size
@@ -142,16 +154,23 @@ class ScalarCore:
         return whole + i.value("buffer.more0") + 1
 
     def _send_out(self, i: Instruction) -> Work:
-        """Send packets that tiles have sent to the host."""
-        size = _ACTIVATION_UNIT * (i.value("units.more0") + 1)
+        """Send packets that tiles have sent to the host, or to the infeed."""
+        to = i.value("to")
+        if to not in (_TO_HOST, _TO_INFEED):
+            raise NotUnderstoodError(i, f"its field to is {to}")
+        units = (i.value("units.more0") + 1) * (i.value("units.more1") + 1)
+        size = (_ACTIVATION_UNIT if to == _TO_HOST else _WORD) * units
         packets = self._chip.packets_to_scalar_core
         while size > 0:
             yield lambda: bool(packets)
             data = packets.popleft()[: min(size, ROW)]
+            size -= len(data)
+            if to == _TO_INFEED:
+                self._outfed += data
+                continue
             problem = self._host.send(data)
             if problem:
                 raise NotUnderstoodError(i, problem)
-            size -= len(data)
 
     def _until(self, condition: Condition, i: Instruction) -> None:
         """Let everything work until a condition holds."""

@@ -7,6 +7,7 @@ results were compared with the arithmetic of the networks that they were made of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from edgec.edgetpu_file.fields import Kind
 from edgec.edgetpu_file.simulator.chip import NotUnderstoodError
@@ -21,8 +22,14 @@ _VALUES: dict[str, Mapping[str, _Allowed]] = {
     # How much space a buffer has for what comes: here it always has it.
     "pop": {**{f"?{bit}": frozenset({1}) for bit in _POP_BITS}, "?184": _ANY},
     "infeed": {f"?{bit}": frozenset({1}) for bit in _INFEED_BITS}
-    | {"?434": frozenset({0xF})},
-    "outfeed": {"?173": frozenset({3}), "?222": frozenset({0x7F})},
+    | {"?161": frozenset({0x80}), "?219": frozenset({3 << 89}), "?315": frozenset({3})},
+    "outfeed": {
+        "?120": frozenset({0x809}),
+        "?175": frozenset({0x88}),
+        "?183": _ANY,
+        "?198": frozenset({0x10001}),
+        "?222": frozenset({0x3F, 0x7F}),
+    },
     "halt": {"?14": frozenset({4})},
     "receive_a": {
         "?319": frozenset({1}),
@@ -30,24 +37,41 @@ _VALUES: dict[str, Mapping[str, _Allowed]] = {
         "?379": frozenset({1}),
     },
     "receive_b": {"?335": frozenset({3}), "?379": frozenset({1})},
-    "send": {"?335": frozenset({3}), "?337": frozenset({0x4, 0x14})},
+    "send": {"?335": frozenset({3}), "?337": frozenset({0x4, 0xC, 0x14})},
     "wide_to_narrow": {
         f"?{bit}": frozenset({1}) for bit in (543, 611, 613, 656, 698, 870, 871)
     },
     "narrow_to_wide": {f"?{bit}": frozenset({1}) for bit in (543, 544, 588)},
-    "compute": {
-        "?1563": frozenset({0x07, 0x65, 0xA5, 0x127}),
-        "?1843": frozenset({0x6, 0x7, 0xE}),
-        "?1898": frozenset({1}),
-    },
+    "compute": {"?1898": frozenset({1})},
 }
-_CLASSES = {
-    (0x65, 0x7, 0): "fully connected layer",
-    (0xA5, 0x7, 0): "convolution",
-    (0x07, 0x6, 7): "copy of an input's bytes to words of channels",
-    (0x127, 0xE, 6): "average of a window",
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a computing instruction does.
+
+    Attributes:
+        name: of it
+        packs: whether it sums over the innermost loop, which `sum_over` does not say
+        halves: whether inputs are two bytes, each of which is multiplied by 16 bits
+    """
+
+    name: str
+    packs: bool = False
+    halves: bool = False
+
+
+_OPERATIONS = {
+    (0x65, 0x7, 0): Operation("fully connected layer"),
+    (0xA5, 0x7, 0): Operation("convolution"),
+    (0x07, 0x6, 7): Operation("copy of an input's bytes to words of channels"),
+    (0x127, 0xE, 6): Operation("average of a window"),
+    (0x60, 0x6, 7): Operation("products of two inputs' bytes, each in a word"),
+    (0x00, 0x6, 7): Operation("copy of words' first bytes, packed", packs=True),
+    (0x00, 0x6, 0): Operation("copy of words"),
+    (0x09, 0x16, 0): Operation("sum of two inputs", halves=True),
 }
-"""What an instruction computes, by bits 1563 to 1571 and 1843 to 1847 and `bytewise`."""
+"""By bits 1563 to 1571 and 1843 to 1847 and `bytewise`."""
 _NOT_SIMULATED = frozenset(
     {"branch", "repeat", "curve", "compute_most", "compute_sum", "compute_5"}
 )
@@ -66,6 +90,8 @@ def check(i: Instruction) -> None:
         value = field.of(i.bits)
         if field.name in ("if", "predicate", "is"):
             allowed: _Allowed = frozenset()
+        elif field.name in ("?1563", "?1843") and i.name == "compute":
+            continue
         elif field.kind is Kind.UNKNOWN:
             allowed = values.get(field.name, frozenset())
         else:
@@ -73,8 +99,18 @@ def check(i: Instruction) -> None:
         if value and allowed is not _ANY and value not in allowed:
             raise NotUnderstoodError(i, f"its field {field.name} is {value:#x}")
     if i.name == "compute":
-        kind = i.value("?1563"), i.value("?1843"), i.value("bytewise")
-        if kind not in _CLASSES:
-            parts = ", ".join(f"{part:#x}" for part in kind)
-            why = f"its fields ?1563, ?1843 and bytewise are {parts}"
-            raise NotUnderstoodError(i, why)
+        operation_of(i)
+
+
+def operation_of(i: Instruction) -> Operation:
+    """Return what a computing instruction does.
+
+    Raises:
+        NotUnderstoodError: it is not understood
+    """
+    kind = i.value("?1563"), i.value("?1843"), i.value("bytewise")
+    if kind not in _OPERATIONS:
+        parts = ", ".join(f"{part:#x}" for part in kind)
+        why = f"its fields ?1563, ?1843 and bytewise are {parts}"
+        raise NotUnderstoodError(i, why)
+    return _OPERATIONS[kind]

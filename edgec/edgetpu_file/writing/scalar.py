@@ -167,7 +167,7 @@ def send_parameters(
         "buffer": first % (2 * _PARAMETER_BUFFER),
         "wait": (first + 1) % (1 << 16),
         "to_tiles": 1 << tile,
-        "?434": 0xF,
+        "words_more": 15,
         "lanes_more": lanes - 1,
     }
     words.add("infeed", values)
@@ -208,7 +208,7 @@ def send_input(words: Words, first: int, units: int, tiles: int) -> None:
         "buffer": first,
         "wait": first + 1,
         "to_tiles": tiles,
-        "?434": 0xF,
+        "words_more": 15,
         "lanes_more": 3,
     }
     words.add("infeed", values)
@@ -232,7 +232,7 @@ def want_output(words: Words, size: int) -> None:
 
 def take_output(words: Words, units: int) -> None:
     """Pass a part of the output on to the host; `units` are of 8 bytes."""
-    values: Values = {"units.more0": units - 1, "?173": 3, "?222": 0x7F}
+    values: Values = {"units.more0": units - 1, "to": 3, "?222": 0x7F}
     if units == 1:
         values["units.step0"] = 1
     words.add("outfeed", values)
