@@ -24,7 +24,7 @@ _NAME = click.argument("name", required=False)
 
 
 @click.command()
-@click.argument("url", metavar="emulated:BOARD")
+@click.argument("url", metavar="emulated:BOARD[+coral]")
 @click.option(
     "--whole",
     is_flag=True,
@@ -60,6 +60,14 @@ _NAME = click.argument("name", required=False)
     is_flag=True,
     help="a kernel with drivers of simulated cameras: vivid, and a USB one",
 )
+@click.option(
+    "--stick",
+    multiple=True,
+    type=click.Path(exists=True, resolve_path=True),
+    metavar="FILE",
+    help="for BOARD+coral: a bundle, a compiled file or a folder of them, whose "
+    "programs its stick knows (can be repeated)",
+)
 @click.option("--fresh", is_flag=True, help="with a new disk")
 @_JSON
 def boot(
@@ -68,9 +76,13 @@ def boot(
     name: str | None,
     fresh: bool,
     as_json: bool,
+    stick: tuple[str, ...],
     **hardware: Any,
 ) -> None:
-    """Boot an emulated board as a whole machine; it runs until it is stopped."""
+    """Boot an emulated board as a whole machine; it runs until it is stopped.
+
+    With +coral, an emulated stick is plugged into its USB.
+    """
     module = _module()
     kind, _, board = url.partition(":")
     if kind != "emulated" or not board:
@@ -84,7 +96,10 @@ def boot(
             hint="add --whole",
         )
 
-    settings = module.Settings(board, **hardware)
+    board, plus, extra = board.partition("+")
+    if extra != "coral" and (plus or stick):
+        raise InputError(f'"{url}" has no stick', hint=f"use emulated:{board}+coral")
+    settings = module.Settings(board, stick=stick if plus else None, **hardware)
     machine = module.start(settings, name, fresh, _say)
     _show([machine], as_json)
 
@@ -174,7 +189,7 @@ def _only(name: str | None, on: bool = True) -> Machine:
 def _find(name: str, on: bool = True) -> Machine:
     """Return the machine of a name, or of the URL that booted it: emulated:pi4."""
     machines = {m.folder.name: m for m in _all(on)}
-    key = name.partition(":")[2] or name
+    key = (name.partition(":")[2] or name).removesuffix("+coral")
     if key in machines:
         return machines[key]
     if key in {m.folder.name for m in _all(not on)}:

@@ -37,7 +37,7 @@ from edgec_devices.machine.image import Image
 from edgec_devices.machine.initramfs import LinuxKernel, cpio
 from edgec_devices.machine.processes import end, runs
 from edgec_devices.machine.programs import require, run
-from edgec_devices.machine.qemu import arguments
+from edgec_devices.machine.qemu import Hardware, arguments
 from edgec_devices.machine.tree import Tree, merged
 from edgec_runtime import InputError, ToolError
 from edgec_runtime.bundle.cache import cache_dir
@@ -281,12 +281,24 @@ def test_only_our_own_processes_are_ended(tmp_path: Path) -> None:
 
 def test_nothing_listens_beyond_loopback() -> None:
     image = Image("trixie", Path("k"), Path("i"), Path("d"))
-    words = arguments(image, Path("/x,y/disk.ext4"), "cortex-a72", 512, False, 2222)
+    plain = Hardware("cortex-a72", 512)
+    words = arguments(image, Path("/x,y/disk.ext4"), plain, 2222)
     assert "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:2222-:22" in words
     assert any(w.startswith("file=/x,,y/disk.ext4,") for w in words)
     assert words[words.index("-smp") + 1] == "2"
-    counted = arguments(image, Path("/x/disk.ext4"), "cortex-a72", 512, True, 2222)
+    counting = Hardware("cortex-a72", 512, icount=True)
+    counted = arguments(image, Path("/x/disk.ext4"), counting, 2222)
     assert counted[counted.index("-smp") + 1] == "1"
+
+
+def test_only_a_machine_with_a_stick_has_usb() -> None:
+    image = Image("trixie", Path("k"), Path("i"), Path("d"))
+    for stick in (False, True):
+        hardware = Hardware("cortex-a72", 512, stick=stick)
+        words = arguments(image, Path("/x,y/disk.ext4"), hardware, 2222)
+        assert ("usb-redir,chardev=stick" in words) == stick
+        socket = "socket,id=stick,path=/x,,y/stick,server=on,wait=off"
+        assert (socket in words) == stick
 
 
 def _seconds(source: int, sink: int, size: int) -> float:

@@ -30,7 +30,7 @@ def arm_root(release: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     machine.
     """
     try:
-        disk = image(release, cameras=True).disk
+        disk = image(release, full=True).disk
     except ToolError as e:
         pytest.skip(f"no emulated machine: {e}")
     root = tmp_path_factory.mktemp("arm")

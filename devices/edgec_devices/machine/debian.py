@@ -38,9 +38,10 @@ PACKAGES = (
     "python3",
     "busybox-static",  # for the initial RAM disk
 )
-CAMERA_KERNEL = "linux-image-arm64"  # Debian's full one, which has drivers of cameras
-# as a person installs them on a Pi for its webcam
-CAMERA_PACKAGES = ("python3-numpy", "python3-pil")
+# With drivers of cameras, and of USB controllers for a stick
+FULL_KERNEL = "linux-image-arm64"
+# As a person installs them on a Pi for its webcam, and for libedgetpu
+FULL_PACKAGES = ("python3-numpy", "python3-pil", "libusb-1.0-0")
 # What /etc/apt may call a release of Debian
 _SUITES = (
     *RELEASES,
@@ -65,17 +66,17 @@ _MIRRORS = (
 )
 
 
-def fetch(folder: Path, release: str, cameras: bool = False) -> tuple[Path, list[Path]]:
+def fetch(folder: Path, release: str, full: bool = False) -> tuple[Path, list[Path]]:
     """The kernel's package and those of the root file system, downloaded into `folder`.
 
     Raises ToolError.
 
-    release: one of RELEASES.  cameras: a kernel that has drivers of them, and what a
-    webcam needs.
+    release: one of RELEASES.  full: a kernel with drivers of cameras and USB, and what
+    a webcam and a stick need.
     """
     require("apt-get", "apt-cache", "dpkg-deb")
     options = _private(folder, release, ARCHITECTURE)
-    packages = (*PACKAGES, *(CAMERA_PACKAGES if cameras else ()))
+    packages = (*PACKAGES, *(FULL_PACKAGES if full else ()))
     run("apt-get", *options, "update", hint=_HINT)
     run(
         "apt-get",
@@ -88,7 +89,7 @@ def fetch(folder: Path, release: str, cameras: bool = False) -> tuple[Path, list
         hint=_HINT,
     )
     archives = sorted((folder / "cache" / "archives").glob("*.deb"))
-    return _kernel(folder, options, CAMERA_KERNEL if cameras else KERNEL), archives
+    return _kernel(folder, options, FULL_KERNEL if full else KERNEL), archives
 
 
 def fetch_python(folder: Path, release: str) -> list[Path]:

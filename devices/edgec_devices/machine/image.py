@@ -14,7 +14,7 @@ from pathlib import Path
 from edgec_runtime.bundle.cache import cache_dir
 
 from . import debian, disk
-from .initramfs import CAMERA_MODULES, MODULES, initramfs, read_kernel
+from .initramfs import CAMERA_MODULES, MODULES, USB_MODULES, initramfs, read_kernel
 from .processes import alone
 from .programs import require, run
 from .rootfs import add_modules, root_tree
@@ -36,15 +36,16 @@ class Image:
 def image(
     release: str,
     progress: Callable[[str], None] = lambda _: None,
-    cameras: bool = False,
+    full: bool = False,
 ) -> Image:
     """Made if need be: some 75 MB of Debian packages are downloaded then, 170 MB for
-    one with cameras.
+    one with the full kernel.
 
-    release: one of debian.RELEASES.  Raises ToolError.
+    release: one of debian.RELEASES.  full: with drivers of cameras and of USB.  Raises
+    ToolError.
     """
     folder = cache_dir(
-        "machine-images", f"{release}-{_recipe()}" + ("-cameras" if cameras else "")
+        "machine-images", f"{release}-{_recipe()}" + ("-full" if full else "")
     )
     machine_image = Image(
         release, folder / "vmlinuz", folder / "initrd.gz", folder / "root.ext4"
@@ -52,7 +53,7 @@ def image(
     if not machine_image.disk.exists():
         with alone(folder):
             if not machine_image.disk.exists():
-                _make(folder, machine_image, release, progress, cameras)
+                _make(folder, machine_image, release, progress, full)
     return machine_image
 
 
@@ -61,27 +62,28 @@ def _make(
     image: Image,
     release: str,
     progress: Callable[[str], None],
-    cameras: bool,
+    full: bool,
 ) -> None:
     require("apt-get", "apt-cache", "dpkg-deb", "mke2fs", "debugfs")
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     try:
         progress(f"downloading packages of Debian {release}")
-        kernel_package, packages = debian.fetch(work / "apt", release, cameras)
+        kernel_package, packages = debian.fetch(work / "apt", release, full)
         progress("making the disk")
         kernel = read_kernel(kernel_package)
         tree = root_tree(work / "root", packages)
         compile_python(
             tree, debian.fetch_python(work / "python-apt", release), work / "python"
         )
-        if cameras:
+        if full:
             add_modules(tree, kernel, CAMERA_MODULES)
         aside = work / "root.ext4"
         disk.make(aside, tree, DISK_BYTES)
         image.kernel.write_bytes(kernel.image)
         busybox = (tree.folder / "usr/bin/busybox").read_bytes()
-        image.initrd.write_bytes(initramfs(busybox, kernel.ordered(MODULES)))
+        names = (*MODULES, *(USB_MODULES if full else ()))
+        image.initrd.write_bytes(initramfs(busybox, kernel.ordered(names)))
         os.replace(aside, image.disk)  # last: its presence says that all is there
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -24,6 +24,8 @@ MODULES = (
     "ext4",
 )
 """What is in some kernels and a module of others."""
+USB_MODULES = ("xhci_pci",)
+"""The controller that a stick is plugged into."""
 NEEDED = ("virtio_net", "virtio_rng")
 CAMERA_MODULES = ("vivid", "uvcvideo", "vhci_hcd")
 """A program is a USB camera by USB/IP.

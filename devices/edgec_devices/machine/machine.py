@@ -28,12 +28,13 @@ from .debian import RELEASES
 from .image import Image, image
 from .processes import alone, end, runs
 from .programs import program, require
-from .qemu import launch
+from .qemu import STICK_SOCKET, Hardware, launch
 
 BOOT_S = 240.0
 """Limit of a boot, s."""
 PASSWORD = accounts.PASSWORD
 USER = accounts.USER
+STICK_PROGRAM = "edgec_devices.stick"
 _DISK = "disk.ext4"
 _STATE = "state.json"
 _SERIAL = "serial"
@@ -59,6 +60,8 @@ class Settings:
             and the packages of a webcam
         release: release of Debian, one of RELEASES; None for the disk's, or the newest
             without a disk
+        stick: bundles, compiled files and folders of these, whose programs its Coral
+            stick knows; None for a machine without a stick
     """
 
     board: str = "pi4"
@@ -67,14 +70,15 @@ class Settings:
     memory: int = 512
     cameras: bool = False
     release: str | None = None
+    stick: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class MachineState:
     """The state of a machine that was switched on, in state.json.
 
-    `line_pid` is the process of line.py. `release` is the release of Debian that it was
-    started from.
+    `line_pid` is the process of line.py, `stick_pid` that of the stick. `release` is
+    the release of Debian that it was started from.
     """
 
     settings: Settings
@@ -83,6 +87,7 @@ class MachineState:
     port: int
     boot_seconds: float | None = None
     release: str | None = None
+    stick_pid: int | None = None
 
 
 class Machine:
@@ -180,7 +185,11 @@ class Machine:
                     f"{self.alias} is on", at=str(self.folder), hint="stop it first"
                 )
             release = self._release(fresh)
-            machine_image = image(release, progress, self.settings.cameras)
+            machine_image = image(
+                release,
+                progress,
+                full=self.settings.cameras or self.settings.stick is not None,
+            )
             if fresh or not (self.folder / _DISK).exists():
                 self._make_disk(machine_image.disk)
             # The port of the last time is tried again.
@@ -234,6 +243,44 @@ class Machine:
         if state:
             end(state.pid, self._mark)
             end(state.line_pid, self._mark)
+            end(state.stick_pid, self._mark)
+
+    def plug_in(self) -> None:
+        """Plug its stick in, which has no firmware then.
+
+        Raises InputError for files that the stick cannot read, and DeviceError for a
+        machine that is off or has no stick.
+        """
+        state = self.state
+        if state is None or state.settings.stick is None:
+            raise DeviceError(
+                f"{self.alias} has no stick, or is off",
+                at=str(self.folder),
+                hint=f"edgec devices boot emulated:{self.settings.board}+coral --whole",
+            )
+        process = self._beside(
+            *("-m", STICK_PROGRAM, str(self.folder / STICK_SOCKET), self._mark),
+            *state.settings.stick,
+        )
+        self._save(replace(state, stick_pid=process.pid))
+        assert process.stdout is not None
+        with process.stdout:
+            said = process.stdout.readline().strip()
+        if said != "ready":
+            raise InputError(
+                f"the stick does not start: {said or 'no message'}",
+                hint="give bundles or files that the Edge TPU's compiler wrote",
+            )
+
+    def unplug(self) -> None:
+        """Pull its stick out; raises DeviceError if none is plugged in."""
+        state = self.state
+        if state is None or not end(state.stick_pid, self._mark):
+            raise DeviceError(
+                f"no stick is plugged into {self.alias}",
+                at=str(self.folder),
+                hint="plug it in first",
+            )
 
     def run(self, command: str, timeout: float = 60.0) -> str:
         """Run a shell command in the guest by ssh, and return its standard output.
@@ -322,9 +369,12 @@ class Machine:
         started = launch(
             image,
             self.folder / _DISK,
-            self._cpu,
-            settings.memory,
-            settings.icount,
+            Hardware(
+                self._cpu,
+                settings.memory,
+                settings.icount,
+                settings.stick is not None,
+            ),
             port,
         )
         state = MachineState(
@@ -333,7 +383,10 @@ class Machine:
         # Saved at once, so that cut() finds the process.
         self._save(state)
         keys.write_config(self.folder, self.alias, USER, started.port)
-        process = self._lay_line(started.pty)
+        # line.py makes the serial line.
+        process = self._beside(
+            line.__file__, started.pty, str(settings.baud or 0), self._mark
+        )
         self._save(replace(state, line_pid=process.pid))
         assert process.stdout is not None
         with process.stdout:
@@ -342,17 +395,15 @@ class Machine:
         link.unlink(missing_ok=True)
         link.symlink_to(pty)
         link.replace(self.folder / _SERIAL)
+        if settings.stick is not None:
+            self.plug_in()
 
-    def _lay_line(self, pty: str) -> subprocess.Popen[str]:
-        """Start line.py, which makes the serial line."""
+    def _beside(self, *words: str) -> subprocess.Popen[str]:
+        """Start a Python program that goes on beside QEMU, and says what it has to say
+        on its standard output.
+        """
         return subprocess.Popen(
-            [
-                sys.executable,
-                line.__file__,
-                pty,
-                str(self.settings.baud or 0),
-                self._mark,
-            ],
+            [sys.executable, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

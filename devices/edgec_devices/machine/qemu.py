@@ -14,6 +14,7 @@ from .image import Image
 from .programs import program
 
 CPUS = 2
+STICK_SOCKET = "stick"
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,25 @@ class StartedMachine:
     port: int
 
 
+@dataclass(frozen=True)
+class Hardware:
+    """What a machine has.
+
+    Attributes:
+        cpu: QEMU's name of the CPU
+        memory: MiB
+        icount: whether the guest's clock counts instructions
+        stick: whether a stick can be plugged in, at STICK_SOCKET beside the disk
+    """
+
+    cpu: str
+    memory: int
+    icount: bool = False
+    stick: bool = False
+
+
 def launch(
-    image: Image, disk: Path, cpu: str, memory: int, icount: bool, port: int | None
+    image: Image, disk: Path, hardware: Hardware, port: int | None
 ) -> StartedMachine:
     """Switch a machine on; raises ToolError.
 
@@ -42,9 +60,7 @@ def launch(
     Args:
         image: kernel and initial RAM disk
         disk: the disk
-        cpu: QEMU's name of the CPU
-        memory: MiB
-        icount: whether the guest's clock counts instructions
+        hardware: what it has
         port: the port of the last start, which is used again if it is free
     """
     # The same port again, so that open configurations stay valid.
@@ -54,7 +70,7 @@ def launch(
         pid_file.unlink(missing_ok=True)
         command = [
             program("qemu-system-aarch64"),
-            *arguments(image, disk, cpu, memory, icount, chosen),
+            *arguments(image, disk, hardware, chosen),
         ]
         result = subprocess.run(
             command,
@@ -77,19 +93,23 @@ def launch(
     )
 
 
-def arguments(
-    image: Image, disk: Path, cpu: str, memory: int, icount: bool, port: int
-) -> list[str]:
+def arguments(image: Image, disk: Path, hardware: Hardware, port: int) -> list[str]:
     """Return the arguments of QEMU."""
     folder = disk.parent
+    socket = f"socket,id=stick,path={_escaped(folder / STICK_SOCKET)}"
+    stick = (
+        *("-device", "qemu-xhci", "-chardev", f"{socket},server=on,wait=off"),
+        *("-device", "usb-redir,chardev=stick"),
+    )
+    icount = hardware.icount
     return [
         *(
             "-M",
             "virt,gic-version=2",
             "-cpu",
-            cpu,
+            hardware.cpu,
             "-m",
-            str(memory),
+            str(hardware.memory),
             "-nodefaults",
             "-no-user-config",
         ),
@@ -126,6 +146,7 @@ def arguments(
         ),
         *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"),
         *("-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"),
+        *(stick if hardware.stick else ()),
     ]
 
 

@@ -4,6 +4,9 @@
         qemu-system-aarch64 … -device qemu-xhci -chardev socket,id=stick,path=SOCKET
             -device usb-redir,chardev=stick
 
+Where QEMU listens instead (`-chardev socket,id=stick,path=SOCKET,server=on,wait=off`),
+`plug_in` plugs the stick in, at any time.
+
 The messages are those of the USB redirection protocol 0.7
 (docs/usb-redirection-protocol.md of spice/usbredir). Numbers are little-endian.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +105,25 @@ def redirected(stick: Stick, path: Path) -> Iterator[None]:
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+
+
+def plug_in(stick: Stick, path: Path, ready: Callable[[], None]) -> None:
+    """Be the stick of a QEMU that listens at a socket, until QEMU ends.
+
+    ready: called when QEMU has taken the connection
+    """
+
+    async def work() -> None:
+        reader, writer = await asyncio.open_unix_connection(path)
+        ready()
+        try:
+            await _Guest(stick, reader, writer).work()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            stick.log("QEMU has gone")
+        finally:
+            writer.close()
+
+    asyncio.run(work())
 
 
 class _Guest:

@@ -8,14 +8,15 @@ reads `name`, `compiled` and `source`, paths from the folder; `source` may be nu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from edgec_partitioner.rounding import as_chip
-from edgec_runtime import InputError
+from edgec_runtime import Bundle, InputError
+from edgec_runtime.bundle.extraction import extract
 from edgec_runtime.device_end.disk import given
 from edgec_runtime.edgetpu_file.compiled_file import (
     CompiledFile,
@@ -80,11 +81,48 @@ def read_folder(folder: Path, names: Collection[str] = ()) -> ProgramBook:
         InputError: the index or a file is missing or damaged
     """
     book = ProgramBook()
+    _add_folder(book, folder, names)
+    return book
+
+
+def read_files(paths: Iterable[Path]) -> ProgramBook:
+    """Return the programs of files, each of which is a bundle, a compiled file, or a
+    folder of these with their index.
+
+    Raises:
+        InputError: a file is missing or damaged
+        BundleError: a bundle is
+    """
+    book = ProgramBook()
+    for path in paths:
+        if path.is_dir():
+            _add_folder(book, path)
+        elif path.suffix == ".tflite":
+            add_compiled(book, path, None)
+        else:
+            _add_bundle(book, path)
+    return book
+
+
+def _add_folder(book: ProgramBook, folder: Path, names: Collection[str] = ()) -> None:
+    """Add the networks of a folder; all where `names` is empty."""
     for entry in read_index(folder):
         if not names or entry.name in names:
             source = None if entry.source is None else folder / entry.source
             add_compiled(book, folder / entry.compiled, source)
-    return book
+
+
+def _add_bundle(book: ProgramBook, path: Path) -> None:
+    """Add the segments of a bundle that are for the Edge TPU, if there are any."""
+    with Bundle.open(path) as bundle:
+        for segment in bundle.manifest.segments:
+            if segment.edgetpu is not None:
+                source = segment.tflite
+                add_compiled(
+                    book,
+                    extract(bundle, segment.edgetpu),
+                    None if source is None else extract(bundle, source),
+                )
 
 
 def add_compiled(book: ProgramBook, compiled: Path, source: Path | None) -> None:
