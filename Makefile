@@ -205,6 +205,10 @@ stream-check: setup
 delegate-faults: setup
 	$(BIN)/python -m benchmarks.delegate_faults $(ARGS)
 
+# The time of a call through our drivers of a stick beside libedgetpu's (reads ../shared)
+bench-stick-calls: setup
+	$(BIN)/python -m benchmarks.bench_stick_calls $(ARGS)
+
 # Our driver of a Coral stick on the emulated one, with 5,000 random schedules of faults (hours):
 # make stick-faults ARGS='--cases 100 --seed 7 --language c'
 stick-faults: setup

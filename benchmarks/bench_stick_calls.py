@@ -10,7 +10,8 @@ alone, with all its threads.
 Each way has a process and a stick of its own. They take turns, so that a slow phase of the
 machine hits all. The figure of a way is the median of its rounds' medians, its ratio that
 of the rounds' ratios, with the 95 % confidence interval of that median by order statistics
-(bench_peers.py). The exit code is 1 if outputs differ or a driver of edgec takes longer.
+(bench_peers.py). The exit code is 1 if outputs differ, or if the
+interval of a driver of edgec is above 1.
 
     python -m benchmarks.bench_stick_calls [--rounds 15] [--calls 200] [--files a,b]
 """
@@ -201,19 +202,22 @@ def measure(path: Path, folder: Path, rounds: int, calls: int) -> dict[str, Side
         return sides
 
 
+def ratios(side: Side, peer: Side) -> list[float]:
+    """Return the median of each round as a multiple of the peer's."""
+    return [a / b for a, b in zip(side.medians(), peer.medians(), strict=True)]
+
+
 def rows(name: str, sides: dict[str, Side]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a file."""
-    peer = sides[PEER].medians()
     for way, side in sides.items():
-        mine = side.medians()
-        ratios = [a / b for a, b in zip(mine, peer, strict=True)]
-        low, high = median_interval(ratios)
+        times = ratios(side, sides[PEER])
+        low, high = median_interval(times)
         yield (
             name,
             way,
-            f"{1e6 * median(mine):.0f}",
+            f"{1e6 * median(side.medians()):.0f}",
             f"{1e6 * median(t.cpu_s for t in side.rounds):.0f}",
-            f"{median(ratios):.2f}",
+            f"{median(times):.2f}",
             "" if way == PEER else f"{low:.2f} to {high:.2f}",
         )
 
@@ -231,9 +235,10 @@ def main() -> int:
         for name in options.files:
             path = COMPILED / f"{name}_edgetpu.tflite"
             sides = measure(path, folder, options.rounds, options.calls)
-            made = list(rows(Path(name).name, sides))
-            slower |= any(float(row[4]) > 1 for row in made)
-            table += made
+            table += rows(Path(name).name, sides)
+            for way in (PYTHON, C):
+                low, _ = median_interval(ratios(sides[way], sides[PEER]))
+                slower |= low > 1
     for text in markdown(HEADS, table, 2):
         print(text)
     return int(slower)
