@@ -214,6 +214,10 @@ bench-stick-calls: setup
 stick-faults: setup
 	$(BIN)/python -m tests.stick.schedules $(ARGS)
 
+# 200 storms in which the stick is pulled out and put in again, over a session, a webcam and a program (half an hour)
+stick-storms: setup
+	$(BIN)/python -m pytest -rs -s --sweep tests/stick/test_storms.py
+
 # A cascade over 10,000 frames: make cascade-check ARGS='--frames 1000'
 cascade-check: setup
 	$(BIN)/python -m benchmarks.cascade_check $(ARGS)

@@ -176,12 +176,13 @@ def open_session(bundle: Path, options: dict[str, Any]) -> StickFacts | None:
 
 
 def run_session(inputs: list[Array]) -> tuple[list[Array], str]:
-    """The outputs of one run, and the backend that it ran on."""
+    """The outputs of one run, and "delegate" if the stick took part, else "c"."""
     session = _SESSIONS[-1]
     names = session.manifest.inputs
     times: list[SegmentTime] = []
     outputs = session.run(dict(zip(names, inputs, strict=True)), timings=times)
-    return list(outputs.values()), times[0].backend
+    backends = {time.backend for time in times}
+    return list(outputs.values()), "delegate" if "delegate" in backends else "c"
 
 
 def session_facts() -> StickFacts | None:
