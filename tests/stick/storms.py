@@ -41,7 +41,7 @@ from tests.stick.test_driver import FIRMWARE_FROM
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
 FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
-HEIGHT, WIDTH = 24, 32
+HEIGHT, WIDTH = 96, 128
 PICTURES = 16
 """Different pictures."""
 BACK_S = 30.0
@@ -292,7 +292,7 @@ def program_storms(
     for seed in seeds:
         storms = threading.Thread(target=storm, args=(random.Random(seed), stick))
         storms.start()
-        options = ["--runs", "100000", "--seconds", str(PROGRAM_S)]
+        options = ["--runs", "250000", "--seconds", str(PROGRAM_S)]
         done = subprocess.run(
             [*command, *options, "--output", str(folder / "out")],
             env=variables,
@@ -302,7 +302,7 @@ def program_storms(
         )
         storms.join()
         assert done.returncode == 0, (seed, done.stderr)
-        count += len(json.loads(done.stdout)["runs_ns"])
+        count += len(json.loads(done.stdout)["total"])
         outputs = [np.load(folder / n / "output0.npy") for n in ("out", "c")]
         np.testing.assert_array_equal(outputs[0], outputs[1], err_msg=f"seed {seed}")
         lines = stick.lines
