@@ -110,6 +110,11 @@ def _operation() -> Iterator[Field]:
     yield Field("sum_over", 1926, 8, _MASK)
     yield Field("last_channels", 1934, 6)
     yield Field("channels", 1940, 6)
+    # Whether the loaded curve is applied; whether to 1 to 4 alone, into which a positive
+    # input is brought by a power of 4; whether outputs have 16 bits.
+    yield Field("curve", 1946, 1)
+    yield Field("powers", 1947, 1)
+    yield Field("out_halves", 1948, 1)
     yield Field("multiplier", 1949, 32, _FLOAT)
     yield Field("most", 1981, 32, _FLOAT)
     yield Field("least", 2013, 32, _FLOAT)
@@ -197,7 +202,9 @@ def _mesh() -> Iterator[Field]:
 
 def _waits_within_tile(at: int) -> Iterator[Field]:
     """Yield the counters that a copy between the memories of a tile waits for."""
-    yield from unknowns((at, 1), (at + 1, 1), (at + 2, 1), (at + 3, 1))
+    # Whether the unit's counter counts the iterations of a loop of what is written.
+    yield Field("counts", at, 1)
+    yield Field("count_level", at + 1, 3)
     for record in range(4):
         yield from _wait(f"wait{record}", at + 4 + 42 * record, 3)
         yield from unknowns((at + 45 + 42 * record, 1))
@@ -215,6 +222,8 @@ def _narrow_to_wide() -> Iterator[Field]:
     yield from _moves("wide", 485, 4)
     yield from _waits_within_tile(543)
     yield Field("transpose", 799, 1)
+    # Whether it is numbers of 16 bits that are transposed.
+    yield Field("transpose_halves", 800, 1)
     # A row of wide memory ends when so many of the inner loops have.
     yield Field("row_levels", 801, 3)
 

@@ -24,6 +24,9 @@ WHOLE = (
 )
 """Files whose networks have nothing but operations of which the chip's arithmetic is
 known."""
+COLORS = ("blue", "green", "magenta", "red", "white")
+SOFTMAX = ("bright_16x16", "bright_64x64", *(f"color_{c}_64x64" for c in COLORS))
+"""Files with a SOFTMAX, whose bytes on the chip are known from the instructions alone."""
 PARTS, EACH = 20, 5
 
 
@@ -85,6 +88,24 @@ def test_pools(name: str, part: int) -> None:
     assert (sums.reshape(-1)[differs] % 16 == 8).all()
 
 
+@cases(SOFTMAX)
+def test_softmax(name: str, part: int) -> None:
+    """The instructions give the outputs that TFLite's SOFTMAX leads to.
+
+    In inputs of a narrow range many elements have a share of the sum.
+    """
+    graph = network(name)
+    (value,) = graph.inputs
+    rng = np.random.default_rng(part)
+    for k in range(EACH if name == "bright_16x16" else 1):
+        width = 256 if k else int(rng.integers(2, 12))
+        least = int(rng.integers(0, 257 - width))
+        x = rng.integers(least, least + width, value.type.shape, np.uint8)
+        (wanted,) = interp(graph, {value.name: x}).values()
+        (result,) = chip(name).run(x)
+        np.testing.assert_array_equal(result, wanted.reshape(-1).view(np.uint8))
+
+
 def test_each_file_is_simulated_or_refused_by_name() -> None:
     """A refusal names an instruction, its opcode and a field."""
     simulated = set[str]()
@@ -93,4 +114,6 @@ def test_each_file_is_simulated_or_refused_by_name() -> None:
         assert not refusal or re.search(r"instruction \w+ .*opcode 0x", refusal)
         if not refusal:
             simulated.add(where.rpartition("/")[2].removesuffix("_edgetpu.tflite"))
-    assert simulated == {*WHOLE, "gabor_64x64_p4", "gabor_128x128_p4"}
+    pools = {"gabor_64x64_p4", "gabor_128x128_p4"}
+    large = {"bright_128x128", *(f"color_{c}_128x128" for c in COLORS)}
+    assert simulated == {*WHOLE, *SOFTMAX, *pools, *large}

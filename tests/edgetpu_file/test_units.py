@@ -47,7 +47,7 @@ def test_a_constant_goes_from_a_tile_to_its_neighbours_and_the_ring() -> None:
         "receive_a tiles=0x8100 to=8312 to.ring_rows=1 to.ring_level=1",
         "send tiles=0x20 from=8304 from.ring_rows=1 from.ring_level=1 wait0.counter=13"
         " wait0.value=1 wait0.on=1 to_tiles=0x8100",
-        "narrow_to_wide tiles=0x20 narrow=256 narrow.step0=1 narrow.more0=63 wide=8304"
+        "narrow_to_wide tiles=0x20 counts=1 narrow=256 narrow.step0=1 narrow.more0=63 wide=8304"
         " wide.ring_rows=1 wide.ring_level=1 row_levels=1",
     )
     expected = np.tile(np.arange(1, 5, dtype=np.uint8), 64)
@@ -130,8 +130,9 @@ def test_output_and_interrupt() -> None:
     [
         ("send tiles=0x1 ?484=0x1", "?484"),
         ("compute tiles=0x1 ?1563=0x33", "?1563"),
-        ("scalar if=1", "if"),
-        ("curve tiles=0x1", "curve"),
+        ("infeed if=1", "if"),
+        ("scalar load=1", "load"),
+        ("repeat times=1", "repeat"),
         ("word 0x0b40", "0x2d"),
     ],
 )

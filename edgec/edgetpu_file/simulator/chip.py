@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,13 @@ class NotUnderstoodError(Exception):
 
 class StuckError(Exception):
     """All units wait for each other, or data are left over at the end."""
+
+
+class Curve(Protocol):
+    """A function that a computing instruction applies to its results."""
+
+    def of(self, i: Instruction, x: Array) -> Array:
+        """Return the function of numbers."""
 
 
 @dataclass
@@ -81,6 +88,7 @@ class Chip:
         scaling: the rows of biases or multipliers that the next outputs get, bytes [tile,
             entry 0 or 1, 256]
         counters: the tiles' counters [tile, counter]
+        curves: the curves that the tiles have loaded, by the tile
         packets: what has come on the ring for a tile's unit: 256 bytes or fewer each
         links: the words that have come from a neighbour, by the direction they go in and
             the tile
@@ -96,6 +104,7 @@ class Chip:
         self.wide = np.zeros((TILES, WIDE_BYTES), np.uint8)
         self.scaling = np.zeros((TILES, 2, ROW), np.uint8)
         self.counters = np.zeros((TILES, len(TILE_COUNTERS)), np.int64)
+        self.curves = dict[int, Curve]()
         self.packets = {
             (tile, unit): deque[bytes]()
             for tile in range(TILES)

@@ -16,7 +16,7 @@ from edgec.edgetpu_file.simulator.chip import (
     NotUnderstoodError,
     Work,
 )
-from edgec.edgetpu_file.simulator.understood import operation_of
+from edgec.edgetpu_file.simulator.understood import arithmetic_of
 from edgec.edgetpu_file.simulator.walks import (
     LARGEST,
     Walk,
@@ -29,7 +29,6 @@ from edgec.edgetpu_file.stream import Instruction
 _LEVELS = 8
 _WORD = 4
 _SUM_END = 1 << 31
-_MOST = 255
 _LARGEST = 1 << 14
 """Steps that are computed at a time."""
 
@@ -76,10 +75,8 @@ class Operation:
         self.steps = math.prod(counts)
         if self.steps > LARGEST:
             raise NotUnderstoodError(i, f"it has {self.steps} steps")
-        kind = operation_of(i)
-        self._bytewise = bool(i.value("bytewise"))
-        self._halves = kind.halves
-        self._sum_over = i.value("sum_over") | kind.packs
+        self._does = arithmetic_of(i)
+        self._out_bytes = 2 if i.value("out_halves") else 1
         self._read_walks(i)
         self._waits = waits_of(i, ("wait0", "wait1", "wait2"))
         self._read_outputs(i)
@@ -100,21 +97,21 @@ class Operation:
         entry = ROW // WIDE_UNIT * i.value("parameters.ring_rows")
         ring = (entry, i.value("parameters.ring_level"))
         self._rows = Walk.read(i, "parameters", _LEVELS, ring)
-        for name, walk in (("in", self._in), ("parameters", self._rows)):
-            if math.prod(walk.counts) != self.steps:
-                why = f"its {name} loops have other than {self.steps} steps"
-                raise NotUnderstoodError(i, why)
-        size = 1 if self._bytewise else 2 if self._halves else _WORD
+        steps = math.prod(self._in.counts) if self._does.input_bytes else self.steps
+        if not steps == math.prod(self._rows.counts) == self.steps:
+            raise NotUnderstoodError(i, f"its walks have other than {self.steps} steps")
+        size = self._does.numbers * self._does.input_bytes
         self._in_addresses = within(i, "in", self._in.addresses(), size, NARROW_BYTES)
         rows = self._rows.addresses()
         # Whole rows are read, also where a row is addressed by the byte of its columns.
         end = WIDE_BYTES // WIDE_UNIT
         self._row_addresses = within(i, "parameters", rows, 1, end)
-        if not self._bytewise and (self._row_addresses % (ROW // WIDE_UNIT)).any():
-            raise NotUnderstoodError(i, "it reads parameters from within a row")
+        size = self._does.numbers * self._does.parameter_bytes
+        if (self._row_addresses % _WORD + size > _WORD).any():
+            raise NotUnderstoodError(i, "it reads parameters from two columns")
 
     def _read_outputs(self, i: Instruction) -> None:
-        mask = self._sum_over
+        mask = i.value("sum_over") | self._does.packs
         counts = self._loops.counts
         index = np.zeros(1, np.int64)
         for k in range(_LEVELS - 1, -1, -1):
@@ -130,7 +127,7 @@ class Operation:
             raise NotUnderstoodError(i, f"it has outputs of {self.channels} channels")
         out = Walk.read(i, "out", _LEVELS, (0, 0))
         words = math.prod(out.counts)
-        if words * _WORD != self.outputs * self.channels:
+        if words * _WORD != self.outputs * self.channels * self._out_bytes:
             raise NotUnderstoodError(i, f"it writes {words} words")
         places = within(i, "out", out.addresses(), _WORD, NARROW_BYTES)
         self._words = places.reshape(self.outputs, -1)
@@ -150,27 +147,32 @@ class Operation:
 
     def add(self, chip: Chip, tile: int, part: slice, sums: Array) -> None:
         """Add the products of some steps to the sums [outputs, channels]."""
-        i = self._i
-        in_zero, channels = i.value("in_zero"), self.channels
-        at = self._in_addresses[part, None]
+        w = self._numbers(chip, tile, part)
+        output = self.output[part]
+        if self._does.most:
+            np.maximum.at(sums, output, w[:, :, 0])
+            return
+        if not self._does.input_bytes:
+            np.add.at(sums, output, w.sum(2))
+            return
+        size = np.arange(self._does.numbers * self._does.input_bytes)
+        at = self._in_addresses[part, None] + size
+        x = chip.narrow[tile, at].view(f"u{self._does.input_bytes}").astype(w.dtype)
+        products = np.einsum("sk,sck->sc", x - self._i.value("in_zero"), w)
+        np.add.at(sums, output, products)
+
+    def _numbers(self, chip: Chip, tile: int, part: slice) -> Array:
+        """Return the parameters of some steps [steps, channels, numbers of a step]."""
+        size = self._does.parameter_bytes
         rows = self._row_addresses[part]
-        columns = np.arange(channels) * _WORD
-        if self._bytewise:
-            x = chip.narrow[tile, at].astype(np.int32) - in_zero
-            w = chip.wide[tile, (rows // 4 * ROW + rows % 4)[:, None] + columns].astype(
-                np.int32
-            )
-            products = x * (w - i.value("weight_zero"))
-        else:
-            place = (rows * WIDE_UNIT)[:, None] + np.arange(channels * _WORD)
-            stored = chip.wide[tile, place]
-            if self._halves:
-                stored = stored.view(np.int16)
-            w = stored.reshape(len(place), channels, -1).astype(np.int32)
-            w -= self._zeros(chip, tile, part)
-            x = chip.narrow[tile, at + np.arange(w.shape[2])].astype(np.int32)
-            products = np.einsum("sk,sck->sc", x - in_zero, w)
-        np.add.at(sums, self.output[part], products)
+        lanes = np.arange(self._does.numbers * size)
+        columns = _WORD * np.arange(self.channels)[:, None] + lanes
+        place = rows // _WORD * ROW + rows % _WORD
+        stored = chip.wide[tile, place[:, None, None] + columns].view(f"u{size}")
+        # Products of 16 bits do not fit 32.
+        w = stored.astype(np.int64 if self._does.input_bytes > 1 else np.int32)
+        w -= self._zeros(chip, tile, part)
+        return w
 
     def _zeros(self, chip: Chip, tile: int, part: slice) -> Array:
         """Return the zero points of the weights of some steps [steps or 1, channels, 1]."""
@@ -200,6 +202,8 @@ class Operation:
             for name in ("multiplier", "least", "most")
         )
         scales: Array = np.array(scale)
+        if self._does.keeps_sums:
+            self._keep(chip, tile, sums)
         total = sums + i.value("offset")
         if i.value("biases") or i.value("multipliers"):
             stored = chip.scaling[tile, self._entry(outputs), : _WORD * self.channels]
@@ -211,14 +215,30 @@ class Operation:
             raise NotUnderstoodError(i, "a sum does not fit 32 bits")
         with np.errstate(over="ignore", invalid="ignore"):
             real = (total.astype(np.float32) * scales).astype(np.float32)
-        bounded = np.rint(np.clip(real, least, most)) + i.value("out_zero")
+        real = np.clip(real, least, most)
+        if i.value("curve"):
+            real = chip.curves[tile].of(i, real)
+        bounded = np.rint(real) + i.value("out_zero")
         # A "not a number" is not in the range either.
-        if not ((bounded >= 0) & (bounded <= _MOST)).all():
-            raise NotUnderstoodError(i, "a result does not fit 8 bits")
-        values = bounded.astype(np.uint8).reshape(len(sums), -1, _WORD)
+        if not ((bounded >= 0) & (bounded < 1 << 8 * self._out_bytes)).all():
+            raise NotUnderstoodError(
+                i, f"a result does not fit {self._out_bytes} bytes"
+            )
+        data = bounded.astype(f"u{self._out_bytes}").view(np.uint8)
+        values = data.reshape(len(sums), -1, _WORD)
         kept = self._kept[outputs]
         at = self._words[outputs][kept]
         chip.narrow[tile, at[:, None] + np.arange(_WORD)] = values[kept]
+
+    def _keep(self, chip: Chip, tile: int, sums: Array) -> None:
+        """Write the sums of the only output to a row of wide memory."""
+        i = self._i
+        walk = Walk.read(i, "sums", _LEVELS, (0, 0))
+        if self.outputs > 1 or math.prod(walk.counts) > 1:
+            raise NotUnderstoodError(i, "it keeps the sums of several outputs")
+        (at,) = within(i, "sums", walk.addresses() * WIDE_UNIT, ROW, WIDE_BYTES)
+        data = sums.astype(np.int32).reshape(-1).view(np.uint8)
+        chip.wide[tile, at : at + len(data)] = data
 
     def _entry(self, outputs: slice) -> Array:
         """Return the entries of the store of biases that outputs have [outputs]."""

@@ -144,15 +144,17 @@ def narrow_to_wide(chip: Chip, tile: int, i: Instruction) -> Work:
     narrow = Walk.read(i, "narrow", 6, (0, 0))
     words = _words(i, narrow)
     pieces = list(_pieces(words, narrow.within(i.value("row_levels"))))
-    positions = narrow.counts[0]
+    # Rows of a single word have one place each.
+    positions = narrow.counts[0] if i.value("row_levels") else 1
+    size = 2 if i.value("transpose_halves") else 1
     if i.value("transpose") and (
-        positions > _WORD or any(len(piece) % positions for piece in pieces)
+        positions * size > _WORD or any(len(piece) % positions for piece in pieces)
     ):
         raise NotUnderstoodError(i, f"it transposes {positions} places")
     if len(rows) != len(pieces):
         why = f"{len(pieces)} rows are copied to {len(rows)} places"
         raise NotUnderstoodError(i, why)
-    entry = walk.within(walk.ring_level)
+    entry = walk.within(i.value("count_level"))
     waits = waits_of(i, _TILE_WAITS)
     for step, (address, piece) in enumerate(zip(rows, pieces, strict=True)):
         needs = needs_at(waits, walk, step)
@@ -160,14 +162,14 @@ def narrow_to_wide(chip: Chip, tile: int, i: Instruction) -> Work:
             yield chip.reached(tile, needs)
         data = chip.narrow[tile, piece[:, None] * _WORD + np.arange(_WORD)]
         if i.value("transpose"):
-            # Four places after each other become the four bytes of a column.
-            data = data.reshape(-1, positions, _WORD).transpose(0, 2, 1)
-            at = np.arange(data.shape[0] * _WORD)[:, None] * _WORD
-            at = (at + np.arange(positions)).reshape(-1)
-            chip.wide[tile, address + at] = data.reshape(-1)
+            # Places after each other become the bytes, or halves, of a column.
+            data = data.reshape(-1, positions, _WORD // size, size)
+            data = data.transpose(0, 2, 1, 3).reshape(-1, positions * size)
+            at = _WORD * np.arange(len(data))[:, None] + np.arange(positions * size)
+            chip.wide[tile, address + at] = data
         else:
             _write(chip, tile, address, data.tobytes())
-        if (step + 1) % entry == 0:
+        if i.value("counts") and (step + 1) % entry == 0:
             chip.count(tile, "NARROW_TO_WIDE")
 
 
@@ -230,13 +232,15 @@ def _to_scaling(chip: Chip, tile: int, i: Instruction, rows: Array) -> Work:
     """Load the biases or multipliers of the next 64 outputs."""
     narrow = Walk.read(i, "narrow", 6, (0, 0))
     waits = waits_of(i, ("wait0",))
-    if narrow.counts[0] != _SCALING_STEPS or narrow.iterations(1) != len(rows):
+    steps = narrow.counts[0]
+    if steps > _SCALING_STEPS or narrow.iterations(1) != len(rows):
         raise NotUnderstoodError(
-            i, "it loads other than 64 biases or multipliers a row"
+            i, "it loads more than 64 biases or multipliers of a row"
         )
+    size = ROW * steps // _SCALING_STEPS
     for k, at in enumerate(rows):
-        needs = [w.needs(k) for w in waits]
+        needs = needs_at(waits, narrow, steps * k)
         if needs:
             yield chip.reached(tile, needs)
-        chip.scaling[tile, k % 2] = chip.wide[tile, at : at + ROW]
+        chip.scaling[tile, k % 2, :size] = chip.wide[tile, at : at + size]
         chip.count(tile, "WIDE_TO_SCALING")

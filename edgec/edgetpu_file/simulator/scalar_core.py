@@ -24,6 +24,7 @@ from edgec.edgetpu_file.simulator.copies import (
     send,
     wide_to_narrow,
 )
+from edgec.edgetpu_file.simulator.curves import load_curve
 from edgec.edgetpu_file.simulator.host import INPUT, PARAMETERS, Host
 from edgec.edgetpu_file.simulator.mesh import mesh
 from edgec.edgetpu_file.stream import Instruction
@@ -43,6 +44,9 @@ _COPY_FENCE = 5
 for all units that copy within a tile or send."""
 _OF_TILES: dict[str, Callable[[Chip, int, Instruction], Work]] = {
     "compute": compute,
+    "compute_most": compute,
+    "compute_sum": compute,
+    "curve": load_curve,
     "receive_a": receive,
     "receive_b": receive,
     "send": send,
@@ -53,7 +57,11 @@ _OF_TILES: dict[str, Callable[[Chip, int, Instruction], Work]] = {
     "mesh_north": mesh,
     "mesh_east": mesh,
 }
+_COMPUTING = frozenset({"compute_most", "compute_sum", "curve"})
+"""What the unit `compute` executes beside the instructions of its name."""
 _MOVE_REGISTER, _MOVE_IMMEDIATE = 0x0F, 0x2F
+_ADD, _AND, _LESS, _DIFFERS = 0x21, 0x23, 0x2C, 0x0A
+_PREDICATES = 8
 _PUSH, _REQUEST = 0xA, 0xC
 
 
@@ -65,6 +73,7 @@ class ScalarCore:
         self._chip = chip
         self._host = host
         self._registers = [0] * _REGISTERS
+        self._predicates = [False] * _PREDICATES
         self._request = [0] * 4
         self._for_tiles = deque[Instruction]()
         self._signals = 0
@@ -97,6 +106,8 @@ class ScalarCore:
 
     def _scalar(self, i: Instruction) -> None:
         """Execute a word: what it sends sees the registers as they were before it."""
+        if i.value("if") and self._predicates[i.value("predicate")] != i.value("is"):
+            return
         act = i.value("act")
         if act == _PUSH:
             at = i.value("act.at")
@@ -110,12 +121,24 @@ class ScalarCore:
                 raise NotUnderstoodError(i, problem)
         elif act:
             raise NotUnderstoodError(i, f"act={act:#x}")
-        alu = i.value("alu")
-        value = i.value("immediate")
-        if alu == _MOVE_IMMEDIATE:
-            self._registers[i.value("alu.to")] = value & _MASK32
+        self._calculate(i)
+
+    def _calculate(self, i: Instruction) -> None:
+        """Set a register or a predicate."""
+        alu, value, to = i.value("alu"), i.value("immediate"), i.value("alu.to")
+        source = self._registers[i.value("alu.from")]
+        if alu == _LESS and to < _PREDICATES:
+            self._predicates[to] = _signed(source) < _signed(value)
+        elif alu == _DIFFERS and to < _PREDICATES and value < _REGISTERS:
+            self._predicates[to] = source != self._registers[value]
+        elif alu == _ADD:
+            self._registers[to] = (source + value) & _MASK32
+        elif alu == _AND:
+            self._registers[to] = source & value
+        elif alu == _MOVE_IMMEDIATE:
+            self._registers[to] = value
         elif alu == _MOVE_REGISTER and value < _REGISTERS:
-            self._registers[i.value("alu.to")] = self._registers[value]
+            self._registers[to] = self._registers[value]
         elif alu or value:
             raise NotUnderstoodError(i, f"alu={alu:#x} immediate={value:#x}")
 
@@ -203,7 +226,8 @@ class ScalarCore:
             else:
                 for tile in tiles_of(i.value("tiles")):
                     work = _OF_TILES[i.name](self._chip, tile, i)
-                    self._chip.units[tile, i.name].queue.append((i, work))
+                    name = "compute" if i.name in _COMPUTING else i.name
+                    self._chip.units[tile, name].queue.append((i, work))
             self._for_tiles.popleft()
             moved = True
         return moved
@@ -245,3 +269,8 @@ class ScalarCore:
         left = sum(len(self._chip.packets[t, "receive_a"]) for t in range(TILES))
         if left or self._host.wanted:
             raise StuckError("the program ends before all data are sent")
+
+
+def _signed(value: int) -> int:
+    """Return a word of 32 bits as a signed number."""
+    return value - (value >> 31 << 32)

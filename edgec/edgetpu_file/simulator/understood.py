@@ -38,43 +38,60 @@ _VALUES: dict[str, Mapping[str, _Allowed]] = {
     },
     "receive_b": {"?335": frozenset({3}), "?379": frozenset({1})},
     "send": {"?335": frozenset({3}), "?337": frozenset({0x4, 0xC, 0x14})},
-    "wide_to_narrow": {
-        f"?{bit}": frozenset({1}) for bit in (543, 611, 613, 656, 698, 870, 871)
-    },
-    "narrow_to_wide": {f"?{bit}": frozenset({1}) for bit in (543, 544, 588)},
+    "wide_to_narrow": {f"?{bit}": frozenset({1}) for bit in (543, 656, 698, 870, 871)},
+    "narrow_to_wide": {f"?{bit}": frozenset({1}) for bit in (588,)},
     "compute": {"?1898": frozenset({1})},
+    "curve": {"?1566": frozenset({3})},
 }
 
 
 @dataclass(frozen=True)
-class Operation:
-    """What a computing instruction does.
+class Arithmetic:
+    """What a computing instruction does in a step, for each channel.
 
     Attributes:
         name: of it
+        numbers: how many products are added
+        input_bytes: bytes of each input; 0 where all are 1
+        parameter_bytes: bytes of each parameter of a channel
         packs: whether it sums over the innermost loop, which `sum_over` does not say
-        halves: whether inputs are two bytes, each of which is multiplied by 16 bits
+        most: whether it takes the largest product of the steps, and not their sum
+        keeps_sums: whether it writes the sums to wide memory too
     """
 
     name: str
+    numbers: int = 1
+    input_bytes: int = 1
+    parameter_bytes: int = 1
     packs: bool = False
-    halves: bool = False
+    most: bool = False
+    keeps_sums: bool = False
 
 
-_OPERATIONS = {
-    (0x65, 0x7, 0): Operation("fully connected layer"),
-    (0xA5, 0x7, 0): Operation("convolution"),
-    (0x07, 0x6, 7): Operation("copy of an input's bytes to words of channels"),
-    (0x127, 0xE, 6): Operation("average of a window"),
-    (0x60, 0x6, 7): Operation("products of two inputs' bytes, each in a word"),
-    (0x00, 0x6, 7): Operation("copy of words' first bytes, packed", packs=True),
-    (0x00, 0x6, 0): Operation("copy of words"),
-    (0x09, 0x16, 0): Operation("sum of two inputs", halves=True),
+_ARITHMETIC = {
+    ("compute", 0x65, 0x7, 0): Arithmetic("fully connected layer", 4),
+    ("compute", 0x65, 0x6, 0): Arithmetic("fully connected layer of one step", 4),
+    ("compute", 0xA5, 0x7, 0): Arithmetic("convolution", 4),
+    ("compute", 0x07, 0x6, 7): Arithmetic("copy of a byte to a word of channels"),
+    ("compute", 0x127, 0xE, 6): Arithmetic("average of a window", 1, 2),
+    ("compute", 0x60, 0x6, 7): Arithmetic("product of bytes, each in a word"),
+    ("compute", 0x00, 0x6, 7): Arithmetic("copy of words' first bytes", packs=True),
+    ("compute", 0x00, 0x6, 0): Arithmetic("copy of words", 4),
+    ("compute", 0x09, 0x16, 0): Arithmetic("weighted sum of two inputs", 2, 1, 2),
+    ("compute", 0x07, 0x16, 0): Arithmetic("weighted sum of bytes", 2, 1, 2),
+    ("compute", 0x00, 0x12, 6): Arithmetic("negation", 1, 1, 2, keeps_sums=True),
+    ("compute", 0x25, 0x6, 0): Arithmetic("curve of words", 4),
+    ("compute", 0x60, 0x1E, 0): Arithmetic("product of 16 bits", 1, 2, 2),
+    ("compute", 0x00, 0xE, 6): Arithmetic("copy of words' halves", 1, 2, packs=True),
+    ("compute_most", 0x60, 0x6, 0): Arithmetic("largest byte", 1, 0, most=True),
+    ("compute_sum", 0x60, 0x16, 0): Arithmetic("sum of 16 bits", 2, 0, 2),
 }
-"""By bits 1563 to 1571 and 1843 to 1847 and `bytewise`."""
-_NOT_SIMULATED = frozenset(
-    {"branch", "repeat", "curve", "compute_most", "compute_sum", "compute_5"}
-)
+"""By the mnemonic, bits 1563 to 1571 and 1843 to 1847, and `bytewise`."""
+_COMPUTING = frozenset(kind[0] for kind in _ARITHMETIC)
+_SKIPS = frozenset({"if", "predicate", "is"})
+_NO_SLOTS = frozenset({"load", "function"})
+"""Slots of a word of the scalar core that are not simulated."""
+_NOT_SIMULATED = frozenset({"branch", "repeat", "compute_5"})
 
 
 def check(i: Instruction) -> None:
@@ -88,9 +105,9 @@ def check(i: Instruction) -> None:
     values = _VALUES.get(i.name, {})
     for field in i.layout.fields:
         value = field.of(i.bits)
-        if field.name in ("if", "predicate", "is"):
+        if field.name in (_NO_SLOTS if i.name == "scalar" else _SKIPS):
             allowed: _Allowed = frozenset()
-        elif field.name in ("?1563", "?1843") and i.name == "compute":
+        elif field.name in ("?1563", "?1843"):
             continue
         elif field.kind is Kind.UNKNOWN:
             allowed = values.get(field.name, frozenset())
@@ -98,19 +115,20 @@ def check(i: Instruction) -> None:
             continue
         if value and allowed is not _ANY and value not in allowed:
             raise NotUnderstoodError(i, f"its field {field.name} is {value:#x}")
-    if i.name == "compute":
-        operation_of(i)
+    if i.name in _COMPUTING:
+        arithmetic_of(i)
 
 
-def operation_of(i: Instruction) -> Operation:
+def arithmetic_of(i: Instruction) -> Arithmetic:
     """Return what a computing instruction does.
 
     Raises:
         NotUnderstoodError: it is not understood
     """
     kind = i.value("?1563"), i.value("?1843"), i.value("bytewise")
-    if kind not in _OPERATIONS:
+    found = _ARITHMETIC.get((i.name, *kind))
+    if found is None:
         parts = ", ".join(f"{part:#x}" for part in kind)
         why = f"its fields ?1563, ?1843 and bytewise are {parts}"
         raise NotUnderstoodError(i, why)
-    return _OPERATIONS[kind]
+    return found

@@ -162,7 +162,7 @@ def _take_piece(place: int, part: int, tiles: int, slot: int, pieces: int) -> Va
     count = -(-part // _WORD)
     at = pieces // _WORD
     values = loops("wide", [], [1], 4) | loops("narrow", [count], [1], 6)
-    values |= flags(611, 698)
+    values |= flags(698) | {"counts": 1}
     values |= {
         "tiles": tiles,
         "wide": slot,
@@ -215,7 +215,7 @@ def _gather(
         count = -(-part // _WORD)
         values = loops("wide", [], [1], 4) | loops("narrow", [count], [1], 6)
         values |= {f"wide.step{level}": 0 for level in (1, 2, 3)}
-        values |= flags(611, 870)
+        values |= flags(870) | {"counts": 1}
         values |= {
             "tiles": tiles,
             "wide": _RECEIVED,
@@ -259,7 +259,8 @@ def _send(words: Words, tile: int, source: int, order: int, to: Values) -> None:
 
 def _to_ring(words: Words, tiles: int, at: int, count: int, wide: int) -> None:
     """Copy so many words of narrow memory to the row that is sent."""
-    values = loops("narrow", [count], [1], 6) | flags(543, 544, 588)
+    values = loops("narrow", [count], [1], 6) | flags(588)
+    values |= {"counts": 1, "count_level": 1}
     values |= {
         "tiles": tiles,
         "narrow": at // _WORD,
@@ -280,7 +281,7 @@ def _compute(words: Words, layer: DenseLayer, row: int, out: int) -> None:
     if layer.heads:
         values = loops("wide", [], [1], 4) | loops("narrow", [32, 1], [1, 64], 6)
         values |= {f"wide.step{level}": 0 for level in (1, 2, 3)}
-        values |= flags(611, 613, 656, 870)
+        values |= flags(656, 870) | {"counts": 1, "count_level": 2}
         values |= {
             "tiles": tiles,
             "wide": _UNITS_IN_ROW * row,
