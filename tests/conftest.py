@@ -165,13 +165,16 @@ def machine(
 
 @contextmanager
 def whole_machine(
-    folder: Path, release: str, cameras: bool = False
+    folder: Path,
+    release: str,
+    cameras: bool = False,
+    stick: tuple[str, ...] | None = None,
 ) -> Iterator[Machine]:
     """An emulated Pi 4 that is on in a `with` block; the test is skipped where apt has
     no packages for it.
     """
     try:
-        settings = Settings("pi4", release=release, cameras=cameras)
+        settings = Settings("pi4", release=release, cameras=cameras, stick=stick)
         with boot(settings, folder) as booted:
             yield booted
     except ToolError as e:

@@ -1,4 +1,4 @@
-"""Bundles for this machine whose only segment is a file that Google's compiler wrote."""
+"""Bundles whose only segment is a file that Google's compiler wrote."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 from edgec_devices.stick.sources import IndexEntry
-from edgec_runtime import write_bundle
+from edgec_runtime import Bundle, write_bundle
 from edgec_runtime.bundle.archive import EDGETPU_FILE, MANIFEST
 from edgec_runtime.edgetpu_file.compiled_file import read_compiled
 
@@ -19,7 +19,9 @@ from tests.conftest import SHARED
 EDGETPU = SHARED / "edgetpu"
 
 
-def compiled_bundle(entry: IndexEntry, cc: str | None = None) -> Path:
+def compiled_bundle(
+    entry: IndexEntry, cc: str | None = None, board: str = "host"
+) -> Path:
     """The file as Edge TPU segment, with its source in C as twin.
 
     cc: a compiler of this machine, whose programs are linked dynamically
@@ -28,10 +30,11 @@ def compiled_bundle(entry: IndexEntry, cc: str | None = None) -> Path:
     assert source is not None
 
     def make(folder: Path) -> None:
-        edgec.compile(EDGETPU / source, "host", folder / "twin.edgec", cc=cc)
+        edgec.compile(EDGETPU / source, board, folder / "twin.edgec", cc=cc)
         names = ("segments/seg0.tflite", "segments/seg0_edgetpu.tflite")
-        with zipfile.ZipFile(folder / "twin.edgec") as twin:
-            manifest = json.loads(twin.read(MANIFEST))
+        with zipfile.ZipFile(folder / "twin.edgec") as archive:
+            manifest = json.loads(archive.read(MANIFEST))
+        with Bundle.open(folder / "twin.edgec") as twin:
             files = {name: twin.read(name) for name in manifest.pop("files")}
         files[names[0]] = (EDGETPU / source).read_bytes()
         files[names[1]] = (EDGETPU / entry.compiled).read_bytes()
@@ -50,4 +53,7 @@ def compiled_bundle(entry: IndexEntry, cc: str | None = None) -> Path:
         files[EDGETPU_FILE] = edgetpu_programs([program], manifest["graph"])
         write_bundle(folder / "model.edgec", manifest, files)
 
-    return builds.once(f"compiled bundle {entry.compiled} {cc}", make) / "model.edgec"
+    return (
+        builds.once(f"compiled bundle {entry.compiled} {cc} {board}", make)
+        / "model.edgec"
+    )
