@@ -11,6 +11,7 @@ from typing import Any
 from edgec_runtime.device_end.elf import MACHINES
 from edgec_runtime.device_end.facts import (
     ADD_UDEV_RULES,
+    CALL,
     EDGETPU_IDS,
     EDGETPU_PCI,
     MODULES,
@@ -267,6 +268,7 @@ def _ended(trial: Facts) -> str:
         "start": "starting Python",
         "import": "importing it",
         "library": "loading libedgetpu",
+        CALL: "at the first call",
     }.get(trial["reached"], f"making the {trial['reached']}")
     if trial["status"] is None:
         return f"it hung for {TRIAL_S:.0f} s {at}"
@@ -324,7 +326,7 @@ def _pair(f: Facts) -> Iterator[Finding]:
         elif trial["reached"] in ("import", "interpreter", "start"):
             # The interpreter itself has failed, which is a finding already.
             continue
-        elif trial["status"] is None or trial["status"] < 0:
+        elif trial["status"] is None or trial["status"] < 0 or trial["reached"] == CALL:
             yield Finding(
                 "Edge TPU delegate",
                 status,

@@ -36,6 +36,7 @@ DEVICE_END = (
     "reception",
     "programs",
     "vitals",
+    "trial_model",
     "facts",
     "units",
     "wheels",

@@ -354,6 +354,20 @@ def test_rebuilds_are_known_by_the_tensorflow_in_their_version(
             "bad",
             "it failed making the delegate: no stick",
         ),
+        (
+            "16.0tf2.19.1-1",
+            "call",
+            1,
+            "bad",
+            "it failed at the first call: no stick; rebuilds for newer ones",
+        ),
+        (
+            "16.0tf2.19.1-1",
+            "call",
+            -11,
+            "bad",
+            "it crashed at the first call (SIGSEGV); rebuilds for newer ones",
+        ),
     ],
 )
 def test_the_pair(

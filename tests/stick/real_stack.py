@@ -35,6 +35,11 @@ def plug() -> Path:
     return built_plug("libusb_plug.c", name, "-lpthread", f"-Wl,-soname,{name}").parent
 
 
+def variables(stick: Stick) -> dict[str, str]:
+    """Variables for a process whose libusb has the stick."""
+    return {"LD_LIBRARY_PATH": str(plug()), "EDGEC_STICK": str(stick.path)}
+
+
 @dataclass(frozen=True)
 class Call:
     """One call of a compiled file.
@@ -84,12 +89,7 @@ def run(
         arguments += [str(call.file), str(given), str(folder / f"outputs{i}.npz")]
     done = subprocess.run(
         [python, str(SCRIPT), str(library), *arguments],
-        env={
-            **os.environ,
-            "LD_LIBRARY_PATH": str(plug()),
-            "EDGEC_STICK": str(stick.path),
-            **environment,
-        },
+        env={**os.environ, **variables(stick), **environment},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import os
+import subprocess
 import sys
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +21,7 @@ from edgec_devices.stick.programs import ProgramBook, stated_pattern
 from edgec_devices.stick.rates import HIGH_SPEED
 from edgec_devices.stick.sources import IndexEntry, add_compiled, read_index
 from edgec_partitioner.rounding import as_chip
+from edgec_runtime.device_end import facts, trial_model
 from edgec_runtime.edgetpu_file.compiled_file import CompiledFile, read_compiled
 from edgec_runtime.edgetpu_file.executable import ExecutableType
 
@@ -27,10 +32,12 @@ from tests.edgetpu_file.simulated import SimulatedNetwork, refusal_of
 from tests.stick.cutting import cut
 from tests.stick.real_stack import (
     EDGETPU,
+    LIBRARY,
     OLD_LIBRARY,
     Array,
     Call,
     run,
+    variables,
 )
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared, pytest.mark.slow]
@@ -260,6 +267,28 @@ def test_the_library_for_an_old_interpreter(tmp_path: Path) -> None:
         answer = run(stick, calls, tmp_path, library=OLD_LIBRARY)
     assert answer.code != 0
     assert "EdgeTpuDelegateForCustomOp) failed to invoke" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("library", "reached"), [(LIBRARY, "done"), (OLD_LIBRARY, facts.CALL)]
+)
+def test_the_trial_of_doctor(library: Path, reached: str, tmp_path: Path) -> None:
+    """It calls the stick, by which the library for an old interpreter is known."""
+    path = tmp_path / "trial_edgetpu.tflite"
+    path.write_bytes(zlib.decompress(base64.b64decode(trial_model.COMPILED)))
+    book = ProgramBook()
+    add_compiled(book, path, None)
+    with Stick.serve(book, RUNNING) as stick:
+        trial = [sys.executable, "-c", facts.TRIAL, facts.MODULES["litert"]]
+        done = subprocess.run(
+            [*trial, str(library)],
+            env={**os.environ, **variables(stick)},
+            capture_output=True,
+            text=True,
+            timeout=facts.TRIAL_S,
+        )
+    assert done.stdout.split("\n")[-2] == reached, done.stderr
+    assert (done.returncode == 0) == (reached == "done")
 
 
 @pytest.mark.skipif(not TFLITE_RUNTIME.exists(), reason="no environment of its own")

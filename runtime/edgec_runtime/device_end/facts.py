@@ -23,6 +23,7 @@ import sysconfig
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgec_runtime.device_end.bundles import machine_target
+from edgec_runtime.device_end.trial_model import COMPILED
 from edgec_runtime.device_end.vitals import Execute, Files, read
 
 MODULES = {
@@ -72,8 +73,11 @@ _MODEL = (
     "eNqTYGBgCHHzMWZg4GMQYRBg4GHgAIqwAHkMQB4DgwwQ3wBiZiBmBGKILAhC+CA1PHCdLEASImYDxA5A7IKkjoGBCywPUscFNYsHKg/DDFj4TEBs"
     "AraXgeHB////kfVVQuUZofI8UB8wQN2CrLYCTS3C/TwM3Eh6hCHWCgMAAWgKDA=="
 )
+CALL = "call"
+"""The last step of a trial: an inference on the Edge TPU. A libedgetpu that was built for
+an older TensorFlow opens the device, and fails or crashes here."""
 # Prints each step before taking it, so that after a crash the last line is its step.
-_TRIAL = f"""
+TRIAL = f"""
 import ctypes, importlib, sys, zlib, base64
 def step(name):
     print(name, flush=True)
@@ -90,6 +94,12 @@ if sys.argv[2]:
     delegate = module.load_delegate(sys.argv[2])
     step("interpreter with the delegate")
     module.Interpreter(model_content=model, experimental_delegates=[delegate]).allocate_tensors()
+    step("{CALL}")
+    model = zlib.decompress(base64.b64decode("{COMPILED}"))
+    interpreter = module.Interpreter(model_content=model, experimental_delegates=[delegate])
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+    del interpreter  # before its delegate
 step("done")
 """
 
@@ -405,7 +415,7 @@ class _Machine(Files):
 
     def _try(self, arguments: List[str]) -> Any:
         try:
-            command = [sys.executable, "-c", _TRIAL, *arguments]
+            command = [sys.executable, "-c", TRIAL, *arguments]
             # Python imports from the working directory first; / has no modules.
             process = self.execute(
                 command,
