@@ -21,6 +21,7 @@ from edgec_devices.stick.programs import ProgramBook, stated_pattern
 from edgec_devices.stick.rates import HIGH_SPEED
 from edgec_devices.stick.sources import IndexEntry, add_compiled, read_index
 from edgec_partitioner.rounding import as_chip
+from edgec_runtime import DeviceError
 from edgec_runtime.device_end import facts, trial_model
 from edgec_runtime.edgetpu_file.compiled_file import CompiledFile, read_compiled
 from edgec_runtime.edgetpu_file.executable import ExecutableType
@@ -29,7 +30,10 @@ from edgec.frontends.tflite import read_tflite
 from edgec.ir import Calls, Value, interp
 from tests.conftest import ROOT
 from tests.edgetpu_file.simulated import SimulatedNetwork, refusal_of
+from tests.stick import driving
+from tests.stick.bundles import compiled_bundle
 from tests.stick.cutting import cut
+from tests.stick.plugged import Plugged
 from tests.stick.real_stack import (
     EDGETPU,
     LIBRARY,
@@ -289,6 +293,23 @@ def test_the_trial_of_doctor(library: Path, reached: str, tmp_path: Path) -> Non
         )
     assert done.stdout.split("\n")[-2] == reached, done.stderr
     assert (done.returncode == 0) == (reached == "done")
+
+
+def test_a_session_with_the_library_for_an_old_interpreter(tmp_path: Path) -> None:
+    """It ends in a message with what to do, though only the first call tells."""
+    (tmp_path / "libedgetpu.so.1").symlink_to(OLD_LIBRARY)
+    bundle = compiled_bundle(entry("dense_256"))
+    with Stick.serve(EDGETPU, RUNNING) as stick:
+        several = {**os.environ, **variables(stick)}
+        several["LD_LIBRARY_PATH"] += f":{tmp_path}"
+        process = Plugged(several)
+        try:
+            with pytest.raises(DeviceError) as e:
+                options = {"driver": "libedgetpu", "tpu": "delegate"}
+                process.call(driving.open_session, bundle, options)
+        finally:
+            process.close()
+    assert "built for an older TensorFlow" in e.value.what
 
 
 @pytest.mark.skipif(not TFLITE_RUNTIME.exists(), reason="no environment of its own")

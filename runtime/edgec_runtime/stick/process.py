@@ -45,6 +45,8 @@ REQUEST = struct.Struct("<iiiq")  # kind, slot, segment or model, number
 STATE = struct.Struct("<iq")  # state, ns (of READY); followed by the text (of LOADING)
 ANSWER = struct.Struct("<qiq")  # number, whether it failed, ns; followed by the text
 TEXT_BYTES = 2000
+_REFUSED_CALL = "EdgeTpuDelegateForCustomOp) failed to invoke"
+"""TFLite says so where libedgetpu has other fields in TfLiteRegistration."""
 AGAIN_S = 0.25  # pause between two attempts to open the Edge TPU
 # The Python program of the process. It takes sys.path of the session's process, by which
 # this module can be imported.
@@ -221,4 +223,9 @@ def _serve(
 
 def _text(error: Exception) -> bytes:
     what = getattr(error, "what", None) or str(error) or type(error).__name__
+    if _REFUSED_CALL in what:
+        what = (
+            "libedgetpu fails at the first call, as one does that was built for an older "
+            "TensorFlow than the interpreter's; `edgec doctor` says where a newer one is"
+        )
     return str(what).encode("utf-8", "replace")[:TEXT_BYTES]
