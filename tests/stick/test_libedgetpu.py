@@ -303,9 +303,9 @@ def test_a_session_with_the_library_for_an_old_interpreter(tmp_path: Path) -> No
         several = {**os.environ, **variables(stick)}
         several["LD_LIBRARY_PATH"] += f":{tmp_path}"
         process = Plugged(several)
+        options = {"driver": "libedgetpu", "tpu": "delegate"}
         try:
             with pytest.raises(DeviceError) as e:
-                options = {"driver": "libedgetpu", "tpu": "delegate"}
                 process.call(driving.open_session, bundle, options)
         finally:
             process.close()
