@@ -10,7 +10,10 @@ import pytest
 from edgec_devices.stick import Stick
 from edgec_devices.stick.faults import Fault, Phase, What
 from edgec_runtime import DeviceError, InputError, Session
+from edgec_runtime.session import edgetpu
 from edgec_runtime.stick import firmware
+from edgec_runtime.stick.compiled_interpreter import drives
+from edgec_runtime.stick.process import StickModel
 
 from edgec.ir import Graph
 from tests.stick import driving
@@ -81,6 +84,34 @@ def test_without_a_stick(bundle: Path, graph: Graph) -> None:
     with pytest.raises(InputError) as wrong:
         Session(bundle, driver="libedgtpu")
     assert 'did you mean "libedgetpu"?' in wrong.value.what
+
+
+def test_what_our_driver_cannot_run() -> None:
+    """Operators for the CPU, and transfers that depend on the data."""
+    names = {
+        "dense_256": True,
+        "deeplabv3_mnv2_dm05_pascal_quant": False,
+        "keras_lstm_mnist_ptq": False,
+    }
+    for name, can in names.items():
+        assert drives((EDGETPU / entry(name).compiled).read_bytes()) == can
+
+
+@pytest.mark.parametrize("library", [True, False])
+def test_libedgetpu_runs_them_where_it_is(
+    library: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = (EDGETPU / entry("keras_lstm_mnist_ptq").compiled).read_bytes()
+
+    def found() -> str:
+        if library:
+            return "libedgetpu.so.1"
+        raise DeviceError("no libedgetpu")
+
+    monkeypatch.setattr(edgetpu, "sticks", lambda: [object()])
+    monkeypatch.setattr(edgetpu, "edgetpu_library", found)
+    task = edgetpu.EdgeTpuOptions().task((StickModel((), {}, (compiled,)),))
+    assert task.driver == ("libedgetpu" if library else "own")
 
 
 def test_without_firmware(

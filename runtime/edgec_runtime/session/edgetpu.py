@@ -15,7 +15,7 @@ from ..model.interpreters import (
     edgetpu_library,
     load_edgetpu,
 )
-from ..stick.compiled_interpreter import OWN, OwnStick, own_interpreter
+from ..stick.compiled_interpreter import OWN, OwnStick, drives, own_interpreter
 from ..stick.driver import sticks
 from ..stick.process import Delegate, StickModel, StickTask
 from ..stick.shared_stick import shared_stick
@@ -84,7 +84,8 @@ class EdgeTpuOptions:
     def task(self, models: Tuple[StickModel, ...]) -> StickTask:
         """Return the task of a process that runs these models.
 
-        Our own driver runs them on a stick on USB; Edge TPUs on PCIe need libedgetpu.
+        Our own driver runs them on a stick on USB; Edge TPUs on PCIe need libedgetpu, as
+        do models that our driver cannot run.
 
         Raises:
             DeviceError: there is no stick for our driver, or no libedgetpu
@@ -97,11 +98,22 @@ class EdgeTpuOptions:
                 "there is no Edge TPU on USB",
                 hint="plug the stick in; `edgec doctor` says what the machine sees",
             )
+        if self.driver_name == "auto" and on_usb and _has_library():
+            # Without libedgetpu our driver says why it does not run them.
+            on_usb = all(drives(data) for model in models for data in model.compiled)
         if on_usb and not callable(self.interpreter):
             return StickTask(models, own_interpreter, OwnStick().open, OWN)
         # Without the library it is not necessary to start a process.
         edgetpu_library()
         return StickTask(models, self.interpreter, load_edgetpu, LIBEDGETPU)
+
+
+def _has_library() -> bool:
+    try:
+        edgetpu_library()
+    except DeviceError:
+        return False
+    return True
 
 
 def open_stick(

@@ -56,6 +56,19 @@ class OwnStick:
         return driver
 
 
+def drives(compiled: bytes) -> bool:
+    """Return whether our driver can run a compiled file.
+
+    It cannot where the file has operators for the CPU, or where its transfers depend on
+    the data, as with an LSTM.
+    """
+    operators = read_compiled(compiled, _FILE).operators
+    return all(
+        o.package is not None and all(e.deterministic for e in o.package.executables)
+        for o in operators
+    )
+
+
 def own_interpreter(model: bytes, delegate: Any) -> TfliteInterpreter:
     """Return the interpreter of a compiled file, given the driver."""
     return CompiledInterpreter(model, delegate)
