@@ -13,6 +13,7 @@ from edgec_runtime.edgetpu_file.executable import Executable, ExecutableType
 from edgec_runtime.stick.layouts import OutputLayout, write_input
 from numpy.typing import NDArray
 
+from edgec.edgetpu_file.programs import instructions_of, tiles_of
 from edgec.edgetpu_file.simulator.simulator import Simulator
 from edgec.errors import InputError
 from edgec.frontends.tflite import read_tflite
@@ -50,6 +51,7 @@ class SimulatedNetwork:
         runs = package.of_type(ExecutableType.EXECUTION_ONLY)
         assert runs is not None
         self.executable: Executable = runs
+        self._data = file.data
         self._simulator = Simulator(file, package, where)
 
     def run(self, *inputs: Array) -> list[Array]:
@@ -67,6 +69,20 @@ class SimulatedNetwork:
             OutputLayout(layer).read(memory, out)
             outputs.append(out)
         return outputs
+
+    def softmax(self, elements: int) -> Array:
+        """Return the outputs of the SOFTMAX of the last inference [elements].
+
+        They are where its last step has written them, a part of each tile.
+        """
+        last = [
+            i
+            for i in instructions_of(self._data, self.executable)
+            if i.name == "compute" and i.value("?1843") == 0x1E and not i.value("curve")
+        ][-1]
+        tiles = [*tiles_of(last.value("tiles"))]
+        at, size = last.value("out"), elements // len(tiles)
+        return self._simulator.chip.narrow[tiles, at : at + size].reshape(-1)
 
 
 def refusal_of(data: bytes, where: str) -> str:

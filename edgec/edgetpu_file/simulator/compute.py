@@ -170,7 +170,8 @@ class Operation:
         place = rows // _WORD * ROW + rows % _WORD
         stored = chip.wide[tile, place[:, None, None] + columns].view(f"u{size}")
         # Products of 16 bits do not fit 32.
-        w = stored.astype(np.int64 if self._does.input_bytes > 1 else np.int32)
+        kind = np.int64 if self._does.input_bytes > 1 else np.int32
+        w: Array = stored.astype(kind)
         w -= self._zeros(chip, tile, part)
         return w
 

@@ -59,5 +59,7 @@ def load_curve(chip: Chip, tile: int, i: Instruction) -> Work:
         for p in range(_PIECES)
     ]
     borders = [bits_float(i.value(f"border{k}")) for k in range(_PIECES - 1)]
-    chip.curves[tile] = LoadedCurve(np.float32(pieces), np.float32(borders))
+    chip.curves[tile] = LoadedCurve(
+        np.array(pieces, np.float32), np.array(borders, np.float32)
+    )
     yield from ()

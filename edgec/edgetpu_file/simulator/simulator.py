@@ -46,7 +46,11 @@ def check_package(data: bytes, package: Package, where: str) -> None:
 
 
 class Simulator:
-    """A chip with the parameters of one operator of a compiled file."""
+    """A chip with the parameters of one operator of a compiled file.
+
+    Attributes:
+        chip: the chip, whose memories have what the last program left there
+    """
 
     def __init__(self, file: CompiledFile, package: Package, where: str) -> None:
         """Run the program that caches the parameters, where there is one.
@@ -66,7 +70,7 @@ class Simulator:
                 hint="compile the network again",
             )
         self._executable = runs
-        self._chip = Chip()
+        self.chip = Chip()
         caching = package.of_type(ExecutableType.PARAMETER_CACHING)
         if caching is not None:
             self._run(caching, {})
@@ -109,7 +113,7 @@ class Simulator:
                 hint="the file is damaged: copy or compile it again",
             )
         host = Host({n: bytearray(contents[key]) for key, n in numbers.items()})
-        core = ScalarCore(self._chip, host)
+        core = ScalarCore(self.chip, host)
         try:
             core.run(self._instructions(executable, numbers))
         except (NotUnderstoodError, StuckError) as e:
