@@ -7,10 +7,23 @@ from collections.abc import Mapping
 from edgec_runtime.edgetpu_file.compiled_file import CompiledFile
 from edgec_runtime.edgetpu_file.executable import ExecutableType, Package
 
+from edgec.edgetpu_file.programs import instructions_of
 from edgec.edgetpu_file.simulator.simulator import Simulator, check_package
 from edgec.errors import InputError
 from edgec_devices.stick.layouts import Array, input_bytes, output_elements
 from edgec_devices.stick.programs import Compute
+
+
+_QUICK = 250
+"""Instructions of a program whose simulation ends while drivers wait, for 6 seconds."""
+
+
+def is_quick(file: CompiledFile, package: Package) -> bool:
+    """Return whether programs are so short that drivers wait for their simulation."""
+    return all(
+        len([*instructions_of(file.data, executable)]) <= _QUICK
+        for executable in package.executables
+    )
 
 
 def simulation(file: CompiledFile, package: Package, where: str) -> Compute | None:

@@ -30,7 +30,7 @@ from edgec.ir.interp import run_op
 from edgec_devices.decoding import LARGEST_JSON, from_json
 from edgec_devices.stick.layouts import Array
 from edgec_devices.stick.programs import Compute, ProgramBook
-from edgec_devices.stick.simulation import simulation
+from edgec_devices.stick.simulation import is_quick, simulation
 
 INDEX = Path("compiled/index.json")
 STATE_LAYER = "_variable_output"
@@ -136,8 +136,8 @@ def add_compiled(book: ProgramBook, compiled: Path, source: Path | None) -> None
     for operator in file.operators:
         if operator.package is not None:
             known = simulation(file, operator.package, compiled.name)
-            if known is None and network is not None:
-                known = network.part(file, operator)
+            if network is not None and not (known and is_quick(file, operator.package)):
+                known = network.part(file, operator) or known
             functions.append(known)
     book.add_file(compiled.name, file, functions)
 
