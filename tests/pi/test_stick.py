@@ -4,6 +4,8 @@ driver in C and the driver in Python, a service, and a stick that is pulled out.
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import subprocess
 import threading
@@ -42,9 +44,9 @@ import numpy as np
 from edgec_runtime import Session
 x = np.load("/home/pi/in.npy")
 with Session("/home/pi/.edgec/dense/current/model.edgec", driver="own") as s:
-    (name,) = s.inputs
+    (info,) = s.inputs
     for _ in range(3):
-        (found,) = s.run({name: x}).values()
+        (found,) = s.run({info.name: x}).values()
     print(json.dumps([s.edgetpu.driver, s.edgetpu.up, found.tolist()]))
 """
 
@@ -117,11 +119,9 @@ def sticks(machine: Machine) -> list[str]:
 
 def right(machine: Machine, file: IndexEntry, values: str) -> None:
     """An .npy file of the machine has what the source of a compiled file gives."""
+    data = base64.b64decode(machine.run(f"sudo base64 {values}"))
     graph = source(file)
-    program = f'import numpy; print(numpy.load("{values}").tolist())'
-    data = machine.run(f"sudo python3 -c '{program}'")
-    found = np.array(json.loads(data), graph.outputs[0].type.np_dtype)
-    same([found], graph, random_inputs(graph, SEED))
+    same([np.load(io.BytesIO(data))], graph, random_inputs(graph, SEED))
 
 
 def test_kernel_and_rule(pi: Machine, to: tuple[str, str], tmp_path: Path) -> None:
@@ -152,26 +152,22 @@ def test_run_bench_status(
     assert done.code == 0, done
     (segment,) = json.loads((tmp_path / "b.json").read_text())["segments"]
     assert (segment["place"], segment["backend"]) == ("edgetpu", "delegate")
-
-    (seen,) = json.loads(edgec("status", *to, "--json", cwd=tmp_path).out)
-    assert [app["app"] for app in seen["apps"]] == ["dense"]
+    assert "dense a " in edgec("status", *to, cwd=tmp_path).out
 
 
 def test_start_to_first_result(flashed: Machine) -> None:
     """The stick has its firmware; the fastest of some starts, on a shared machine."""
     options = "--runs 1 --warmup 0 --input in.npy --output out"
-    flashed.run(f"{PROGRAM} {options}")
-    timed = (
-        f"s=$(date +%s%N); {PROGRAM} {options} 2>said; e=$(date +%s%N); echo $((e - s))"
-    )
+    flashed.run(f"{PROGRAM} {options}", PATIENCE_S)
+    timed = f"s=$(date +%s%N); {PROGRAM} {options} >table 2>said; e=$(date +%s%N); echo $((e - s))"
     times = []
     for _ in range(8):
         times.append(int(flashed.run(timed)) * 1e-9)
         assert flashed.run("cat said") == "Edge TPU: the stick at the port 2-1\n"
-        right(flashed, FILE, "out/output0.npy")
         if times[-1] < FIRST_RESULT_S:
             break
     assert min(times) < FIRST_RESULT_S, times
+    right(flashed, FILE, "out/output0.npy")
 
 
 def test_python_on_the_device(flashed: Machine) -> None:

@@ -249,7 +249,7 @@ class Machine:
         """Plug its stick in, which has no firmware then.
 
         Raises InputError for files that the stick cannot read, and DeviceError for a
-        machine that is off or has no stick.
+        machine that is off, has no stick, or has it plugged in.
         """
         state = self.state
         if state is None or state.settings.stick is None:
@@ -257,6 +257,13 @@ class Machine:
                 f"{self.alias} has no stick, or is off",
                 at=str(self.folder),
                 hint=f"edgec devices boot emulated:{self.settings.board}+coral --whole",
+            )
+        # QEMU would let a second one wait for ever.
+        if runs(state.stick_pid, self._mark):
+            raise DeviceError(
+                f"the stick is plugged into {self.alias}",
+                at=str(self.folder),
+                hint="unplug it first",
             )
         process = self._beside(
             *("-m", STICK_PROGRAM, str(self.folder / STICK_SOCKET), self._mark),
