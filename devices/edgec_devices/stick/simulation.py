@@ -13,8 +13,7 @@ from edgec.errors import InputError
 from edgec_devices.stick.layouts import Array, input_bytes, output_elements
 from edgec_devices.stick.programs import Compute
 
-
-_QUICK = 250
+_QUICK = 200
 """Instructions of a program whose simulation ends while drivers wait, for 6 seconds."""
 
 

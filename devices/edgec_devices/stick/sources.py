@@ -136,7 +136,9 @@ def add_compiled(book: ProgramBook, compiled: Path, source: Path | None) -> None
     for operator in file.operators:
         if operator.package is not None:
             known = simulation(file, operator.package, compiled.name)
-            if network is not None and not (known and is_quick(file, operator.package)):
+            if network is not None and not (
+                known is not None and is_quick(file, operator.package)
+            ):
                 known = network.part(file, operator) or known
             functions.append(known)
     book.add_file(compiled.name, file, functions)
