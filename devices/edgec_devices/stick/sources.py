@@ -139,7 +139,7 @@ def add_compiled(book: ProgramBook, compiled: Path, source: Path | None) -> None
             if network is not None and not (
                 known is not None and is_quick(file, operator.package)
             ):
-                known = network.part(file, operator) or known
+                known = network.part(file, operator)
             functions.append(known)
     book.add_file(compiled.name, file, functions)
 
