@@ -3,7 +3,9 @@ some, and give what their networks give."""
 
 from __future__ import annotations
 
+import base64
 import itertools
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_partitioner.rounding import as_chip
+from edgec_runtime.device_end import trial_model
 from edgec_runtime.edgetpu_file.compiled_file import read_compiled
 
+from edgec.edgetpu_file.programs import instructions_of
 from edgec.edgetpu_file.writing.file import written
 from edgec.emit.tflite import write_tflite
 from edgec.errors import InputError
@@ -38,6 +42,37 @@ def test_files_of_edgetpu_compiler(name: str) -> None:
     theirs, mine = compiled(name).data, written(network, name)
     assert without_tokens(mine) == without_tokens(theirs)
     assert mine != theirs
+
+
+def trial_network() -> Graph:
+    """Return the network of `doctor`'s trial, with the scales of dense_256."""
+    b = Builder("trial")
+    scale, out_scale = 0.00784302782267332, 0.01904885843396187
+    x = b.input("x", TensorType((1, 256), "int8", Quant.per_tensor(scale, -1)))
+    each = Quant((1 / 1024,) * 256, (0,) * 256, 0)
+    weights = b.const(np.ones((256, 256), np.int8), "weights", each)
+    output = Quant.per_tensor(out_scale, 1)
+    b.graph.outputs = [b.add(FullyConnected(), [x, weights], "y", output)]
+    return b.graph
+
+
+def test_the_trial_of_doctor() -> None:
+    """It is what edgec writes for its network."""
+    trial = zlib.decompress(base64.b64decode(trial_model.COMPILED))
+    made = written(write_tflite(trial_network()), "trial")
+    assert without_tokens(trial) == without_tokens(made)
+
+
+@pytest.mark.shared
+def test_the_trial_has_the_instructions_of_edgetpu_compiler() -> None:
+    trial = zlib.decompress(base64.b64decode(trial_model.COMPILED))
+    mine, theirs = read_compiled(trial, "trial"), compiled("dense_256")
+    pairs = zip(
+        mine.packages[0].executables, theirs.packages[0].executables, strict=True
+    )
+    for own, other in pairs:
+        words = [*instructions_of(mine.data, own)]
+        assert words == [*instructions_of(theirs.data, other)]
 
 
 def chain(sizes: Sequence[int], seed: int, **options: Any) -> Graph:
