@@ -24,6 +24,7 @@ from edgec_runtime.device_end.facts import ADD_UDEV_RULES
 
 from tests.cli.verbs import edgec
 from tests.conftest import whole_machine
+from tests.stick import real_stack
 from tests.stick.bundles import compiled_bundle
 from tests.stick.test_driver import EDGETPU, entry, random_inputs, same, source
 
@@ -178,6 +179,40 @@ def test_python_on_the_device(flashed: Machine) -> None:
     graph = source(FILE)
     found = np.array(values, graph.outputs[0].type.np_dtype)
     same([found], graph, random_inputs(graph, SEED))
+
+
+def test_libedgetpu_with_litert(
+    pi: Machine, to: tuple[str, str], bundle: Path, tmp_path: Path
+) -> None:
+    """Google's library for arm64 and the newest LiteRT, through this Debian's libusb: a
+    dense layer and a classifier, equal to their sources.
+    """
+    words = (*to, "--app", "litert", "--with-runtime", "--wheel", "ai-edge-litert")
+    done = edgec("flash", bundle, *words, cwd=tmp_path)
+    if "connection" in done.err.lower():
+        pytest.skip(f"no package index: {done.err}")
+    assert done.code == 0, done
+    put(pi, real_stack.SCRIPT, "/tmp/run_files.py")
+    calls = []
+    for number, file in enumerate((FILE, LONGER)):
+        np.savez(tmp_path / "in.npz", *random_inputs(source(file), SEED))
+        put(pi, tmp_path / "in.npz", f"/tmp/in{number}.npz")
+        put(pi, EDGETPU / file.compiled, f"/tmp/{number}_edgetpu.tflite")
+        calls += [f"/tmp/{number}_edgetpu.tflite", f"/tmp/in{number}.npz"]
+        calls += [f"/tmp/out{number}.npz"]
+    # The first import compiles and reads everything, which takes minutes here.
+    said = pi.run(
+        "PYTHONPATH=$(echo ~/.edgec/litert/site/*/ | tr ' ' ':') python3 "
+        f"/tmp/run_files.py /usr/lib/aarch64-linux-gnu/libedgetpu.so.1 {' '.join(calls)}",
+        3 * PATIENCE_S,
+    )
+    assert said == "done\n"
+    for number, file in enumerate((FILE, LONGER)):
+        data = base64.b64decode(pi.run(f"base64 /tmp/out{number}.npz"))
+        graph = source(file)
+        with np.load(io.BytesIO(data)) as outputs:
+            same([*outputs.values()], graph, random_inputs(graph, SEED))
+    print(pi.run("python3 -V; ls -d .edgec/litert/site/*/*litert*info").split())
 
 
 def test_a_service_goes_on_without_its_stick(
