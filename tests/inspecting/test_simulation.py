@@ -13,7 +13,9 @@ from tests.conftest import SHARED
 from tests.edgetpu_file.simulated import network
 
 pytestmark = pytest.mark.shared
-OTHERS = SHARED / "edgetpu/compiled/ricardodeazambuja+LibrEdgeTPU"
+COMPILED = SHARED / "edgetpu/compiled"
+DENSE = COMPILED / "ricardodeazambuja+LibrEdgeTPU/dense_256_edgetpu.tflite"
+REFUSED = COMPILED / "google-coral+test_data/split_concat_edgetpu.tflite"
 
 
 def test_outputs(tmp_path: Path) -> None:
@@ -22,8 +24,7 @@ def test_outputs(tmp_path: Path) -> None:
     (value,) = graph.inputs
     x = np.random.default_rng(4).integers(0, 256, value.type.shape, np.uint8)
     np.save(tmp_path / "x.npy", x)
-    file = OTHERS / "dense_256_edgetpu.tflite"
-    made = verb("inspect", file, "--simulate", "x.npy", "y.npz", cwd=tmp_path)
+    made = verb("inspect", DENSE, "--simulate", "x.npy", "y.npz", cwd=tmp_path)
     assert made.code == 0, made.err
     ((name, wanted),) = interp(graph, {value.name: x}).items()
     result = np.load(tmp_path / "y.npz")[name]
@@ -40,17 +41,13 @@ def test_refusals(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(5, np.uint8))
     np.savez(tmp_path / "other.npz", other=np.zeros(5, np.uint8))
 
-    def refusal(file: str, inputs: str) -> str:
-        made = verb(
-            *("inspect", OTHERS / f"{file}_edgetpu.tflite"),
-            *("--simulate", inputs, "y.npz"),
-            cwd=tmp_path,
-        )
+    def refusal(file: Path, inputs: str) -> str:
+        made = verb("inspect", file, "--simulate", inputs, "y.npz", cwd=tmp_path)
         assert made.code == 2
         assert not (tmp_path / "y.npz").exists()
         return made.err
 
-    text = refusal("bright_16x16", "x.npy")
-    assert "instruction compute_most at word 147 (opcode 0x02): it is not simul" in text
-    assert "uint8 of 5 elements" in refusal("dense_256", "x.npy")
-    assert "it has no array serving_default" in refusal("dense_256", "other.npz")
+    text = refusal(REFUSED, "x.npy")
+    assert "instruction wide_to_narrow at word 122 (opcode 0x14): its field" in text
+    assert "uint8 of 5 elements" in refusal(DENSE, "x.npy")
+    assert "it has no array serving_default" in refusal(DENSE, "other.npz")
