@@ -88,12 +88,12 @@ def open_c(path: Path, inputs: list[Array], library: Path, programs: Path) -> No
 
 
 def outputs() -> list[Array]:
-    """One inference."""
+    """Run one inference, and return copies of its outputs."""
     return [np.array(one) for one in _CALLS[0]()]
 
 
 def timed(count: int) -> Times:
-    """Some inferences."""
+    """Run so many inferences in a row, and return their times."""
     call = _CALLS[0]
     wall = []
     begin_cpu = time.process_time()

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from edgec_devices.stick import descriptors, wire
@@ -74,17 +75,7 @@ def redirected(stick: Stick, path: Path) -> Iterator[None]:
     started = threading.Event()
 
     async def serve() -> None:
-        async def connected(
-            reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-        ) -> None:
-            try:
-                await _Guest(stick, reader, writer).work()
-            except (asyncio.IncompleteReadError, ConnectionError):
-                stick.log("QEMU has gone")
-            finally:
-                writer.close()
-
-        await asyncio.start_unix_server(connected, path)
+        await asyncio.start_unix_server(partial(_work_for, stick), path)
         started.set()
 
     def work() -> None:
@@ -116,14 +107,21 @@ def plug_in(stick: Stick, path: Path, ready: Callable[[], None]) -> None:
     async def work() -> None:
         reader, writer = await asyncio.open_unix_connection(path)
         ready()
-        try:
-            await _Guest(stick, reader, writer).work()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            stick.log("QEMU has gone")
-        finally:
-            writer.close()
+        await _work_for(stick, reader, writer)
 
     asyncio.run(work())
+
+
+async def _work_for(
+    stick: Stick, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Be the stick of the QEMU at a connection, until it ends."""
+    try:
+        await _Guest(stick, reader, writer).work()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        stick.log("QEMU has gone")
+    finally:
+        writer.close()
 
 
 class _Guest:

@@ -136,9 +136,8 @@ def add_compiled(book: ProgramBook, compiled: Path, source: Path | None) -> None
     for operator in file.operators:
         if operator.package is not None:
             known = simulation(file, operator.package, compiled.name)
-            if network is not None and not (
-                known is not None and is_quick(file, operator.package)
-            ):
+            is_slow = known is None or not is_quick(file, operator.package)
+            if network is not None and is_slow:
                 known = network.part(file, operator)
             functions.append(known)
     book.add_file(compiled.name, file, functions)
