@@ -51,8 +51,7 @@ def compute(chip: Chip, tile: int, i: Instruction) -> Work:
         operation.write(chip, tile, slice(written, ready), sums[written:ready])
         written = ready
         for counter, size in operation.counts:
-            if end % size == 0:
-                chip.count(tile, counter)
+            chip.count(tile, counter, end // size - begin // size)
 
 
 class Operation:
@@ -134,10 +133,11 @@ class Operation:
         self._kept = out.kept().reshape(self.outputs, -1)
 
     def parts(self) -> list[tuple[int, int]]:
-        """Return the steps between which it waits, or counts, as begins and ends."""
-        sizes = {self._loops.within(w.level) for w in self._waits}
-        sizes |= {n for _, n in self.counts}
-        sizes.add(_LARGEST)
+        """Return the steps between which it waits, as begins and ends.
+
+        What it counts meanwhile no other unit sees before it waits again.
+        """
+        sizes = {self._loops.within(w.level) for w in self._waits} | {_LARGEST}
         borders = sorted({k for n in sizes for k in range(0, self.steps, n)})
         return [*zip(borders, [*borders[1:], self.steps], strict=True)]
 
