@@ -70,13 +70,15 @@ def _reused(file: CompiledFile, network: Network) -> bytes:
                 zeros[tensor.name] = layer.zero_point
     places = places_of(file.data, runs)
     store = Store.of(file.data, caching, runs)
-    match = Match(places, steps_of(places), store, zeros)
+    match = Match(places, steps_of(places), store, zeros, network.inputs[0].name)
     for operation in network.operations:
         match.operation(operation)
     match.end()
-    for layer, tensor in zip(runs.outputs, network.outputs, strict=True):
-        if match.zeros.get(tensor.name) != layer.zero_point:
-            raise OtherNetworkError(f"the output {tensor.name} has another zero point")
+    (layer,), (tensor,) = runs.outputs, network.outputs
+    if match.last != tensor.name:
+        raise OtherNetworkError(f"the output {tensor.name} is not written last")
+    if match.zeros[tensor.name] != layer.zero_point:
+        raise OtherNetworkError(f"the output {tensor.name} has another zero point")
 
     content = bytearray(file.data)
     match.edits.apply(content)
@@ -93,6 +95,11 @@ def _check_borders(layers: tuple[Layer, ...], tensors: tuple[Tensor, ...]) -> No
     if len(layers) != len(tensors):
         raise OtherNetworkError(
             f"it has {len(layers)} inputs or outputs, and the network {len(tensors)}"
+        )
+    # Which of several is which, a program does not say.
+    if len(layers) != 1:
+        raise OtherNetworkError(
+            f"it has {len(layers)} inputs or outputs, and one of them is understood"
         )
     for layer, tensor in zip(layers, tensors, strict=True):
         shape = (1, 1, *tensor.shape[1:])[-3:]

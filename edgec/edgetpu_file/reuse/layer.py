@@ -23,6 +23,12 @@ class OtherNetworkError(ValueError):
     """The compiled file is of another network, or has something not understood."""
 
 
+def require(holds: bool, otherwise: str) -> None:
+    """Refuse a file or network of which something does not hold."""
+    if not holds:
+        raise OtherNetworkError(otherwise)
+
+
 @dataclass(frozen=True)
 class LayerShape:
     """The shape of a layer with weights.
@@ -133,6 +139,10 @@ def layer_weights(operation: Operation, layer: LayerShape) -> LayerWeights:
     biases = None if third is None else third.data
     source, output = operation.source.scale, operation.outputs[0].scale
     each = [multiplier(source, scale, output) for scale in tensor.scales]
+    require(
+        all(0 < factor < math.inf for factor in each),
+        f"the scales of {operation.name} are beyond float32",
+    )
     if len(each) == 1:
         zero = tensor.zero_point
         return LayerWeights(values, zero, each[0], (), biases, False)

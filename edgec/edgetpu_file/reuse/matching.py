@@ -16,6 +16,12 @@ import numpy as np
 from edgec_runtime.edgetpu_file.flatbuffer import Table
 
 from edgec.edgetpu_file.reuse import packing
+from edgec.edgetpu_file.reuse.geometry import (
+    check_geometry,
+    check_pool,
+    check_strides,
+    order_of,
+)
 from edgec.edgetpu_file.reuse.layer import (
     ZERO,
     LayerShape,
@@ -23,13 +29,15 @@ from edgec.edgetpu_file.reuse.layer import (
     OtherNetworkError,
     layer_shape,
     layer_weights,
+    require,
 )
 from edgec.edgetpu_file.reuse.parameters import Store
 from edgec.edgetpu_file.reuse.program import Edits, Numbers, Place, Step
 from edgec.edgetpu_file.reuse.scalar import softmax_words
 from edgec.edgetpu_file.reuse.source import Operation, Tensor
-from edgec.edgetpu_file.reuse.window import Kernel, Tap, addresses, taps
+from edgec.edgetpu_file.reuse.window import Tap, addresses
 from edgec.ops.edgetpu_law import (
+    MOST,
     Clamps,
     addition_multiplier,
     addition_weights,
@@ -54,6 +62,8 @@ class Match:
         store: the old parameters
         zeros: the old zero points of tensors, by name
         bases: where the steps write tensors in narrow memory, by name
+        last: the tensor that was written last
+        read: what the last step has read, and where in narrow memory
         edits: the new instructions
         parameters: the new parameters, by their first bytes in the file
         next_step: the first step without an operator
@@ -63,7 +73,9 @@ class Match:
     steps: Sequence[Step]
     store: Store
     zeros: dict[str, int]
+    last: str
     bases: dict[str, int] = field(default_factory=dict)
+    read: tuple[str, int] = ("", 0)
     edits: Edits = field(default_factory=Edits)
     parameters: dict[int, bytes] = field(default_factory=dict)
     next_step: int = 0
@@ -101,7 +113,24 @@ class Match:
         return step
 
     def _old_zero(self, tensor: Tensor) -> int:
+        if tensor.name not in self.zeros:
+            raise OtherNetworkError(f"{tensor.name} is read before it is written")
         return self.zeros[tensor.name]
+
+    def _reads(self, operation: Operation, step: Step | None) -> None:
+        """Check that an operator reads what the operator before it has written.
+
+        Two operators of one tensor, one after the other, read it at the same address.
+        Without a step that branches, the program has no other order.
+        """
+        name = operation.source.name
+        at = -1 if step is None else step.first.value("in")
+        if name != self.last and (name, at) != self.read:
+            raise OtherNetworkError(
+                f"{operation.name} reads {name}, and not what was written last"
+            )
+        if step is not None:
+            self.read = (name, at)
 
     def _between(self, step: Step) -> Sequence[Place]:
         """Return the instructions between the step before and a step."""
@@ -110,8 +139,12 @@ class Match:
         return self.places[start : step.places[0].index]
 
     def _wrote(self, tensor: Tensor, step: Step, zero: int) -> None:
+        at = step.first.value("out")
+        # What was there is no more.
+        self.bases = {name: base for name, base in self.bases.items() if base != at}
+        self.bases[tensor.name] = at
         self.zeros[tensor.name] = zero
-        self.bases[tensor.name] = step.first.value("out")
+        self.last = tensor.name
 
     # Convolutions and fully connected layers
 
@@ -120,18 +153,20 @@ class Match:
         layer = layer_shape(operation)
         weights = layer_weights(operation, layer)
         step = self._step(operation)
+        self._reads(operation, step)
         old = step.numbers
         source, output = operation.source, operation.outputs[0]
-        _require(
+        require(
             old.in_zero == self._old_zero(source),
             f"the step for {operation.name} reads a tensor of another zero point",
         )
-        _require(
+        require(
             old.offset == 0 and (not weights.by_channel or old.weight_zero == 0),
             f"the step for {operation.name} is another one",
         )
-        _check_geometry(operation, layer, step)
-        order = _order(operation, layer, step)
+        check_geometry(operation, layer, step)
+        order = order_of(operation, layer, step)
+        check_strides(operation, layer, step)
         old_zero = ZERO if weights.by_channel else old.weight_zero
         self._pack(operation, layer, weights, order, old_zero)
         self._padding(operation, layer, step)
@@ -194,7 +229,7 @@ class Match:
         if layer.kernel == (1, 1) or not padded or old == new:
             return
         # Zeros are written for other purposes too.
-        _require(old != 0, f"the borders of {operation.name} cannot be told apart")
+        require(old != 0, f"the borders of {operation.name} cannot be told apart")
         for place in self._between(step):
             if _fills(place) and place.instruction.value("filling") == old * _BYTES:
                 self.edits.put(place, {"filling": new * _BYTES})
@@ -207,13 +242,13 @@ class Match:
         old, output = step.numbers, operation.outputs[0]
         fills, weights = self._weights(operation, step)
         a, b = self._operands(operation, step, weights)
-        _require(
+        require(
             a.shape == b.shape == output.shape, f"{operation.name} repeats an input"
         )
         words = packing.up(a.shape[-1], packing.DEPTH) // packing.DEPTH
         positions = math.prod(a.shape[:-1])
         computed = sum(place.tiles * place.outputs() for place in step.places)
-        _require(
+        require(
             computed == positions * words and step.places[0].sums() == 4,
             f"the step for {operation.name} computes another size",
         )
@@ -254,43 +289,42 @@ class Match:
     def _operands(
         self, operation: Operation, step: Step, weights: tuple[int, int]
     ) -> tuple[Tensor, Tensor]:
-        """Return the inputs in the order of the weights."""
+        """Return the inputs in the order of the weights.
+
+        A step reads the first at its address, and the second at a distance from there.
+        """
         a, b = operation.needed(0), operation.needed(1)
-        orders = [
-            (x, y)
-            for x, y in ((a, b), (b, a))
-            if -(weights[0] * self._old_zero(x) + weights[1] * self._old_zero(y))
-            == step.numbers.offset
-        ]
         at = step.first.value("in")
-        if len(orders) == 2:
-            orders = [o for o in orders if self.bases.get(o[0].name) == at]
-        if len(orders) != 1:
-            raise OtherNetworkError(f"the inputs of {operation.name} are not found")
-        return orders[0]
+        places = (at, at + addresses(step.first)[2])
+        for x, y in ((a, b), (b, a)):
+            zeros = weights[0] * self._old_zero(x) + weights[1] * self._old_zero(y)
+            bases = (self.bases.get(x.name), self.bases.get(y.name))
+            if bases == places and -zeros == step.numbers.offset:
+                return x, y
+        raise OtherNetworkError(f"the inputs of {operation.name} are not found")
 
     # Pools
 
     def average_pool(self, operation: Operation) -> None:
         """Take an average pool that keeps the scale."""
         step = self._step(operation)
+        self._reads(operation, step)
         source, output = operation.source, operation.outputs[0]
         _same_quantization(operation, source, output)
-        options = operation.options
-        _require(options is not None, f"{operation.name} has no options")
-        assert options is not None
+        options = check_pool(operation, step)
         area = options.integer(3) * options.integer(4)
         old = step.numbers
-        _require(
-            area > 0 and old.multiplier == f32(1.0 / area),
+        require(
+            old.multiplier == f32(1.0 / area),
             f"the step for {operation.name} divides by another area",
         )
-        _require(
-            step.places[0].sums() == area,
-            f"the step for {operation.name} adds up other windows",
-        )
-        if not math.isinf(old.most):
-            _require(
+        if math.isinf(old.most):
+            require(
+                _clamps(operation) == clamps(output.scale, output.zero_point),
+                f"{operation.name} has an activation, and its step none",
+            )
+        else:
+            require(
                 source.zero_point == old.in_zero == old.out_zero == 0,
                 f"{operation.name} has a zero point, and its step is understood without",
             )
@@ -318,9 +352,7 @@ class Match:
         if all(value(name) == step for name, step in steps.items()):
             return
         alone = not value("parameters.more2") and not value("parameters.more3")
-        _require(
-            alone, f"the step for {operation.name} has windows of another distance"
-        )
+        require(alone, f"the step for {operation.name} has windows of another distance")
         self.edits.put(place, steps)
 
     # Reshapes and the like
@@ -329,21 +361,29 @@ class Match:
         """Take an operator that takes no step."""
         source, output = operation.source, operation.outputs[0]
         _same_quantization(operation, source, output)
+        self._reads(operation, None)
         self.zeros[output.name] = self._old_zero(source)
         if source.name in self.bases:
             self.bases[output.name] = self.bases[source.name]
+        self.last = output.name
 
     def concatenation(self, operation: Operation) -> None:
         """Take a concatenation of tensors with one scale and zero point."""
         step = self._step(operation)
         source, output = operation.source, operation.outputs[0]
         zero = self._old_zero(source)
-        for tensor in operation.inputs:
-            assert tensor is not None
+        at = self.bases.get(source.name, -1)
+        for index in range(len(operation.inputs)):
+            tensor = operation.needed(index)
+            require(
+                self.bases.get(tensor.name) == at and math.prod(tensor.shape[:-1]) == 1,
+                f"the inputs of {operation.name} do not stand in its order in memory",
+            )
+            at += packing.up(tensor.shape[-1], packing.DEPTH)
             _same_quantization(operation, source, tensor)
-            _require(self._old_zero(tensor) == zero, f"{operation.name} is another one")
+            require(self._old_zero(tensor) == zero, f"{operation.name} is another one")
         old = step.numbers
-        _require(
+        require(
             old.in_zero == zero and old.weight_zero == 0 and old.offset == 0,
             f"the step for {operation.name} is another one",
         )
@@ -367,18 +407,24 @@ class Match:
         source, output = operation.source, operation.outputs[0]
         beta = 1.0 if operation.options is None else operation.options.float32(0)
         scale = product(source.scale, beta)
+        require(
+            0 < scale < math.inf,
+            f"{operation.name} has the factor {beta} of its inputs",
+        )
+        self._reads(operation, None)
         if self.next_step == len(self.steps):
             self._softmax_of_scalar_core(operation, scale)
         else:
             self._softmax_of_tiles(operation, scale)
         self.zeros[output.name] = 0
+        self.last = output.name
 
     def _softmax_of_scalar_core(self, operation: Operation, scale: float) -> None:
         source = operation.source
         words = softmax_words(self.places)
         if words is None:
             raise OtherNetworkError(f"the words of {operation.name} are not found")
-        _require(
+        require(
             words.zero_point == self._old_zero(source)
             and words.length == source.shape[-1]
             and math.prod(source.shape[:-1]) == 1,
@@ -389,7 +435,7 @@ class Match:
 
     def _softmax_of_tiles(self, operation: Operation, scale: float) -> None:
         source = operation.source
-        _require(
+        require(
             source.zero_point == self._old_zero(source) == 0,
             f"{operation.name} has a zero point, and its steps are understood without",
         )
@@ -407,9 +453,9 @@ class Match:
             and shares.most == 255.0
             and bound == clamps(powers.multiplier, 0).most
         )
-        _require(expected, f"the steps for {operation.name} are others")
+        require(expected, f"the steps for {operation.name} are others")
         count = sum(p.tiles * p.outputs() for p in steps[2].places) * packing.DEPTH
-        _require(
+        require(
             count == math.prod(source.shape),
             f"the steps for {operation.name} compute another size",
         )
@@ -437,57 +483,6 @@ def _example(
     return layer.packed(values, rows, zero_point, order)
 
 
-def _check_geometry(operation: Operation, layer: LayerShape, step: Step) -> None:
-    """Check that a step computes as many outputs of as many steps as a layer."""
-    computed = 0
-    if layer.depthwise:
-        steps, groups = layer.places, layer.words
-        channels = (packing.DEPTH, packing.DEPTH)
-    else:
-        steps, groups = layer.places * layer.words, packing.groups(layer.outputs)
-        rest = layer.outputs - packing.GROUP * (groups - 1)
-        first = min(packing.GROUP, packing.up(layer.outputs, packing.DEPTH))
-        channels = (first, packing.up(rest, packing.DEPTH))
-    # Without an image, each tile may have a group of outputs.
-    by_tile = layer.positions == 1 and groups > 1
-    found = list[int]()
-    for place in step.places:
-        _require(
-            place.sums() == steps,
-            f"the step for {operation.name} adds up another number",
-        )
-        computed += place.tiles * place.outputs()
-        found += [place.instruction.value("last_channels") + 1] * place.tiles
-        wide = place.instruction.value("channels") + 1
-        _require(
-            by_tile or (wide, found[-1]) == channels,
-            f"the step for {operation.name} has {wide} outputs at a time",
-        )
-    if by_tile:
-        wanted = sorted([packing.GROUP] * (groups - 1) + [channels[1]])
-        _require(
-            sorted(found) == wanted, f"the step for {operation.name} has other outputs"
-        )
-    _require(
-        computed == layer.positions * groups,
-        f"the step for {operation.name} computes another number of outputs",
-    )
-
-
-def _order(operation: Operation, layer: LayerShape, step: Step) -> tuple[Tap, ...]:
-    """Return the order in which a step adds up, the same for all its instructions."""
-    dilation = 1
-    field_of_dilation = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 5}.get(operation.kind)
-    if field_of_dilation is not None and operation.options is not None:
-        dilation = operation.options.integer(field_of_dilation, default=1)
-    position = 4 * layer.words * dilation
-    kernel = Kernel(*layer.kernel, 1 if layer.depthwise else layer.words, position)
-    orders = {taps(addresses(place.instruction), kernel) for place in step.places}
-    if len(orders) == 1 and (order := orders.pop()) is not None:
-        return order
-    raise OtherNetworkError(f"the step for {operation.name} reads another window")
-
-
 def _clamps(operation: Operation) -> Clamps:
     output = operation.outputs[0]
     try:
@@ -508,20 +503,17 @@ def _fills(place: Place) -> bool:
 
 
 def _check_quantized(operation: Operation, tensor: Tensor) -> None:
-    if len(tensor.scales) != 1 or not tensor.scale > 0:
+    if len(tensor.scales) != 1 or not 0 < tensor.scale < math.inf:
         raise OtherNetworkError(f"{operation.name} has a tensor without a scale")
+    if not 0 <= tensor.zero_point <= MOST:
+        raise OtherNetworkError(f"{operation.name} has a zero point beyond its type")
 
 
 def _same_quantization(operation: Operation, a: Tensor, b: Tensor) -> None:
     same = (a.scale, a.zero_point) == (b.scale, b.zero_point)
-    _require(
+    require(
         same, f"{operation.name} has other scales or zero points than are understood"
     )
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise OtherNetworkError(otherwise)
 
 
 _MATCHES: dict[str, Callable[[Match, Operation], None]] = {

@@ -49,12 +49,27 @@ def addresses(instruction: Instruction) -> list[int]:
     Raises:
         DamagedError: there are too many
     """
-    counts, levels = counts_of(instruction), reduced(instruction)
+    return _addresses(instruction, reduced(instruction))
+
+
+def origins(instruction: Instruction) -> list[int]:
+    """Return the addresses that each output reads first, relative to the first of all.
+
+    Raises:
+        DamagedError: there are too many
+    """
+    sums = reduced(instruction)
+    return _addresses(instruction, [k for k in range(LOOPS) if k not in sums])
+
+
+def _addresses(instruction: Instruction, levels: Sequence[int]) -> list[int]:
+    """Return the addresses of some of the loops, while the others do not move."""
+    counts = counts_of(instruction)
     size = 1
     for level in levels:
         size *= counts[level]
     if size > MOST_STEPS:
-        raise DamagedError(f"an output is a sum of {size} steps")
+        raise DamagedError(f"loops have {size} steps")
     strides = [1, *itertools.accumulate(counts, lambda a, b: a * b)]
     walk = _Walk.of(instruction)
     # The innermost loop changes fastest, so it is the last of a product.
