@@ -40,7 +40,7 @@ LARGEST = 1 << 30
 """Bytes of the largest file that is read."""
 SCHEMA = 1
 """The version of the JSON of `edgec inspect --json` for such a file."""
-_HINT = "the file is damaged or cut short: copy or compile it again"
+DAMAGED = "the file is damaged or cut short: copy or compile it again"
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def facts_of(file: CompiledFile, where: str) -> CompiledFacts:
         packages = tuple(_package(data, package) for package in file.packages)
         left = read_outline(data).left
     except (DamagedError, ValueError) as e:
-        raise InputError(f"the file cannot be read: {e}", where, _HINT) from e
+        raise InputError(f"the file cannot be read: {e}", where, DAMAGED) from e
     cpu = tuple(operator.opcode for operator in left)
     return CompiledFacts(where, len(data), packages, cpu)
 

@@ -17,12 +17,13 @@ from edgec_runtime.edgetpu_file.executable import (
     Layer,
     Package,
 )
+from edgec_runtime.edgetpu_file.flatbuffer import DamagedError
 from edgec_runtime.stick.layouts import OutputLayout, dense_shape, write_input
 from numpy.typing import NDArray
 
 from edgec.edgetpu_file.simulator.simulator import Simulator
 from edgec.errors import InputError
-from edgec.inspecting.compiled import content_of
+from edgec.inspecting.compiled import DAMAGED, content_of
 
 Array = NDArray[Any]
 
@@ -52,14 +53,17 @@ def simulate(path: Path, inputs: Path, outputs: Path) -> list[str]:
     simulator = Simulator(file, package, str(path))
     program = _executed(package)
     arrays = read_arrays(inputs)
-    data = {
-        layer.name: _input(layer, _array(program, layer, arrays, inputs), inputs)
-        for layer in program.inputs
-    }
-    results = simulator.run(data)
-    made = {
-        layer.name: _output(layer, results[layer.name]) for layer in program.outputs
-    }
+    try:
+        data = {
+            layer.name: _input(layer, _array(program, layer, arrays, inputs), inputs)
+            for layer in program.inputs
+        }
+        results = simulator.run(data)
+        made = {
+            layer.name: _output(layer, results[layer.name]) for layer in program.outputs
+        }
+    except DamagedError as e:
+        raise InputError(f"the file cannot be read: {e}", str(path), DAMAGED) from None
     write_npz(outputs, made)
     return [
         f"{name}: {array.dtype} {' x '.join(map(str, array.shape))}, "

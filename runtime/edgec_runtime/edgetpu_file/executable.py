@@ -27,6 +27,9 @@ DATA_TYPES = {
     9: "int16",
 }
 """Types of a layer's elements by number; the first two have a zero point."""
+LARGEST = 1 << 28
+"""Bytes of the largest buffer of a program: an input or output with its executions, or
+the scratch memory."""
 DATA_TYPE_BYTES = {0: 1, 1: 2, 2: 4, 3: 2, 4: 2, 5: 4, 8: 1, 9: 2}
 
 
@@ -307,13 +310,16 @@ def read_package(data: bytes, span: Span) -> Package:
 def _executable(data: bytes, span: Span) -> Executable:
     table = Table.root(data, span.start)
     hints = table.table(7)
+    scratch = table.integer(4)
+    if not 0 <= scratch <= LARGEST:
+        raise DamagedError(f"a program has {scratch} bytes of scratch memory")
     return Executable(
         span=span,
         type=_member(ExecutableType, table.integer(13, 2)),
         name=table.text(1),
         chip=table.text(10),
         batch=table.integer(3),
-        scratch=table.integer(4),
+        scratch=scratch,
         instructions=tuple(_instructions(t) for t in table.tables(5)),
         parameters=table.span(6) or Span(span.start, 0),
         transfers=() if hints is None else tuple(map(_transfer, hints.tables(0))),
@@ -372,7 +378,7 @@ def _layer(table: Table) -> Layer:
     data_type = table.integer(6, 2)
     if data_type not in DATA_TYPES:
         raise DamagedError(f"a layer has elements of the unknown type {data_type}")
-    return Layer(
+    layer = Layer(
         name=table.text(0),
         size=table.integer(1),
         y=table.integer(2),
@@ -388,6 +394,10 @@ def _layer(table: Table) -> Layer:
         else TileLayout(*(tiles.integers(field) for field in range(6))),
         slices=() if shape is None else _slices(shape),
     )
+    numbers = (layer.y, layer.x, layer.z, layer.size, layer.executions)
+    if min(numbers) < 1 or layer.size * layer.executions > LARGEST:
+        raise DamagedError(f"a layer has the sizes {', '.join(map(str, numbers))}")
+    return layer
 
 
 def _slices(table: Table) -> Tuple[Slice, ...]:

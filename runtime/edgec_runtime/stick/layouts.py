@@ -51,8 +51,13 @@ def write_input(layer: Layer, values: Array, memory: Bytes) -> None:
         layer: the input
         values: its elements, of any shape
         memory: where it goes: uint8 [padded_bytes]
+
+    Raises:
+        DamagedError: its elements take more bytes than it has
     """
     dense = np.ascontiguousarray(values).reshape(layer.executions, -1).view(np.uint8)
+    if dense.shape[1] > layer.size:
+        raise DamagedError(f"the input {layer.name} has {layer.size} bytes")
     rows = memory.reshape(layer.executions, layer.size)[:, : dense.shape[1]]
     np.copyto(rows, dense)
     _invert_sign(layer, rows)
