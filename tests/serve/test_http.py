@@ -7,6 +7,7 @@ import io
 import json
 import random
 import socket
+import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,13 @@ import pytest
 import requests
 from edgec_runtime.errors import DeviceError, InputError
 from edgec_runtime.serve.detector import Detector
-from edgec_runtime.serve.http_service import PATH, HttpService, decode, port_of
+from edgec_runtime.serve.http_service import (
+    PATH,
+    HttpService,
+    decode,
+    port_of,
+    read_form,
+)
 from PIL import Image
 
 from fixtures.shapes.pictures import NAMES
@@ -108,6 +115,59 @@ def test_pictures_that_need_much_memory() -> None:
     Image.new("1", (8000, 8000)).save(file, "PNG")
     with pytest.raises(InputError, match="24 million pixels"):
         decode(file.getvalue())
+
+
+def test_pictures_of_sixteen_bits(pictures: list[Picture]) -> None:
+    """A grey PNG of 16 bits is the one of 8 bits, and not white where it is above 255."""
+    grey = pictures[0].mean(axis=2).astype(np.uint8)
+    assert np.array_equal(decode(png(grey.astype(np.uint16) * 257)), decode(png(grey)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"--x\r\n\r\n" * 900_000,
+        b"".join(
+            b"--x\r\nContent-Type: multipart/mixed; boundary=b%d\r\n\r\n" % i
+            for i in range(3000)
+        ),
+        b"--x\r\nContent-Disposition: form-data\r\nno empty line\r\n--x--\r\n",
+        b"--x\r\n\r\nno name\r\n--x--\r\n",
+        b"no boundary",
+    ],
+)
+def test_a_form_of_another_kind(body: bytes) -> None:
+    """However many parts there are, within each other or not, it is refused at once."""
+    start = time.process_time()
+    with pytest.raises(InputError, match="form"):
+        read_form("multipart/form-data; boundary=x", body)
+    assert time.process_time() - start < 5
+
+
+def test_fields_of_a_form() -> None:
+    """Contents are taken as they are, quoted names and boundaries too."""
+    data = bytes(range(256)) + b"\r\n--y"
+    body = b"".join(
+        [
+            b'ignored\r\n--a b\r\ncontent-DISPOSITION: form-data; name="image";',
+            b' filename="a; \\"b\\".png"\r\nContent-Type: image/png\r\n\r\n' + data,
+            b"\r\n--a b\r\nContent-Disposition: form-data; name=api_key\r\n\r\nk",
+            b"\r\n--a b--\r\nignored",
+        ]
+    )
+    form = read_form('Multipart/Form-Data; boundary="a b"', body)
+    assert form == {"image": data, "api_key": b"k"}
+
+
+def test_two_lengths_of_a_body(service: HttpService) -> None:
+    """A proxy might believe the other one."""
+    connection = http.client.HTTPConnection(service.address, timeout=20)
+    connection.putrequest("POST", PATH)
+    connection.putheader("Content-Type", "multipart/form-data; boundary=x")
+    connection.putheader("Content-Length", "4")
+    connection.putheader("Content-Length", "5")
+    connection.endheaders(b"--x-")
+    assert connection.getresponse().status == 400
 
 
 def test_random_requests(

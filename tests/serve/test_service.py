@@ -125,6 +125,18 @@ def test_the_oldest_is_dropped(shapes: Path, pictures: list[Picture]) -> None:
         assert detector.figures.dropped == 6
 
 
+def test_large_pictures_leave_fewer_places(shapes: Path) -> None:
+    """What waits is bounded by its pixels too: 48 million, two of the largest."""
+    large = np.zeros((4000, 5000, 3), np.uint8)
+    with Session(shapes) as session:
+        detector = Detector(session, places=32)
+        answers = [detector.submit(large) for _ in range(4)]
+        assert detector.waiting == 2
+        for answer in answers[:2]:
+            with pytest.raises(DroppedError, match="2 newer ones"):
+                answer.result(0)
+
+
 def test_the_last_answers_arrive(shapes: Path, pictures: list[Picture]) -> None:
     """Pictures that wait when the service is ended are answered before it ends."""
     head = json.dumps({"shape": [1, 96, 96, 3], "dtype": "uint8"}).encode()

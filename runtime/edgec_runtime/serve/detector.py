@@ -17,6 +17,8 @@ from .figures import Figures
 
 MOST_PIXELS = 24_000_000
 """Largest number of pixels of a picture."""
+MOST_WAITING_PIXELS = 2 * MOST_PIXELS
+"""Largest number of pixels of all pictures that wait, three bytes each."""
 
 
 class Picture(NamedTuple):
@@ -54,7 +56,8 @@ class Detector:
 
     Args:
         session: a session of one network with the task of detection
-        places: largest number of pictures that wait; the oldest is dropped for a newer
+        places: largest number of pictures that wait; the oldest is dropped for a newer,
+            and where they are large, already for fewer
 
     Attributes:
         figures: counts and times so far
@@ -99,22 +102,30 @@ class Detector:
         """
         answer: "Future[Tuple[Box, ...]]" = Future()
         picture = Picture(pixels, answer, time.monotonic())
-        oldest = None
+        oldest: List[Picture] = []
         with self._changed:
             self.figures.received += 1
             ends = self._ends
             if not ends:
-                if len(self._waiting) >= self._places:
-                    oldest = self._waiting.popleft()
                 self._waiting.append(picture)
+                while not self._fits():
+                    oldest.append(self._waiting.popleft())
+                newer = len(self._waiting)
                 self._changed.notify()
         # Outside the lock, since whoever waits for the answer may submit another picture.
-        if oldest is not None:
-            what = f"the picture waited while {self._places} newer ones came"
-            self._drop(oldest, what, "send fewer pictures a second")
+        for each in oldest:
+            what = f"the picture waited while {newer} newer ones came"
+            self._drop(each, what, "send fewer pictures a second")
         if ends:
             self._drop(picture, "the service ends", "send the picture again later")
         return answer
+
+    def _fits(self) -> bool:
+        """Return whether the pictures that wait are few and small enough."""
+        pixels = sum(waiting.pixels.size // 3 for waiting in self._waiting)
+        return len(self._waiting) <= self._places and (
+            pixels <= MOST_WAITING_PIXELS or len(self._waiting) == 1
+        )
 
     def _drop(self, picture: Picture, what: str, hint: str) -> None:
         self.figures.dropped += 1

@@ -13,8 +13,6 @@ DeepStack's answer: {"success": true, "predictions": [{"label", "confidence", "x
 from __future__ import annotations
 
 import email.message
-import email.parser
-import email.policy
 import hmac
 import io
 import json
@@ -34,6 +32,10 @@ Array = NDArray[Any]
 PATH = "/v1/vision/detection"
 MOST_BYTES = 8 << 20
 """Largest size of a request's body."""
+_MOST_FIELDS = 32
+"""Largest number of fields of a form."""
+_MOST_HEAD_BYTES = 4096
+"""Bytes of the lines before a field, of which no more is read."""
 _MOST_SIDE = 8192
 _MOST_SCANS = 64
 """More than any camera's JPEG has; each one costs the decoder a pass over all pixels."""
@@ -61,6 +63,7 @@ class HttpService:
             ) from e
         self._http.detector = detector
         self._http.key = key
+        self._http.decoding = threading.Lock()
         self.address = "{}:{}".format(*self._http.server_address[:2])
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(0.1,), name="edgec-http", daemon=True
@@ -80,6 +83,7 @@ class HttpService:
 class _Http(Listener):
     detector: Detector
     key: str
+    decoding: threading.Lock
 
 
 class _Handler(RequestHandler):
@@ -117,13 +121,17 @@ class _Handler(RequestHandler):
                 return
             self.know()
             least = _confidence(form.get("min_confidence", b"0"))
-            picture = decode(form.get("image", b""))
+            start = time.monotonic()
+            # A large picture takes 350 MB until it is decoded, so it is one at a time.
+            with self.server.decoding:
+                picture = decode(form.get("image", b""))
+                answer = self.server.detector.submit(picture)
+            del picture, form
         except InputError as e:
             self._refuse(400, e.what)
             return
-        start = time.monotonic()
         try:
-            boxes = self.server.detector.submit(picture).result(_ANSWER_S)
+            boxes = answer.result(_ANSWER_S)
         except Exception as e:
             what = e.what if isinstance(e, EdgecError) else f"no answer: {e}"
             self._send_json(503, {"success": False, "error": what, "predictions": []})
@@ -197,19 +205,38 @@ def read_form(kind: str, body: bytes) -> Dict[str, bytes]:
             f"the body is not a form of at most {MOST_BYTES >> 20} MB",
             hint="send multipart/form-data with the field image",
         )
-    head = b"Content-Type: " + kind.encode("latin-1", "replace") + b"\r\n\r\n"
-    message = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(
-        head + body
-    )
-    fields: Dict[str, bytes] = {}
-    parts = message.get_payload()
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, email.message.Message):
-            name = part.get_param("name", header="content-disposition")
-            data: Any = part.get_payload(decode=True)
-            if isinstance(name, str) and isinstance(data, bytes):
-                fields[name] = data
-    return fields
+    boundary = _parameter(kind, "boundary")
+    parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin-1", "replace"))
+    # What stands before the first boundary and after the last is for nobody. The parser
+    # of the standard library takes a minute for a body of boundaries alone.
+    if not boundary or not 3 <= len(parts) <= 2 + _MOST_FIELDS:
+        raise InputError(
+            f"the form does not have 1 to {_MOST_FIELDS} fields",
+            hint="send the field image, and perhaps api_key and min_confidence",
+        )
+    return dict(_field(part) for part in parts[1:-1])
+
+
+def _field(part: bytes) -> "tuple[str, bytes]":
+    """Return the name and the content of a part of a form.  Raises InputError."""
+    head, empty, data = part.partition(b"\r\n\r\n")
+    lines = head[:_MOST_HEAD_BYTES].split(b"\r\n")
+    names = [
+        _parameter(value.decode("utf-8", "replace"), "name")
+        for name, _, value in (line.partition(b":") for line in lines)
+        if name.strip().lower() == b"content-disposition"
+    ]
+    if not empty or len(names) != 1:
+        raise InputError("a part of the form has no name", hint="send form-data")
+    return names[0], data
+
+
+def _parameter(value: str, name: str) -> str:
+    """Return a parameter of a header's value, "" if it has none."""
+    header = email.message.Message()
+    header["Content-Type"] = value.replace("\r", " ").replace("\n", " ")
+    text = header.get_param(name)
+    return text if isinstance(text, str) else ""
 
 
 def _confidence(text: bytes) -> float:
@@ -249,6 +276,10 @@ def decode(data: bytes) -> Array:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as file:
             pixels = file.width * file.height
             if max(file.size) <= _MOST_SIDE and pixels <= MOST_PIXELS:
+                if file.mode.startswith("I"):
+                    # Pillow would cut 16 bits of grey at 255.
+                    grey = (np.asarray(file) >> 8).astype(np.uint8)
+                    return np.repeat(grey[..., None], 3, axis=2)
                 return np.asarray(file.convert("RGB"))
     except Exception as e:
         # Pillow's decoders raise a dozen kinds of exceptions for a damaged file.

@@ -27,12 +27,14 @@ from .detector import MOST_PIXELS, Detector
 Array = NDArray[Any]
 ROWS = 20
 COLUMNS = 6
-_MOST_BYTES = 4 * 3 * MOST_PIXELS
+_MOST_BYTES = 3 * MOST_PIXELS
+"""Largest size of a part of a message: ZeroMQ closes the connection at a larger one."""
 _MOST_HEAD_BYTES = 4096
 _LINGER_MS = 500
 """How long the last answers may take to their clients."""
-_MOST_QUEUED = 256
-"""Largest number of messages that ZeroMQ keeps for each client."""
+_MOST_QUEUED = 4
+"""Largest number of messages that ZeroMQ keeps for each client, which sends the next one
+after an answer."""
 
 
 def rows_of(boxes: Sequence[Box], width: int, height: int) -> Array:

@@ -194,11 +194,13 @@ class RequestHandler(BaseHTTPRequestHandler):
         Args:
             most: its largest size in bytes
         """
-        length = self.headers.get("Content-Length", "0")
+        lengths = self.headers.get_all("Content-Length", ["0"])
+        length = lengths[0]
         # int() takes signs, spaces and underscores too, and each such length could be
         # read differently by a proxy.
         plain = (
-            length.isascii()
+            len(lengths) == 1
+            and length.isascii()
             and length.isdigit()
             and len(length) < 9
             and "Transfer-Encoding" not in self.headers
