@@ -63,6 +63,10 @@ def only(folder: Path, pattern: str) -> Path:
     return path
 
 
+def modes_of(folder: Path) -> dict[str, int]:
+    return {str(p.relative_to(folder)): p.stat().st_mode for p in folder.rglob("*")}
+
+
 def bytes_of(folder: Path) -> dict[str, bytes]:
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
@@ -81,6 +85,7 @@ def test_a_clone_builds_the_same_bytes(release: Path, tmp_path: Path) -> None:
         os.umask(before)
     assert done.returncode == 0, done.stderr
     assert bytes_of(tmp_path / "again") == bytes_of(release)
+    assert modes_of(tmp_path / "again") == modes_of(release)
 
 
 def test_the_checksums_are_of_all_files(release: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 
 import pytest
 from edgec_runtime.edgetpu_file.compiled_file import read_compiled
@@ -11,6 +12,7 @@ from edgec_runtime.edgetpu_file.executable import (
     ExecutableType,
     InstructionTransfer,
 )
+from edgec_runtime.edgetpu_file.flatbuffer import Table
 from edgec_runtime.errors import InputError
 
 from tests.edgetpu_file.compiled import files, smallest
@@ -42,6 +44,41 @@ def test_every_file() -> None:
         assert execution is not None
         assert execution.inputs
         assert execution.outputs
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (1, -1, "a layer has the sizes"),
+        (1, (1 << 31) - 1, "a layer has the sizes"),
+        (4, 0, "a layer has the sizes"),
+        (None, -64, "-64 bytes of scratch memory"),
+        (None, (1 << 31) - 1, "2147483647 bytes of scratch memory"),
+    ],
+)
+def test_impossible_sizes(field: int | None, value: int, message: str) -> None:
+    """Neither an input nor the scratch memory is of a size that nobody could give.
+
+    field: of the first input's table; None for the size of the scratch memory
+    """
+    # A size of 0 may have no place in a file.
+    data = next(d for d in map(bytearray, files().values()) if places(d, field))
+    for at in places(data, field):
+        struct.pack_into("<i", data, at, value)
+    with pytest.raises(InputError, match=message):
+        read_compiled(bytes(data), "model")
+
+
+def places(data: bytes, field: int | None) -> list[int]:
+    """Return the positions of a field in all programs of a file."""
+    found = list[int | None]()
+    for executable in read_compiled(data, "model").packages[0].executables:
+        table = Table.root(data, executable.span.start)
+        if field is None:
+            found.append(table.place(4))
+        elif inputs := table.tables(8):
+            found.append(inputs[0].place(field))
+    return [at for at in found if at is not None]
 
 
 def test_damage() -> None:

@@ -96,6 +96,8 @@ def main() -> int:
             raise InputError(
                 f"{folder} is there already", hint="give the name of a new folder"
             )
+        # Whoever unpacks or serves the folder can read it, whatever mask this user has.
+        os.umask(0o022)
         folder.mkdir(parents=True)
         release(folder)
     except EdgecError as e:
