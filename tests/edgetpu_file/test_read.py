@@ -62,8 +62,9 @@ def test_impossible_sizes(field: int | None, value: int, message: str) -> None:
     field: of the first input's table; None for the size of the scratch memory
     """
     # A size of 0 may have no place in a file.
-    data = next(d for d in map(bytearray, files().values()) if places(d, field))
-    for at in places(data, field):
+    whole = next(d for d in files().values() if places(d, field))
+    data = bytearray(whole)
+    for at in places(whole, field):
         struct.pack_into("<i", data, at, value)
     with pytest.raises(InputError, match=message):
         read_compiled(bytes(data), "model")
