@@ -214,7 +214,7 @@ bench-stick-calls: setup
 stick-faults: setup
 	$(BIN)/python -m tests.stick.schedules $(ARGS)
 
-# 200 storms in which the stick is pulled out and put in again, over a session, a webcam and a program (half an hour)
+# 200 storms in which the stick is pulled out and put in again, over a session, a webcam, a program and a service (an hour)
 stick-storms: setup
 	$(BIN)/python -m pytest -rs -s --sweep tests/stick/test_storms.py
 

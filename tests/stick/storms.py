@@ -1,5 +1,6 @@
-"""A stick that is pulled out and put in again while pictures come: in a session, a webcam
-and a program no picture is lost, every output is the C twin's, and the stick is used again.
+"""A stick that is pulled out and put in again while pictures come: in a session, a webcam,
+a program and a service no picture is lost, every output is the C twin's, and the stick is
+used again.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ import hashlib
 import itertools
 import json
 import random
+import shutil
 import subprocess
+import sys
 import threading
 import time
 import zipfile
@@ -20,20 +23,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import requests
 from edgec_devices.stick import Stick, StickOptions
 from edgec_devices.stick.descriptors import BOOT
 from edgec_devices.stick.faults import PHASES, Fault, What
 from edgec_devices.stick.programs import ProgramBook
 from edgec_devices.stick.sources import add_compiled
+from edgec_runtime import Session
+from edgec_runtime.serve.http_service import PATH, predictions
 from edgec_runtime.stick import firmware
 from edgec_runtime.vision.camera import CameraFrame
+from edgec_runtime.vision.tasks.instances import Boxes
 from edgec_runtime.webcam.playing import play
 from edgec_runtime.webcam.show import Show, ShownFrame
 from edgec_runtime.webcam.sources import Source
 from onnx import TensorProto, helper, numpy_helper, save
 
 import edgec
+from fixtures.shapes.pictures import scenes
 from tests import builds
+from tests.conftest import ROOT
+from tests.serve.test_http import png
 from tests.stick import driving
 from tests.stick.driving import Array
 from tests.stick.plugged import Plugged, plugged
@@ -41,6 +51,7 @@ from tests.stick.test_driver import FIRMWARE_FROM
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
 FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
+TASK = "shapes.edgec-task.json"
 HEIGHT, WIDTH = 96, 128
 PICTURES = 16
 """Different pictures."""
@@ -61,7 +72,7 @@ class Bundle:
     """A bundle of edgec, and the programs that its stick knows.
 
     Attributes:
-        path: the bundle; its task gives a picture for a picture
+        path: the bundle
         book: the programs
     """
 
@@ -89,27 +100,52 @@ def bundle() -> Bundle:
         opsets = [helper.make_opsetid("", 17)]
         save(helper.make_model(graph, opset_imports=opsets), folder / "m.onnx")
         np.savez(folder / "c.npz", x=rng.random((8, *shape[1:])).astype(np.float32))
-        compiler = StandInEdgetpuCompiler(folder / "compiler")
-        edgec.compile(
-            folder / "m.onnx",
-            "host+coral",
-            folder / "m.edgec",
-            calibrate=folder / "c.npz",
-            edgetpu="all",
-            quantize="fast",
-            task="image",
-            preprocess="0_1",
-            edgetpu_compiler=str(compiler.program),
-            cc="cc",
-        )
-        with zipfile.ZipFile(folder / "m.edgec") as archive:
-            archive.extractall(folder)
+        compiled(folder, "image", "0_1")
 
-    folder = builds.once("bundle of storms", make)
+    return known_bundle(builds.once("bundle of storms", make))
+
+
+def detector() -> Bundle:
+    """The detector of shapes, compiled by the stand-in compiler."""
+
+    def make(folder: Path) -> None:
+        for name, to in (("shapes.onnx", "m.onnx"), (TASK, "m.edgec-task.json")):
+            shutil.copy(ROOT / "fixtures" / "shapes" / name, folder / to)
+        given = np.stack([scene.picture for scene in scenes(8, seed=6)])
+        given = (given.transpose(0, 3, 1, 2) / 255).astype(np.float32)
+        np.savez(folder / "c.npz", input=given)
+        compiled(folder)
+
+    return known_bundle(builds.once("detector of storms", make))
+
+
+def compiled(
+    folder: Path, task: str | None = None, preprocess: str | None = None
+) -> None:
+    """Compile m.onnx of a folder, with the calibration c.npz, and unpack its segments."""
+    compiler = StandInEdgetpuCompiler(folder / "compiler")
+    edgec.compile(
+        folder / "m.onnx",
+        "host+coral",
+        folder / "m.edgec",
+        calibrate=folder / "c.npz",
+        edgetpu="all",
+        quantize="fast",
+        task=task,
+        preprocess=preprocess,
+        edgetpu_compiler=str(compiler.program),
+        cc="cc",
+    )
+    with zipfile.ZipFile(folder / "m.edgec") as archive:
+        archive.extractall(folder)
+
+
+def known_bundle(folder: Path) -> Bundle:
+    """The bundle of a folder, with the programs of its segments."""
     book = ProgramBook()
-    compiled = sorted(folder.glob("segments/*_edgetpu.tflite"))
-    assert compiled
-    for path in compiled:
+    segments = sorted(folder.glob("segments/*_edgetpu.tflite"))
+    assert segments
+    for path in segments:
         add_compiled(book, path, path.with_name(path.name.replace("_edgetpu", "")))
     return Bundle(folder / "m.edgec", book)
 
@@ -309,4 +345,72 @@ def program_storms(
         last = max(i for i, line in enumerate(lines) if line.startswith("appears"))
         back = any(line.startswith("packet input") for line in lines[last:])
         assert back, (seed, lines[last:], done.stderr)
+    return count, losses(stick)
+
+
+# ---- a service
+# --------------------------------------------------------------------------------------
+
+
+def predictions_of_the_twin(made: Bundle, given: list[Array]) -> list[Any]:
+    """DeepStack's list of objects for each picture, by a session without a stick."""
+    found = []
+    with Session(made.path, tpu="c") as session:
+        for picture in given:
+            result = session.result(picture)
+            assert isinstance(result, Boxes)
+            found.append(predictions(result.boxes, 0))
+    return found
+
+
+@contextmanager
+def served(made: Bundle, variables: dict[str, str]) -> Iterator[str]:
+    """The service of a bundle in a process of its own; its address, for DeepStack."""
+    words = ["-m", "edgec_runtime.serve", str(made.path), "--deepstack", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        env=variables,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[1].rstrip(";")
+        assert address.endswith(PATH)
+        yield address
+        process.terminate()
+        assert process.wait(BACK_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def service_storms(
+    address: str, stick: Stick, made: Bundle, seeds: range
+) -> tuple[int, int]:
+    """Storms over a service; AssertionError if something does not hold.
+
+    Returns:
+        the numbers of pictures and of unpluggings
+    """
+    given = [scene.picture for scene in scenes(PICTURES, seed=5)]
+    expected = predictions_of_the_twin(made, given)
+    assert sum(map(len, expected)) >= PICTURES
+    files = [png(picture) for picture in given]
+    count = 0
+    for seed in seeds:
+        storms = threading.Thread(target=storm, args=(random.Random(seed), stick))
+        lost = losses(stick)
+        storms.start()
+        end = time.monotonic() + BACK_S
+        used = False
+        while not used:
+            assert time.monotonic() < end, (seed, stick.lines[-10:])
+            before, over = inputs_of(stick), not storms.is_alive()
+            for file, right in zip(files, expected, strict=True):
+                answer = requests.post(address, files={"image": file}, timeout=BACK_S)
+                assert answer.json()["predictions"] == right, (seed, answer.text)
+                count += 1
+            used = over and losses(stick) > lost and inputs_of(stick) >= before + 10
     return count, losses(stick)

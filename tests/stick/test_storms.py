@@ -51,7 +51,7 @@ def test_a_webcam(
 def test_a_program(
     bundle: storms.Bundle, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """What a service runs is this program, too."""
+    """What a service of the program runs is this, too."""
     some = seeds(request, 2)
     (tmp_path / "program").mkdir()
     program = unpack(bundle.path, tmp_path / "program")
@@ -61,4 +61,19 @@ def test_a_program(
     ):
         count, lost = storms.program_storms(program, stick, variables, some, tmp_path)
     print(f"{count} inferences, {lost} times unplugged")
+    assert lost >= len(some)
+
+
+@pytest.mark.timeout(3600)
+def test_a_service(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """The server of detections, to which pictures come by HTTP."""
+    some = seeds(request, 4)
+    made = storms.detector()
+    with (
+        Stick.serve(made.book, StickOptions(firmware=True)) as stick,
+        environment(stick, tmp_path, **storms.FIRMWARE) as variables,
+        storms.served(made, variables) as address,
+    ):
+        count, lost = storms.service_storms(address, stick, made, some)
+    print(f"{count} pictures, {lost} times unplugged")
     assert lost >= len(some)
