@@ -25,7 +25,7 @@ from edgec_devices.intervals import interval_text
 
 import edgec
 from benchmarks.data_folder import ROOT
-from benchmarks.tables import markdown, names, write_json
+from benchmarks.tables import markdown, names, with_tables, write_json
 from edgec.catalogue.entries import PREFIX, catalogue
 from edgec.catalogue.fetching import local_file
 from edgec.errors import EdgecError
@@ -38,8 +38,6 @@ PAGE = ROOT / "docs" / "models-table.md"
 LAB = ROOT / "docs" / "quantization-lab.md"
 BOARDS = {"pi-zero2": "Pi Zero 2", "pi3": "Pi 3", "pi4": "Pi 4", "pi5": "Pi 5"}
 CORAL = "+coral"
-BEGIN, END = "<!-- {} -->\n", "<!-- end of {} -->\n"
-"""A table of the page stands between these lines, with its name in them."""
 OURS: Mapping[str, Callable[[Path], Path]] = {
     **MAKERS,
     **RECENT,
@@ -204,13 +202,7 @@ def accuracy(name: str) -> str:
 
 def replaced(page: str, networks: list[Network]) -> str:
     """Return the text of the page with its tables made anew."""
-    for name, table in tables(networks).items():
-        begin, end = BEGIN.format(name), END.format(name)
-        before, _, rest = page.partition(begin)
-        _, found, after = rest.partition(end)
-        assert found, name
-        page = f"{before}{begin}\n{table}\n{end}{after}"
-    return page
+    return with_tables(page, tables(networks))
 
 
 def main() -> int:

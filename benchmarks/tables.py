@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+BEGIN, END = "<!-- {} -->\n", "<!-- end of {} -->\n"
+"""A table of a page stands between these lines, with its name in them."""
 
 
 def names(text: str) -> list[str]:
@@ -32,6 +35,24 @@ def markdown(
     yield line(heads)
     yield line(["---"] * texts + ["--:"] * (len(heads) - texts))
     yield from map(line, rows)
+
+
+def with_tables(page: str, tables: Mapping[str, str]) -> str:
+    """Return the text of a page with its tables made anew; raise ValueError where it has
+    no place for one.
+
+    Args:
+        page: the text
+        tables: the text of each table by its name
+    """
+    for name, table in tables.items():
+        begin, end = BEGIN.format(name), END.format(name)
+        before, begun, rest = page.partition(begin)
+        _, ended, after = rest.partition(end)
+        if not begun or not ended:
+            raise ValueError(f"there is no place for the table {name}")
+        page = f"{before}{begin}\n{table}\n{end}{after}"
+    return page
 
 
 def write_json(path: Path, rows: Iterable[Any]) -> None:

@@ -22,6 +22,7 @@ from edgec_devices.stick.redirection import plug_in
 from edgec_devices.stick.sources import IndexEntry
 from edgec_runtime.device_end.facts import ADD_UDEV_RULES
 
+from benchmarks import libedgetpu_runs
 from tests.cli.verbs import edgec
 from tests.conftest import whole_machine
 from tests.stick import real_stack
@@ -33,6 +34,11 @@ FILE, LONGER = entry("dense_256"), entry("mobilenet_v1_0.25_128_quant")
 RUNS = 150
 """Of a service; some seconds of them are without the stick."""
 LIBRARY = EDGETPU / "usb/libedgetpu-aarch64.so.1"
+INTERPRETERS = {
+    "ai-edge-litert": ("ai-edge-litert",),
+    "tflite-runtime": ("tflite-runtime==2.14.0", "numpy<2"),
+}
+"""The wheels of each; tflite-runtime's last one was built before numpy 2."""
 PATIENCE_S = 120.0
 FIRST_RESULT_S = 0.5
 PROGRAM = ".edgec/dense/current/bin/linux-aarch64/main"
@@ -181,16 +187,25 @@ def test_python_on_the_device(flashed: Machine) -> None:
     same([found], graph, random_inputs(graph, SEED))
 
 
-def test_libedgetpu_with_litert(
-    pi: Machine, to: tuple[str, str], bundle: Path, tmp_path: Path
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+def test_libedgetpu(
+    interpreter: str,
+    pi: Machine,
+    to: tuple[str, str],
+    bundle: Path,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> None:
-    """Google's library for arm64 and the newest LiteRT, through this Debian's libusb: a
-    dense layer and a classifier, equal to their sources.
+    """Google's library for arm64 and an interpreter, through this Debian's libusb: a dense
+    layer and a classifier, equal to their sources.
     """
-    words = (*to, "--app", "litert", "--with-runtime", "--wheel", "ai-edge-litert")
+    wheels = [word for name in INTERPRETERS[interpreter] for word in ("--wheel", name)]
+    words = (*to, "--app", interpreter, "--with-runtime", *wheels)
     done = edgec("flash", bundle, *words, cwd=tmp_path)
     if "connection" in done.err.lower():
         pytest.skip(f"no package index: {done.err}")
+    if "package index has no tflite-runtime" in done.err:
+        pytest.skip("no tflite-runtime for this Debian's Python")
     assert done.code == 0, done
     put(pi, real_stack.SCRIPT, "/tmp/run_files.py")
     calls = []
@@ -202,17 +217,19 @@ def test_libedgetpu_with_litert(
         calls += [f"/tmp/out{number}.npz"]
     # The first import compiles and reads everything, which takes minutes here.
     said = pi.run(
-        "PYTHONPATH=$(echo ~/.edgec/litert/site/*/ | tr ' ' ':') python3 "
+        f"PYTHONPATH=$(echo ~/.edgec/{interpreter}/site/*/ | tr ' ' ':') python3 "
         f"/tmp/run_files.py /usr/lib/aarch64-linux-gnu/libedgetpu.so.1 {' '.join(calls)}",
         3 * PATIENCE_S,
     )
-    assert said == "done\n"
     for number, file in enumerate((FILE, LONGER)):
         data = base64.b64decode(pi.run(f"base64 /tmp/out{number}.npz"))
         graph = source(file)
         with np.load(io.BytesIO(data)) as outputs:
             same([*outputs.values()], graph, random_inputs(graph, SEED))
-    print(pi.run("python3 -V; ls -d .edgec/litert/site/*/*litert*info").split())
+    libedgetpu_runs.check(
+        libedgetpu_runs.run_of(LIBRARY, said),
+        request.config.getoption("--update-golden"),
+    )
 
 
 def test_a_service_goes_on_without_its_stick(

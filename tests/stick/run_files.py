@@ -1,16 +1,31 @@
 """Runs compiled files on an Edge TPU: library, then for each call file, inputs, outputs.
 
-It runs in a process of its own, with the packages of that Python alone.
+It writes the versions of the interpreter, Debian and Python as a line of JSON, and at the
+end "done". It runs in a process of its own, with the packages of that Python alone.
 """
 
+import importlib.metadata
+import json
+import platform
 import sys
 
 import numpy as np
 
 try:
     from ai_edge_litert.interpreter import Interpreter, load_delegate
+
+    project = "ai-edge-litert"
 except ImportError:
     from tflite_runtime.interpreter import Interpreter, load_delegate
+
+    project = "tflite-runtime"
+
+facts = {
+    "interpreter": f"{project} {importlib.metadata.version(project)}",
+    "debian": platform.freedesktop_os_release()["VERSION_CODENAME"],
+    "python": ".".join(platform.python_version_tuple()[:2]),
+}
+print(json.dumps(facts), flush=True)
 
 library, *calls = sys.argv[1:]
 delegate = load_delegate(library, {"device": "usb"})

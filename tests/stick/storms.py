@@ -61,8 +61,10 @@ PAUSE_S = 0.005
 """Between pictures of the webcam."""
 LONGEST = 20000
 """Most pictures of a storm."""
-PROGRAM_S = 4.0
-"""Seconds in which a program runs; it looks for a stick once a second."""
+PROGRAM_S = 10.0
+"""Seconds in which a program runs: where it fails to open a stick it looks for it again
+after 1, 2 and 4 s, and a storm lets it fail twice.
+"""
 ABSENCES_S = 0.01, 0.05, 0.3
 LOST = tuple(PHASES[What.UNPLUG])
 

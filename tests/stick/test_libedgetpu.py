@@ -27,6 +27,7 @@ from edgec_runtime.device_end import facts, trial_model
 from edgec_runtime.edgetpu_file.compiled_file import CompiledFile, read_compiled
 from edgec_runtime.edgetpu_file.executable import ExecutableType
 
+from benchmarks import libedgetpu_runs
 from edgec.frontends.tflite import read_tflite
 from edgec.ir import Calls, Value, interp
 from tests.conftest import ROOT
@@ -148,14 +149,15 @@ def check(
     examples: Sequence[Example],
     folder: Path,
     python: str = sys.executable,
-) -> None:
-    """All calls in one process."""
+) -> str:
+    """Make all calls in one process, compare, and return what it wrote."""
     calls = [Call(e.file, e.inputs) for e in examples]
     answer = run(stick, calls, folder, python=python)
     assert answer.code == 0, answer.text
     for expected, outputs in zip(examples, answer.outputs, strict=True):
         for mine, theirs in zip(outputs, expected.outputs, strict=True):
             np.testing.assert_array_equal(mine, theirs, expected.file.name)
+    return answer.text
 
 
 def small() -> list[IndexEntry]:
@@ -265,14 +267,27 @@ def test_a_network_with_state(tmp_path: Path) -> None:
         np.testing.assert_array_equal(mine[0], theirs)
 
 
-def test_the_library_for_an_old_interpreter(tmp_path: Path) -> None:
-    """It finds the stick, and fails at the call: nothing before says so."""
-    examples = [example(entry("dense_256"), 1, tmp_path)]
-    calls = [Call(e.file, e.inputs) for e in examples]
+@pytest.mark.parametrize("interpreter", ["litert", "tflite-runtime"])
+def test_interpreters(
+    interpreter: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Today's library works with both. That for an old interpreter finds the stick, and
+    fails at the call: nothing before says so.
+    """
+    python = sys.executable if interpreter == "litert" else str(TFLITE_RUNTIME)
+    if not Path(python).exists():
+        pytest.skip("no environment of its own")
+    update = request.config.getoption("--update-golden")
+    names = ("dense_256", "split_concat", "gabor_64x64_p4")
+    examples = [example(entry(name), 2, tmp_path) for name in names]
     with Stick.serve(EDGETPU, RUNNING) as stick:
-        answer = run(stick, calls, tmp_path, library=OLD_LIBRARY)
+        text = check(stick, examples, tmp_path, python=python)
+        libedgetpu_runs.check(libedgetpu_runs.run_of(LIBRARY, text), update)
+        calls = [Call(e.file, e.inputs) for e in examples]
+        answer = run(stick, calls, tmp_path, library=OLD_LIBRARY, python=python)
     assert answer.code != 0
     assert "EdgeTpuDelegateForCustomOp) failed to invoke" in answer.text
+    libedgetpu_runs.check(libedgetpu_runs.run_of(OLD_LIBRARY, answer.text), update)
 
 
 @pytest.mark.parametrize(
@@ -312,14 +327,6 @@ def test_a_session_with_the_library_for_an_old_interpreter(tmp_path: Path) -> No
         finally:
             process.close()
     assert "built for an older TensorFlow" in e.value.what
-
-
-@pytest.mark.skipif(not TFLITE_RUNTIME.exists(), reason="no environment of its own")
-def test_tflite_runtime(tmp_path: Path) -> None:
-    names = ("dense_256", "split_concat", "gabor_64x64_p4")
-    examples = [example(entry(name), 2, tmp_path) for name in names]
-    with Stick.serve(EDGETPU, RUNNING) as stick:
-        check(stick, examples, tmp_path, python=str(TFLITE_RUNTIME))
 
 
 def test_a_stick_that_is_pulled_out(tmp_path: Path) -> None:
