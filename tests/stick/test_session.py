@@ -12,7 +12,7 @@ from edgec_devices.stick.faults import Fault, Phase, What
 from edgec_runtime import DeviceError, InputError, Session
 from edgec_runtime.session import edgetpu
 from edgec_runtime.stick import firmware
-from edgec_runtime.stick.compiled_interpreter import drives
+from edgec_runtime.stick.compiled_interpreter import refusal
 from edgec_runtime.stick.process import StickModel
 
 from edgec.ir import Graph
@@ -30,6 +30,7 @@ from tests.stick.test_driver import (
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
 FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
+LSTM = "keras_lstm_mnist_ptq"
 LIMIT_S = 30.0
 
 
@@ -88,30 +89,47 @@ def test_without_a_stick(bundle: Path, graph: Graph) -> None:
 
 def test_what_our_driver_cannot_run() -> None:
     """Operators for the CPU, and transfers that depend on the data."""
-    names = {
-        "dense_256": True,
-        "deeplabv3_mnv2_dm05_pascal_quant": False,
-        "keras_lstm_mnist_ptq": False,
+    reasons = {
+        "dense_256": "",
+        "deeplabv3_mnv2_dm05_pascal_quant": "8 of its 9 operators are for the CPU",
+        LSTM: "its transfers depend on the data",
     }
-    for name, can in names.items():
-        assert drives((EDGETPU / entry(name).compiled).read_bytes()) == can
+    for name, why in reasons.items():
+        assert refusal((EDGETPU / entry(name).compiled).read_bytes()) == why
 
 
-@pytest.mark.parametrize("library", [True, False])
-def test_libedgetpu_runs_them_where_it_is(
-    library: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiled = (EDGETPU / entry("keras_lstm_mnist_ptq").compiled).read_bytes()
-
-    def found() -> str:
-        if library:
-            return "libedgetpu.so.1"
-        raise DeviceError("no libedgetpu")
-
+def test_libedgetpu_runs_them_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = (EDGETPU / entry(LSTM).compiled).read_bytes()
     monkeypatch.setattr(edgetpu, "sticks", lambda: [object()])
-    monkeypatch.setattr(edgetpu, "edgetpu_library", found)
+    monkeypatch.setattr(edgetpu, "edgetpu_library", lambda: "libedgetpu.so.1")
     task = edgetpu.EdgeTpuOptions().task((StickModel((), {}, (compiled,)),))
-    assert task.driver == ("libedgetpu" if library else "own")
+    assert task.driver == "libedgetpu"
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "hint"),
+    [
+        ("auto", "edgec's driver of the stick cannot run", "install libedgetpu"),
+        ("own", "edgec's driver of the stick cannot run", 'use driver="libedgetpu"'),
+        ("libedgetpu", "no Edge TPU can be opened", "install libedgetpu"),
+    ],
+)
+def test_nothing_can_run_them_without_libedgetpu(
+    name: str, what: str, hint: str, stick: Stick, tmp_path: Path
+) -> None:
+    """A warning with an action, or the same as an error where the stick is insisted on."""
+    bundle = compiled_bundle(entry(LSTM))
+    with plugged(stick, tmp_path, LD_LIBRARY_PATH="", **FIRMWARE) as process:
+        options = {"driver": name}
+        assert process.call(driving.open_session, bundle, options) is None
+        (said,) = process.call(driving.close_session)
+        assert what in said
+        assert "it runs on the CPU" in said
+        assert hint in said
+        with pytest.raises(DeviceError) as e:
+            process.call(driving.open_session, bundle, {**options, "tpu": "delegate"})
+    assert what in e.value.what
+    assert hint in str(e.value.hint)
 
 
 def test_without_firmware(

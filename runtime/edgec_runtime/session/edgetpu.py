@@ -8,14 +8,14 @@ from typing import Callable, List, Optional, Sequence, Set, Tuple, Union
 
 from ..bundle.archive import Bundle
 from ..bundle.manifest import SegmentInfo
-from ..errors import DeviceError, InputError, did_you_mean
+from ..errors import DeviceError, EdgecError, InputError, did_you_mean
 from ..model.interpreters import (
     EdgeTpuDelegate,
     InterpreterFactory,
     edgetpu_library,
     load_edgetpu,
 )
-from ..stick.compiled_interpreter import OWN, OwnStick, drives, own_interpreter
+from ..stick.compiled_interpreter import OWN, OwnStick, own_interpreter, refusal
 from ..stick.driver import sticks
 from ..stick.process import Delegate, StickModel, StickTask
 from ..stick.shared_stick import shared_stick
@@ -88,7 +88,9 @@ class EdgeTpuOptions:
         do models that our driver cannot run.
 
         Raises:
-            DeviceError: there is no stick for our driver, or no libedgetpu
+            DeviceError: there is no stick for our driver, it cannot run them, or there is
+                no libedgetpu
+            InputError: a compiled file is damaged
         """
         if callable(self.driver):
             return StickTask(models, self.interpreter, self.driver)
@@ -98,11 +100,19 @@ class EdgeTpuOptions:
                 "there is no Edge TPU on USB",
                 hint="plug the stick in; `edgec doctor` says what the machine sees",
             )
-        if self.driver_name == "auto" and on_usb and _has_library():
-            # Without libedgetpu our driver says why it does not run them.
-            on_usb = all(drives(data) for model in models for data in model.compiled)
         if on_usb and not callable(self.interpreter):
-            return StickTask(models, own_interpreter, OwnStick().open, OWN)
+            reasons = (refusal(data) for model in models for data in model.compiled)
+            why = next(filter(None, reasons), "")
+            if not why:
+                return StickTask(models, own_interpreter, OwnStick().open, OWN)
+            if self.driver_name == OWN or not _has_library():
+                raise DeviceError(
+                    f"edgec's driver of the stick cannot run the compiled file: {why}",
+                    at=models[0].segments[0].name,
+                    hint="install libedgetpu, which can; `edgec doctor` says from where"
+                    if self.driver_name != OWN
+                    else 'use driver="libedgetpu", which can',
+                )
         # Without the library it is not necessary to start a process.
         edgetpu_library()
         return StickTask(models, self.interpreter, load_edgetpu, LIBEDGETPU)
@@ -140,9 +150,8 @@ def open_stick(
         return nothing
     try:
         task = options.task(present)
-    except DeviceError:
-        if insists:
-            raise
+    except (DeviceError, InputError) as e:
+        _leave_alone(e, insists, warn if sticks() else lambda text: None)
         return nothing
 
     device = _device(task)
@@ -151,13 +160,18 @@ def open_stick(
         if device is not None and len(bundles) == 1:
             shared = shared_stick(task, device)
             return (shared.add(present[0], options.timeout, warn),)
-        sticks = iter(Stick(task, options.timeout, warn).models)
+        opened = iter(Stick(task, options.timeout, warn).models)
     except DeviceError as e:
-        if insists:
-            raise
-        warn(f"{e.what}; it runs on the CPU")
+        _leave_alone(e, insists, warn)
         return nothing
-    return tuple(None if model is None else next(sticks) for model in models)
+    return tuple(None if model is None else next(opened) for model in models)
+
+
+def _leave_alone(error: EdgecError, insists: bool, warn: Callable[[str], None]) -> None:
+    """Warn that an Edge TPU is not used, or raise the error if it is insisted on."""
+    if insists:
+        raise error
+    warn(f"{error.what}; it runs on the CPU; hint: {error.hint}")
 
 
 def _device(task: StickTask) -> Optional[str]:

@@ -56,17 +56,23 @@ class OwnStick:
         return driver
 
 
-def drives(compiled: bytes) -> bool:
-    """Return whether our driver can run a compiled file.
+def refusal(compiled: bytes) -> str:
+    """Return why our driver cannot run a compiled file; "" if it can.
 
     It cannot where the file has operators for the CPU, or where its transfers depend on
     the data, as with an LSTM.
+
+    Raises:
+        InputError: the file is damaged
     """
     operators = read_compiled(compiled, _FILE).operators
-    return all(
-        o.package is not None and all(e.deterministic for e in o.package.executables)
-        for o in operators
-    )
+    others = sum(o.package is None for o in operators)
+    if others:
+        return f"{others} of its {len(operators)} operators are for the CPU"
+    packages = [o.package for o in operators if o.package is not None]
+    if not all(e.deterministic for p in packages for e in p.executables):
+        return "its transfers depend on the data"
+    return ""
 
 
 def own_interpreter(model: bytes, delegate: Any) -> TfliteInterpreter:
