@@ -11,15 +11,16 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
 from edgec.cli import bench, devices, machine, models
 from edgec.cli.output import echo
-from edgec.errors import EdgecError, InputError, did_you_mean
+from edgec.errors import EdgecError, EdgecWarning, InputError, did_you_mean
 
 RESEND_S = 0.05
 """Seconds until a signal that Python has ignored is sent again."""
@@ -118,7 +119,26 @@ def main() -> None:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _ended)
     sys.unraisablehook = _send_again
+    warnings.showwarning = _shown
     sys.exit(run_verb())
+
+
+def _shown(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show a warning, without the line of code if it is meant for a person."""
+    if issubclass(category, EdgecWarning):
+        echo(f"warning: {message}", err=True)
+    else:
+        _SHOW(message, category, filename, lineno, file, line)
+
+
+_SHOW = warnings.showwarning
 
 
 class _Signalled(SystemExit):

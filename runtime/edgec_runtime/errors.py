@@ -43,6 +43,10 @@ class EdgecError(Exception):
         return printable("\n".join(lines))
 
 
+class EdgecWarning(RuntimeWarning):
+    """Something works in another way than was hoped for; meant to be read, too."""
+
+
 class InputError(EdgecError):
     """Input or usage must change."""
 

@@ -46,7 +46,7 @@ from tests.conftest import ROOT
 from tests.serve.test_http import png
 from tests.stick import driving
 from tests.stick.driving import Array
-from tests.stick.plugged import Plugged, plugged
+from tests.stick.plugged import Plugged, environment, plugged
 from tests.stick.test_driver import FIRMWARE_FROM
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
 
@@ -61,12 +61,12 @@ PAUSE_S = 0.005
 """Between pictures of the webcam."""
 LONGEST = 20000
 """Most pictures of a storm."""
-PROGRAM_S = 10.0
-"""Seconds in which a program runs: where it fails to open a stick it looks for it again
-after 1, 2 and 4 s, and a storm lets it fail twice.
+PROGRAM_S = 4.0, 8.0, 16.0
+"""Seconds in which a program runs, by the number of faults: it looks for the stick 2, 4 and
+8 s after an opening that failed, the first time perhaps before it has seen the stick.
 """
 ABSENCES_S = 0.01, 0.05, 0.3
-LOST = tuple(PHASES[What.UNPLUG])
+LOST = sorted(PHASES[What.UNPLUG], key=lambda phase: phase.value)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Bundle:
     book: ProgramBook
 
 
-def bundle() -> Bundle:
+def bundle(board: str = "host", task: str = "image") -> Bundle:
     """A convolution from picture to picture, compiled by the stand-in compiler."""
 
     def make(folder: Path) -> None:
@@ -102,9 +102,9 @@ def bundle() -> Bundle:
         opsets = [helper.make_opsetid("", 17)]
         save(helper.make_model(graph, opset_imports=opsets), folder / "m.onnx")
         np.savez(folder / "c.npz", x=rng.random((8, *shape[1:])).astype(np.float32))
-        compiled(folder, "image", "0_1")
+        compiled(folder, board, task, "0_1")
 
-    return known_bundle(builds.once("bundle of storms", make))
+    return known_bundle(builds.once(f"bundle of storms {board} {task}", make))
 
 
 def detector() -> Bundle:
@@ -116,19 +116,19 @@ def detector() -> Bundle:
         given = np.stack([scene.picture for scene in scenes(8, seed=6)])
         given = (given.transpose(0, 3, 1, 2) / 255).astype(np.float32)
         np.savez(folder / "c.npz", input=given)
-        compiled(folder)
+        compiled(folder, "host")
 
     return known_bundle(builds.once("detector of storms", make))
 
 
 def compiled(
-    folder: Path, task: str | None = None, preprocess: str | None = None
+    folder: Path, board: str, task: str | None = None, preprocess: str | None = None
 ) -> None:
     """Compile m.onnx of a folder, with the calibration c.npz, and unpack its segments."""
     compiler = StandInEdgetpuCompiler(folder / "compiler")
     edgec.compile(
         folder / "m.onnx",
-        "host+coral",
+        f"{board}+coral",
         folder / "m.edgec",
         calibrate=folder / "c.npz",
         edgetpu="all",
@@ -136,7 +136,7 @@ def compiled(
         task=task,
         preprocess=preprocess,
         edgetpu_compiler=str(compiler.program),
-        cc="cc",
+        cc="cc" if board == "host" else None,
     )
     with zipfile.ZipFile(folder / "m.edgec") as archive:
         archive.extractall(folder)
@@ -158,14 +158,35 @@ def pictures(seed: int, count: int) -> Array:
     return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
 
 
-def storm(r: random.Random, stick: Stick) -> None:
-    """Unplug the stick at any time, and up to twice more at any phase after that."""
-    time.sleep(r.random() * 0.05)
-    stick.plan(
-        Fault(What.UNPLUG, r.choice(LOST), r.randrange(1, 9), r.choice(ABSENCES_S))
-        for _ in range(r.randrange(3))
-    )
-    stick.unplug(r.choice(ABSENCES_S))
+@dataclass(frozen=True)
+class Storm:
+    """A stick that is unplugged at any time, and up to twice more at any phase after that.
+
+    Attributes:
+        after_s: seconds until the first time
+        absence_s: seconds that it then takes
+        faults: the other times
+    """
+
+    after_s: float
+    absence_s: float
+    faults: list[Fault]
+
+    @classmethod
+    def drawn(cls, seed: int) -> Storm:
+        """Any one; the same for the same seed."""
+        r = random.Random(seed)
+        faults = [
+            Fault(What.UNPLUG, r.choice(LOST), r.randrange(1, 9), r.choice(ABSENCES_S))
+            for _ in range(r.randrange(3))
+        ]
+        return cls(r.random() * 0.05, r.choice(ABSENCES_S), faults)
+
+    def happen(self, stick: Stick) -> None:
+        """Let it come over a stick."""
+        time.sleep(self.after_s)
+        stick.plan(self.faults)
+        stick.unplug(self.absence_s)
 
 
 @contextmanager
@@ -213,7 +234,7 @@ def session_storms(
     process.call(driving.open_session, made.path, {"driver": "own"})
     count = 0
     for seed in seeds:
-        storms = threading.Thread(target=storm, args=(random.Random(seed), stick))
+        storms = threading.Thread(target=Storm.drawn(seed).happen, args=(stick,))
         before = losses(stick)
         storms.start()
         end = time.monotonic() + BACK_S
@@ -284,7 +305,7 @@ def webcam_storms(
         try:
             for seed in seeds:
                 again(stick, job)
-                storm(random.Random(seed), stick)
+                Storm.drawn(seed).happen(stick)
             again(stick, job)
         finally:
             stop.touch()
@@ -310,13 +331,13 @@ def again(stick: Stick, job: Future[Any]) -> None:
 
 
 def program_storms(
-    program: Path, stick: Stick, variables: dict[str, str], seeds: range, folder: Path
+    program: Path, made: Bundle, seeds: range, folder: Path
 ) -> tuple[int, int]:
     """Storms over the C program of a bundle; AssertionError if something does not hold.
 
-    Each launch makes inferences for some seconds; its last output is compared, of an
-    inference on the stick, which has come back. The drivers of programs give every
-    output in schedules.py.
+    Each launch has a stick of its own and makes inferences for some seconds; its last
+    output is compared, of an inference on the stick, which has come back. The drivers of
+    programs give every output in schedules.py.
 
     Returns:
         the numbers of inferences and of unpluggings
@@ -326,28 +347,37 @@ def program_storms(
     command = [str(program), "--json", "--input", str(folder / "in.npy")]
     twin = {"EDGEC_EDGETPU_DRIVER": "none"}
     subprocess.run([*command, "--output", str(folder / "c")], env=twin, check=True)
-    count = 0
+    count, lost = 0, 0
     for seed in seeds:
-        storms = threading.Thread(target=storm, args=(random.Random(seed), stick))
-        storms.start()
-        options = ["--runs", "250000", "--seconds", str(PROGRAM_S)]
-        done = subprocess.run(
-            [*command, *options, "--output", str(folder / "out")],
-            env=variables,
-            capture_output=True,
-            text=True,
-            timeout=BACK_S,
-        )
-        storms.join()
+        storm = Storm.drawn(seed)
+        options = ["--runs", "262144", "--seconds", str(PROGRAM_S[len(storm.faults)])]
+        place = folder / str(seed)
+        place.mkdir()
+        with (
+            Stick.serve(made.book, StickOptions(firmware=True)) as stick,
+            environment(stick, place, **FIRMWARE) as variables,
+        ):
+            storms = threading.Thread(target=storm.happen, args=(stick,))
+            storms.start()
+            done = subprocess.run(
+                [*command, *options, "--output", str(folder / "out")],
+                env=variables,
+                capture_output=True,
+                text=True,
+                timeout=2 * BACK_S,
+            )
+            storms.join()
+            lines = stick.lines
         assert done.returncode == 0, (seed, done.stderr)
         count += len(json.loads(done.stdout)["total"])
+        lost += losses(stick)
         outputs = [np.load(folder / n / "output0.npy") for n in ("out", "c")]
         np.testing.assert_array_equal(outputs[0], outputs[1], err_msg=f"seed {seed}")
-        lines = stick.lines
         last = max(i for i, line in enumerate(lines) if line.startswith("appears"))
         back = any(line.startswith("packet input") for line in lines[last:])
         assert back, (seed, lines[last:], done.stderr)
-    return count, losses(stick)
+        print(f"storm {seed}, {count} inferences, {lost} times unplugged", flush=True)
+    return count, lost
 
 
 # ---- a service
@@ -402,7 +432,7 @@ def service_storms(
     files = [png(picture) for picture in given]
     count = 0
     for seed in seeds:
-        storms = threading.Thread(target=storm, args=(random.Random(seed), stick))
+        storms = threading.Thread(target=Storm.drawn(seed).happen, args=(stick,))
         lost = losses(stick)
         storms.start()
         end = time.monotonic() + BACK_S

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from edgec_devices.stick import Stick
 from edgec_devices.stick.faults import Fault, Phase, What
 from edgec_runtime import DeviceError, InputError, Session
 from edgec_runtime.session import edgetpu
-from edgec_runtime.stick import firmware
+from edgec_runtime.stick import driver, firmware
 from edgec_runtime.stick.compiled_interpreter import refusal
 from edgec_runtime.stick.process import StickModel
 
 from edgec.ir import Graph
 from tests.stick import driving
 from tests.stick.bundles import compiled_bundle
-from tests.stick.plugged import Plugged, plugged
+from tests.stick.plugged import Plugged, environment, plugged
 from tests.stick.test_driver import (
     EDGETPU,
     FIRMWARE_FROM,
@@ -143,6 +147,55 @@ def test_without_firmware(
         assert right(process, graph, 0) == "c"
         (said,) = process.call(driving.close_session)
         assert "needs its firmware" in said
+
+
+@pytest.mark.parametrize("name", ["nothing", "damaged", "."])
+def test_a_file_without_firmware(
+    name: str, stick: Stick, bundle: Path, tmp_path: Path
+) -> None:
+    """The command line names the file, in one line without code, and what to do."""
+    (tmp_path / "damaged").write_bytes(bytes(10783))
+    np.save(tmp_path / "in.npy", random_inputs(source(entry("dense_256")), 0)[0])
+    given = {firmware.VARIABLE: str(tmp_path / name)}
+    with environment(stick, tmp_path, **given) as variables:
+        done = typed(bundle, variables, tmp_path)
+    assert done.returncode == 0
+    (said,) = done.stderr.splitlines()
+    assert said.startswith("warning: the Edge TPU cannot run its segments: ")
+    assert f"{tmp_path / name} does not have the Edge TPU's firmware" in said
+    assert said.endswith(f"hint: name a libedgetpu, or leave {firmware.VARIABLE} out")
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        (driver.CLOCK_VARIABLE, 'no clock hihg; did you mean "high"?'),
+        (edgetpu.DRIVER_VARIABLE, 'no driver "hihg"'),
+    ],
+)
+def test_a_wrong_variable(
+    variable: str, said: str, bundle: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "in.npy", random_inputs(source(entry("dense_256")), 0)[0])
+    done = typed(bundle, {**os.environ, variable: "hihg"}, tmp_path)
+    assert done.returncode == 2
+    what, hint = done.stderr.splitlines()
+    assert said in what
+    assert "hint: " in hint
+
+
+def typed(
+    bundle: Path, variables: dict[str, str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """`edgec run` of a bundle on in.npy, as a process with these variables."""
+    return subprocess.run(
+        [sys.executable, "-m", "edgec", "run", bundle, "--input", "in.npy"],
+        env=variables,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 @pytest.mark.parametrize(

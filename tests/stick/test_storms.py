@@ -55,11 +55,7 @@ def test_a_program(
     some = seeds(request, 2)
     (tmp_path / "program").mkdir()
     program = unpack(bundle.path, tmp_path / "program")
-    with (
-        Stick.serve(bundle.book, StickOptions(firmware=True)) as stick,
-        environment(stick, tmp_path, **storms.FIRMWARE) as variables,
-    ):
-        count, lost = storms.program_storms(program, stick, variables, some, tmp_path)
+    count, lost = storms.program_storms(program, bundle, some, tmp_path)
     print(f"{count} inferences, {lost} times unplugged")
     assert lost >= len(some)
 

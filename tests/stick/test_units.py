@@ -124,7 +124,7 @@ def test_a_file_without_firmware(
     monkeypatch.setenv(firmware.VARIABLE, str(wrong))
     with pytest.raises(InputError) as e:
         firmware.find_firmware()
-    assert e.value.at == str(wrong)
+    assert str(wrong) in e.value.what
 
 
 def test_an_unknown_clock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..bundle.archive import Bundle, PathLike
 from ..bundle.signatures import SignatureInfo, read_signatures
-from ..errors import BundleError, DeviceError, InputError, did_you_mean
+from ..errors import BundleError, DeviceError, EdgecWarning, InputError, did_you_mean
 from ..session.edgetpu import EdgeTpuOptions
 from ..session.session import Session
 from ..tensors import TensorInfo
@@ -477,7 +477,7 @@ def _threads(wanted: Any, bundle: Bundle) -> int:
             f"num_threads={wanted}: the bundle's code is for {there}; compile it with "
             f"--threads {min(wanted, 4)} for more"
         )
-        warnings.warn(message, RuntimeWarning, stacklevel=3)
+        warnings.warn(message, EdgecWarning, stacklevel=3)
     return min(wanted, there)
 
 

@@ -16,7 +16,7 @@ from ..model.interpreters import (
     load_edgetpu,
 )
 from ..stick.compiled_interpreter import OWN, OwnStick, own_interpreter, refusal
-from ..stick.driver import sticks
+from ..stick.driver import StickOptions, sticks
 from ..stick.process import Delegate, StickModel, StickTask
 from ..stick.shared_stick import shared_stick
 from ..stick.stick import Stick, StickOfModel
@@ -66,6 +66,8 @@ class EdgeTpuOptions:
                 'driver="none" leaves the Edge TPU alone, and tpu="delegate" insists on it',
                 hint=f"leave one of them out, or {DRIVER_VARIABLE}",
             )
+        if name in ("auto", OWN):
+            StickOptions().clock_name()
         if not self.timeout > 0:
             raise InputError(
                 f"no answer can come within {self.timeout} s",

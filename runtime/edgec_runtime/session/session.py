@@ -31,7 +31,7 @@ from ..cascade.networks import OpenedNetworks
 from ..cascade.runner import FrameRunner, Infer
 from ..device_end.bundles import machine_target as machine_target
 from ..device_end.printable import printable
-from ..errors import InputError
+from ..errors import EdgecWarning, InputError
 from ..model.inputs import check_inputs, noise_inputs
 from ..model.interpreters import InterpreterFactory
 from ..model.native import Painting
@@ -437,7 +437,7 @@ class OnceWarned:
         if not self._done:
             self._done = True
             # The text may come from drivers and from names in files.
-            warnings.warn(printable(text), RuntimeWarning, stacklevel=2)
+            warnings.warn(printable(text), EdgecWarning, stacklevel=2)
 
 
 def _free(

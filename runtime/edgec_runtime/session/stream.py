@@ -32,7 +32,7 @@ from typing import (
 from numpy.typing import NDArray
 
 from ..device_end.printable import printable
-from ..errors import InputError
+from ..errors import EdgecWarning, InputError
 from ..model.inference import Inference
 from ..stick.stick import StickFacts
 from .locks import Signal, alone, finish, start
@@ -238,7 +238,7 @@ class StreamPipeline:
                 f"{', '.join(late)} did not end within {ENDING_S:g} s after the "
                 "stream was closed"
             )
-            warnings.warn(printable(text), RuntimeWarning, stacklevel=3)
+            warnings.warn(printable(text), EdgecWarning, stacklevel=3)
         else:
             # The stages refer to this pipeline, and so would keep the weights.
             self._stages.clear()
@@ -327,7 +327,7 @@ class StreamPipeline:
                 self._source.close()
             except Exception as e:
                 text = f"the source failed when it was closed: {e!r}"
-                warnings.warn(printable(text), RuntimeWarning, stacklevel=2)
+                warnings.warn(printable(text), EdgecWarning, stacklevel=2)
 
     # ---- stages
     # ----------------------------------------------------------------------------------

@@ -70,9 +70,8 @@ def find_firmware(path: Optional[str] = None, root: str = "/") -> bytes:
         found = _in_file(path)
         if found is None:
             raise InputError(
-                "the file does not have the Edge TPU's firmware",
-                at=path,
-                hint=_download_command(),
+                f"{path} does not have the Edge TPU's firmware",
+                hint=f"name a libedgetpu, or leave {VARIABLE} out",
             )
         return found
     for place in _places(root):

@@ -6,8 +6,9 @@ Tensors are not sent: both processes map a file in memory for each frame.  The m
 on a socket of packets are:
 
     to it    ATTACH slot, model (with the file), DETACH slot, RUN slot, segment, number
-    from it  STARTED (all modules are imported), LOADING text (each time that it cannot
-             open the Edge TPU), READY with the ns of the slowest inference;
+    from it  STARTED (all modules are imported), LOADING text, hint (in two lines, each
+             time that it cannot open the Edge TPU), READY with the ns of the slowest
+             inference;
              for each RUN its number, whether it failed, ns, text
 """
 
@@ -42,7 +43,7 @@ LOADING = 1
 READY = 2
 STARTED = 3
 REQUEST = struct.Struct("<iiiq")  # kind, slot, segment or model, number
-STATE = struct.Struct("<iq")  # state, ns (of READY); followed by the text (of LOADING)
+STATE = struct.Struct("<iq")  # state, ns (of READY); followed by two lines (of LOADING)
 ANSWER = struct.Struct("<qiq")  # number, whether it failed, ns; followed by the text
 TEXT_BYTES = 2000
 _REFUSED_CALL = "EdgeTpuDelegateForCustomOp) failed to invoke"
@@ -157,7 +158,7 @@ def _load(
                     ns = max(ns, _timed(segment, model.tensors))
                     segments.append(segment)
         except Exception as e:
-            connection.send(STATE.pack(LOADING, 0) + _text(e))
+            connection.send(STATE.pack(LOADING, 0) + _two_lines(e))
             if not again:
                 return None
             time.sleep(AGAIN_S)
@@ -219,6 +220,13 @@ def _serve(
             connection.send(
                 ANSWER.pack(number, failed, time.perf_counter_ns() - start) + text
             )
+
+
+def _two_lines(error: Exception) -> bytes:
+    """Return the text of an error, and in the second line its hint, if it has one."""
+    what = b" ".join(_text(error).splitlines())[: TEXT_BYTES // 2]
+    hint = str(getattr(error, "hint", None) or "").encode("utf-8", "replace")
+    return what + b"\n" + b" ".join(hint.splitlines())[: TEXT_BYTES // 2 - 1]
 
 
 def _text(error: Exception) -> bytes:

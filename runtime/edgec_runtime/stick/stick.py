@@ -124,8 +124,8 @@ class Channel:
 
         Args:
             task: its task
-            on_failure: is called with the reason of each failed attempt to open the Edge
-                TPU
+            on_failure: is called after each failed attempt to open the Edge TPU, with the
+                reason, and a hint or nothing in a second line
         """
         timeout = STARTING_S
         while True:
@@ -336,10 +336,11 @@ class Stick:
             self.channel = self._open(False, reasons.append)
         except (Gone, OSError) as e:
             os.close(self._task_file)
+            why, _, hint = (reasons[-1] if reasons else str(e)).partition("\n")
             raise DeviceError(
-                f"the Edge TPU cannot run its segments: {reasons[-1] if reasons else e}",
+                f"the Edge TPU cannot run its segments: {why}",
                 at=task.models[0].segments[0].name,
-                hint="plug it in again; see `edgec doctor`",
+                hint=hint or "plug it in again; see `edgec doctor`",
             ) from None
         self._facts = replace(self._facts, up=True)
         # The thread is started now, so that a run with a fault does not wait for it.
