@@ -19,10 +19,12 @@ import numpy as np
 import pytest
 from edgec_devices.machine import Machine
 from edgec_devices.machine.qemu import STICK_SOCKET
+from edgec_devices.package_index import WheelsFor, download_into
 from edgec_devices.stick import Stick
 from edgec_devices.stick.redirection import plug_in
 from edgec_devices.stick.sources import IndexEntry
-from edgec_runtime import DeviceError
+from edgec_devices.wheel import minor_version
+from edgec_runtime import DeviceError, EdgecError
 from edgec_runtime.device_end.facts import ADD_UDEV_RULES
 
 from benchmarks import libedgetpu_runs
@@ -42,7 +44,12 @@ INTERPRETERS = {
     "ai-edge-litert": ("ai-edge-litert",),
     "tflite-runtime": ("tflite-runtime==2.14.0", "numpy<2"),
 }
-"""The wheels of each; tflite-runtime's last one was built before numpy 2."""
+"""The projects of each; tflite-runtime's last version was built before numpy 2."""
+PLATFORMS = [
+    *(f"manylinux_2_{n}_aarch64" for n in range(34, 16, -1)),
+    "manylinux2014_aarch64",
+]
+"""Of wheels: that of tflite-runtime needs glibc 2.34."""
 PATIENCE_S = 120.0
 FIRST_RESULT_S = 0.5
 PROGRAM = ".edgec/dense/current/bin/linux-aarch64/main"
@@ -211,13 +218,16 @@ def test_libedgetpu(
     """Google's library for arm64 and an interpreter, through this Debian's libusb: a dense
     layer and a classifier, equal to their sources.
     """
-    wheels = [word for name in INTERPRETERS[interpreter] for word in ("--wheel", name)]
-    words = (*to, "--app", interpreter, "--with-runtime", *wheels)
+    python = minor_version(pi.run("python3 -V").split()[1])
+    device = WheelsFor("this machine", python, PLATFORMS, "see pypi.org")
+    try:
+        download_into(tmp_path, INTERPRETERS[interpreter], device)
+    except EdgecError as e:
+        pytest.skip(f"no wheel for Python {python}: {e}")
+    words = [*to, "--app", interpreter, "--with-runtime"]
+    for wheel in sorted(tmp_path.glob("*.whl")):
+        words += ["--wheel", wheel.name]
     done = edgec("flash", bundle, *words, cwd=tmp_path)
-    if "connection" in done.err.lower():
-        pytest.skip(f"no package index: {done.err}")
-    if "package index has no tflite-runtime" in done.err:
-        pytest.skip("no tflite-runtime for this Debian's Python")
     assert done.code == 0, done
     put(pi, real_stack.SCRIPT, "/tmp/run_files.py")
     calls = []

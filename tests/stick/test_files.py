@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from edgec_devices.machine.machine import stick_error
 from edgec_devices.stick.sources import read_files
 from edgec_runtime.edgetpu_file.compiled_file import read_compiled
 
@@ -31,16 +32,29 @@ def test_each_kind_has_the_program(kind: str) -> None:
             assert book.find(chunk.span.of(file.data))
 
 
-def test_a_wrong_file_is_named(tmp_path: Path) -> None:
-    wrong = tmp_path / "wrong.edgec"
-    wrong.write_bytes(b"no bundle")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("wrong.edgec", "this is not a bundle"),
+        ("wrong.tflite", "the file is not a .tflite file"),
+        ("folder", "the folder has no compiled/index.json"),
+    ],
+)
+def test_a_wrong_file_is_named(name: str, why: str, tmp_path: Path) -> None:
+    """By the program, and so by the error of `edgec devices boot`."""
+    (tmp_path / "folder").mkdir()
+    wrong = tmp_path / name
+    if name != "folder":
+        wrong.write_bytes(b"no bundle")
     words = ("-m", "edgec_devices.stick", tmp_path / "socket", "mark", wrong)
     done = subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1
-    assert str(wrong) in done.stdout
     assert not done.stderr
+    error = stick_error(done.stdout)
+    assert error.what.startswith(f"the stick does not start: {why}")
+    assert error.at == str(wrong)
 
 
 def test_it_ends_with_qemu(tmp_path: Path) -> None:

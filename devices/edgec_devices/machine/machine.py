@@ -90,6 +90,17 @@ class MachineState:
     stick_pid: int | None = None
 
 
+def stick_error(said: str) -> InputError:
+    """Return the error for a stick that does not start, from what its program printed."""
+    what, *more = said.splitlines() or ["no message"]
+    files = [line.strip() for line in more if line.startswith("  at: ")]
+    return InputError(
+        f"the stick does not start: {what.removeprefix('error: ')}",
+        at=files[0].removeprefix("at: ") if files else None,
+        hint="give bundles or files that the Edge TPU's compiler wrote",
+    )
+
+
 class Machine:
     """A machine, on or off, with its disk in its folder.
 
@@ -272,12 +283,9 @@ class Machine:
         self._save(replace(state, stick_pid=process.pid))
         assert process.stdout is not None
         with process.stdout:
-            said = process.stdout.readline().strip()
-        if said != "ready":
-            raise InputError(
-                f"the stick does not start: {said or 'no message'}",
-                hint="give bundles or files that the Edge TPU's compiler wrote",
-            )
+            said = process.stdout.readline()
+            if said != "ready\n":
+                raise stick_error(said + process.stdout.read())
 
     def unplug(self) -> None:
         """Pull its stick out; raises DeviceError if none is plugged in."""

@@ -63,6 +63,12 @@ def read_index(folder: Path) -> list[IndexEntry]:
         InputError: the index is missing or damaged
     """
     path = folder / INDEX
+    if not path.is_file():
+        raise InputError(
+            f"the folder has no {INDEX}",
+            at=str(folder),
+            hint="name its files one by one",
+        )
     return from_json(
         given(path, LARGEST_JSON),
         list[IndexEntry],
