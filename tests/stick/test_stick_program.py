@@ -163,6 +163,7 @@ def test_a_file_of_another_bundle(program: Path, tmp_path: Path) -> None:
     for damaged, what in (
         (file[:-1] + bytes([file[-1] ^ 1]), "is damaged or of another edgec"),
         (file[:100], "is damaged or of another edgec"),
+        (b"", "is damaged or of another edgec"),
         (file[:8] + b"\xff" + file[9:], "is damaged or of another edgec"),
     ):
         (tmp_path / "edgetpu.bin").write_bytes(damaged)
@@ -172,6 +173,22 @@ def test_a_file_of_another_bundle(program: Path, tmp_path: Path) -> None:
         assert (
             "hint: take the program and edgetpu.bin from the same bundle" in done.stderr
         )
+
+
+@pytest.mark.parametrize(
+    ("variable", "what"),
+    [
+        ("EDGEC_EDGETPU_DRIVER", 'there is no driver "hihg"'),
+        ("EDGEC_EDGETPU_CLOCK", 'the Edge TPU has no clock "hihg"'),
+    ],
+)
+def test_a_wrong_variable(variable: str, what: str, program: Path) -> None:
+    done = subprocess.run(
+        [program], capture_output=True, text=True, env={variable: "hihg"}
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == f"error: {what}"
+    assert f"hint: set {variable} to " in done.stderr
 
 
 def test_a_bundle_of_edgec(tmp_path: Path) -> None:

@@ -233,10 +233,11 @@ static const struct stick_file *stick_map(const char *path, const char *graph) {
     static const char *other = "take the program and " STICK_FILE " from the same bundle";
     struct mapped m = map_file(path);
     const struct stick_file *f = (const void *)m.data;
-    if (!f) return NULL;
+    if (!f && access(path, F_OK)) return NULL;
     const size_t checked = offsetof(struct stick_file, models);
-    if (m.size < sizeof *f || memcmp(f->magic, "EDGECTPU", 8) || f->version != STICK_VERSION ||
-        f->bytes != m.size || crc32_of(m.data + checked, m.size - checked) != f->crc32)
+    if (!f || m.size < sizeof *f || memcmp(f->magic, "EDGECTPU", 8) ||
+        f->version != STICK_VERSION || f->bytes != m.size ||
+        crc32_of(m.data + checked, m.size - checked) != f->crc32)
         fail(EXIT_INPUT, other, "%s is damaged or of another edgec", path);
     if (memcmp(f->graph, graph, sizeof f->graph))
         fail(EXIT_INPUT, other, "%s is of another model", path);
@@ -270,9 +271,13 @@ static bool stick_memory(const struct stick_file *f) {
  * model's. */
 static bool stick_prepare(const char *path, const char *graph) {
     const char *driver = getenv("EDGEC_EDGETPU_DRIVER");
-    if (driver && *driver && strcmp(driver, "auto") && strcmp(driver, "own")) return false;
+    if (!driver || !*driver) driver = "auto";
+    if (!strcmp(driver, "none") || !strcmp(driver, "libedgetpu")) return false;
     const struct stick_file *f = stick_map(path, graph);
     if (!f) return false;
+    if (strcmp(driver, "auto") && strcmp(driver, "own"))
+        fail(EXIT_INPUT, "set EDGEC_EDGETPU_DRIVER to auto, own, libedgetpu or none",
+             "there is no driver \"%s\"", driver);
     stick.clock = stick_clock(f);
     if (!stick_memory(f)) return false;
     stick.models = stick_at(f, f->models);
