@@ -287,7 +287,7 @@ def _libedgetpu(f: Facts) -> Iterator[Finding]:
     library = f["libedgetpu"] or {}
     if not library.get("name"):
         text = (
-            "missing; no Coral Edge TPU can be used here; "
+            "missing; edgec drives a stick on USB without it, and no Edge TPU on PCIe; "
             "for this system's "
             f"release it is at {RELEASES}"
         )
