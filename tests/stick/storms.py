@@ -445,4 +445,8 @@ def service_storms(
                 assert answer.json()["predictions"] == right, (seed, answer.text)
                 count += 1
             used = over and losses(stick) > lost and inputs_of(stick) >= before + 10
+        print(
+            f"storm {seed}, {count} pictures, {losses(stick)} times unplugged",
+            flush=True,
+        )
     return count, losses(stick)
