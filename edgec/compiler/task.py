@@ -32,8 +32,7 @@ def bound(wanted: TaskFile, read: ReadModel, graph: Graph) -> Task | None:
     """
     task = wanted.headless if read.headless else wanted.task
     if task is None:
-        _check_row(graph, wanted)
-        return None
+        return _labelled_row(wanted, read, graph)
     try:
         return _bound(task, read, graph, wanted)
     except InputError:
@@ -44,18 +43,24 @@ def bound(wanted: TaskFile, read: ReadModel, graph: Graph) -> Task | None:
         raise
 
 
-def _check_row(graph: Graph, wanted: TaskFile) -> None:
-    """Raise InputError for labels that are not those of an only row of scores.
+def _labelled_row(wanted: TaskFile, read: ReadModel, graph: Graph) -> Task | None:
+    """Return a classification where a person gives labels for an only row of scores.
 
-    Such an output is shown as a classifier's, without a word of a person.
+    None without labels, with other outputs, and without an image input. Raises
+    InputError for labels of another number than the scores.
     """
     outputs = output_infos(graph)
     if wanted.labels is None or wanted.stated or len(outputs) != 1:
-        return
+        return None
     (row,) = outputs
     classes = max(row.shape, default=0)
-    if prod(row.shape) == classes > 1:
-        _check_number(wanted.labels, classes)
+    if prod(row.shape) != classes or classes <= 1:
+        return None
+    _check_number(wanted.labels, classes)
+    # A network on sounds keeps its labels, and has no task on pictures.
+    if _image_size(read, graph) is None:
+        return None
+    return _bound(Classification(), read, graph, wanted)
 
 
 def _bound(task: Task, read: ReadModel, graph: Graph, wanted: TaskFile) -> Task:
@@ -63,24 +68,29 @@ def _bound(task: Task, read: ReadModel, graph: Graph, wanted: TaskFile) -> Task:
 
     Raises InputError if these, the labels or the files do not suit the task.
     """
-    preprocess = read.preprocess
-    outputs = {info.name: info for info in output_infos(graph)}
+    size = _image_size(read, graph)
     # Boxes are in pixels of an image, so the task needs its size.
+    if size is None:
+        what = f"{graph.name} has no image input for a {task.kind}"
+        raise InputError(what, "--task", "leave it out")
+    outputs = {info.name: info for info in output_infos(graph)}
+    found = task.bind(outputs, size)
+    # Labels inside a model file are its own; a person's may be another model's.
+    if not wanted.stated:
+        _check_labels(found, outputs, size, wanted.labels)
+    # What a device would refuse is an error now, not there.
+    found.decoder(DecoderSetting(size, outputs, wanted.labels, wanted.files))
+    return found
+
+
+def _image_size(read: ReadModel, graph: Graph) -> tuple[int, int] | None:
+    """Return width and height of the first image input; None where there is none."""
     for info in _input_infos(graph):
-        if info.name not in preprocess:
-            continue
-        layout = ImageLayout.of(info, preprocess[info.name].layout)
-        if layout is not None:
-            size = (layout.width, layout.height)
-            found = task.bind(outputs, size)
-            # Labels inside a model file are its own; a person's may be another model's.
-            if not wanted.stated:
-                _check_labels(found, outputs, size, wanted.labels)
-            # What a device would refuse is an error now, not there.
-            found.decoder(DecoderSetting(size, outputs, wanted.labels, wanted.files))
-            return found
-    what = f"{graph.name} has no image input for a {task.kind}"
-    raise InputError(what, "--task", "leave it out")
+        if info.name in read.preprocess:
+            layout = ImageLayout.of(info, read.preprocess[info.name].layout)
+            if layout is not None:
+                return layout.width, layout.height
+    return None
 
 
 def _check_labels(

@@ -149,6 +149,18 @@ def test_a_compile_tells_the_task_and_the_next_command(folder: Path) -> None:
     )
 
 
+def test_labels_of_a_row_make_a_classifier(folder: Path) -> None:
+    (folder / "rgb.txt").write_text("red\ngreen\nblue\n")
+    options = ["--labels", "rgb.txt", "-o", "labelled.edgec"]
+    done = edgec("compile", "classes.onnx", *options, cwd=folder)
+    assert "classification, 3 labels: red, green, blue" in done.out
+
+    # Its other verbs say the same.
+    assert "classification" in edgec("inspect", "labelled.edgec", cwd=folder).out
+    frames = ["--source", "stripes.png", "--no-display", "--frames", "1"]
+    assert edgec("webcam", "labelled.edgec", *frames, cwd=folder).code == 0
+
+
 def test_the_next_command_is_one_for_the_shell(folder: Path) -> None:
     done = edgec("compile", "numbers.onnx", "-o", "my net.edgec", cwd=folder)
     assert "edgec run 'my net.edgec' --input" in done.out.splitlines()[-1]
