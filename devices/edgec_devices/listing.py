@@ -54,15 +54,22 @@ def resolve(name: str, folder: Path) -> str:
             message = e.what if url in e.what else f'"{url}": {e.what}'
             at = f"{folder / CONFIG}, [devices] {stripped}"
             raise InputError(message, at=at, hint=e.hint) from e
-        # A mistyped name is more likely than a mistyped URL, if one is near. ssh itself
-        # takes hosts without a scheme.
-        is_host = "@" in name and "://" not in name
-        meant = did_you_mean(name, devices) or (
-            f'; did you mean "ssh://{stripped}"?' if is_host else ""
-        )
+        # A mistyped name is more likely than a mistyped URL, if one is near.
+        meant = did_you_mean(name, devices) or _url_meant(stripped)
         message = f'"{name}" is not a device{meant}' if meant else e.what
         raise InputError(message, at=e.at, hint=f"{e.hint}; {listed(folder)}") from e
     return url
+
+
+def _url_meant(name: str) -> str:
+    """Return a question that names the URL of a board or host; "" for other texts."""
+    if name in boards():
+        return f'; did you mean "emulated:{name}"?'
+    # ssh itself takes hosts without a scheme.
+    if not name or ":" in name or "/" in name:
+        return ""
+    host = name if "@" in name else f"pi@{name}"
+    return f'; did you mean "ssh://{host}"?'
 
 
 def listing(folder: Path, probe: bool = False) -> tuple[ListedDevice, ...]:

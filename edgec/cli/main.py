@@ -217,6 +217,9 @@ def _wrong_usage(e: click.ClickException) -> int:
     hint = "edgec --help"
     if isinstance(e, click.UsageError) and e.ctx:
         hint = f"{e.ctx.command_path} --help"
+        if isinstance(e, click.MissingParameter) and isinstance(e.param, click.Option):
+            value = e.param.make_metavar(e.ctx)
+            hint = f"{e.param.opts[0]} {value}: {e.param.help}; {hint}"
     echo(f"error: {e.format_message()}\n  hint: {hint}", err=True)
     return 2
 

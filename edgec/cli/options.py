@@ -91,7 +91,10 @@ def _not_the_argument(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
     """Refuse the verb's file as the value of an option that may have none."""
-    if value is not None and Path(value).is_file():
+    if value is None:
+        return None
+    # A mistyped name is no file, and no command either.
+    if Path(value).is_file() or (Path(value).suffix == ".edgec" and " " not in value):
         raise click.UsageError(f"write {value} before {parameter.opts[0]}", context)
     return value
 

@@ -61,6 +61,9 @@ def read_model(
         if suffix in PHOTO_SUFFIXES:
             message = f"{path.name} is a picture, and no model"
             hint = "give it to a bundle: edgec run BUNDLE --input PICTURE"
+        if suffix == ".edgec":
+            message = f"{path.name} is a bundle, which was compiled already"
+            hint = f"edgec inspect {path.name}; or give the model file"
         raise InputError(message, str(path), hint)
 
     keep_state(graph, state or {})

@@ -26,9 +26,8 @@ def bought(plan: Plan, verified: Mapping[str, Agreement]) -> Iterator[str]:
         count = len(plan.floats)
         plural = "s" if count != 1 else ""
         yield (
-            f"{count} operation{plural} left in float32; "
-            "what that buys, "
-            f"on {samples}, times estimated:"
+            f"{count} operation{plural} left in float32; what that buys, on {samples} "
+            "(times estimated; dB: the samples' mean; SQNR: all samples as one):"
         )
         yield _steps_table(plan)
     # Samples to verify with have no labels, and say nothing of a judged drop.

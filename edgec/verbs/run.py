@@ -247,10 +247,17 @@ def _class_map(result: Result | None, output: Path | None) -> Image.Image:
     return image
 
 
+def _check_input_file(path: Path, hint: str) -> None:
+    """Raise InputError unless the input is a file."""
+    if path.is_dir():
+        raise InputError(f"the input {path} is a folder", "--input", hint)
+    if not path.is_file():
+        raise InputError(f"no such input file: {path}", hint=hint)
+
+
 def _photo(path: Path) -> Array:
     """Return the pixels of a photo or an .npy file, uint8 [H, W, 3]."""
-    if not path.is_file():
-        raise InputError(f"no such input file: {path}", hint="give a photo")
+    _check_input_file(path, "give a photo")
     if path.suffix.lower() in PHOTO_SUFFIXES:
         return read_photo(path)
     if path.suffix.lower() == ".npy":
@@ -349,10 +356,7 @@ def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:
 
     Raises InputError; types and shapes are not checked.
     """
-    if not path.is_file():
-        raise InputError(
-            f"no such input file: {path}", hint="give an .npz, .npy or photo"
-        )
+    _check_input_file(path, "give an .npz, .npy or photo")
     suffix = path.suffix.lower()
     if suffix in PHOTO_SUFFIXES:
         info = _single(manifest.input_infos(), "input", path)

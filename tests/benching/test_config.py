@@ -319,6 +319,9 @@ def test_devices_by_name_and_by_url(folder: Path) -> None:
     for name, what in (
         ("atik", 'did you mean "attic"'),
         ("locl:", 'did you mean "local"'),
+        ("pi4", 'did you mean "emulated:pi4"'),
+        ("raspberrypi.local", 'did you mean "ssh://pi@raspberrypi.local"'),
+        ("ann@shed", 'did you mean "ssh://ann@shed"'),
         ("", "is not a device"),
     ):
         with pytest.raises(InputError, match=what) as e:

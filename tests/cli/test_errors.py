@@ -101,6 +101,24 @@ def test_a_picture_in_the_place_of_a_model(tmp_path: Path) -> None:
     )
 
 
+def test_a_bundle_in_the_place_of_a_model(tmp_path: Path) -> None:
+    (tmp_path / "net.edgec").write_bytes(b"x")
+    refused(
+        edgec("explain", "net.edgec", cwd=tmp_path),
+        "net.edgec is a bundle",
+        "edgec inspect net.edgec",
+    )
+
+
+def test_a_missing_option_is_explained(tmp_path: Path) -> None:
+    refused(
+        edgec("run", "net.edgec", cwd=tmp_path),
+        "Missing option '--input'",
+        "--input PATH: .npz by input name, .npy, or a photo",
+        "run --help",
+    )
+
+
 @pytest.mark.parametrize("cut", [0, 6, 100, 0.5, 0.9, 0.99])
 def test_truncated_tflite(tmp_path: Path, cut: float) -> None:
     from edgec.emit.tflite import write_tflite

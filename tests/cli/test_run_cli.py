@@ -93,6 +93,12 @@ def test_numbers_without_a_task_name_the_option(folder: Path) -> None:
     assert "--task of compile" in told.out
 
 
+def test_a_folder_is_no_input(folder: Path) -> None:
+    told = edgec("run", "classes.edgec", "--input", ".", cwd=folder)
+    assert told.code == 2
+    assert "the input . is a folder" in told.err
+
+
 def test_a_mask_has_the_class_of_each_pixel(folder: Path) -> None:
     run = ["run", "pixels.edgec", "--input", "stripes.png", "--mask"]
     done = edgec(*run, "--out", "mask.png", cwd=folder)

@@ -193,6 +193,8 @@ def test_a_bundle_behind_the_flag_is_not_its_value(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli_devices.flash, ["--service", str(path)])
     assert done.exit_code == 2
     assert f"write {path} before --service" in done.output
+    done = CliRunner().invoke(cli_devices.flash, ["--service", "mistyped.edgec"])
+    assert "write mistyped.edgec before --service" in done.output
 
 
 def test_libraries_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
