@@ -110,6 +110,12 @@ def test_a_bundle_in_the_place_of_a_model(tmp_path: Path) -> None:
     )
 
 
+def test_a_mistyped_bundle(tmp_path: Path) -> None:
+    (tmp_path / "net.edgec").write_bytes(b"x")
+    for verb in ("inspect", "bench"):
+        refused(edgec(verb, "net.edgc", cwd=tmp_path), 'did you mean "net.edgec"?')
+
+
 def test_a_missing_option_is_explained(tmp_path: Path) -> None:
     refused(
         edgec("run", "net.edgec", cwd=tmp_path),

@@ -42,7 +42,7 @@ from ..device_end.bundles import (
 )
 from ..device_end.bundles import WEIGHTS_FILE as WEIGHTS_FILE
 from ..device_end.trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
-from ..errors import BundleError, InputError
+from ..errors import BundleError, InputError, did_you_mean
 from .atomic_write import atomic_write
 from .cache import CODE, keep, kept
 from .manifest import SCHEMA, Contents, Manifest, check_manifest, parse_manifest
@@ -398,9 +398,10 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
     try:
         info = path.stat()
     except OSError as e:
+        beside = [p.name for p in path.parent.glob("*.edgec")]
         _refuse(
             path,
-            f"cannot read the bundle: {e.strerror}",
+            f"cannot read the bundle: {e.strerror}{did_you_mean(path.name, beside)}",
             "check the path; `edgec compile` makes bundles",
         )
     if not stat.S_ISREG(info.st_mode):
