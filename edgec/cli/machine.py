@@ -138,7 +138,8 @@ def power_on(name: str | None, as_json: bool) -> None:
 @click.option("--all", "every", is_flag=True, help="stop all of them")
 def stop(name: str | None, every: bool) -> None:
     """Stop emulated machines.  Their disks are kept."""
-    for machine in _all() if every else [_only(name)]:
+    # One whose power was cut is switched off for good.
+    for machine in _all(on=None) if every else [_only(name, on=None)]:
         machine.stop()
         echo(f"{machine.folder.name} is off; its disk is {machine.folder}", err=True)
 
@@ -163,12 +164,12 @@ def _say(text: str) -> None:
     echo(f"{text} …", err=True)
 
 
-def _all(on: bool = True) -> list[Machine]:
-    """Return the machines that are on, or those whose power was cut."""
+def _all(on: bool | None = True) -> list[Machine]:
+    """Return the machines that are on, those whose power was cut, or with None both."""
     return list(_module().machines(on))
 
 
-def _only(name: str | None, on: bool = True) -> Machine:
+def _only(name: str | None, on: bool | None = True) -> Machine:
     """Return the machine of a name, or without a name the only one; see `_all`."""
     if name:
         return _find(name, on)
@@ -178,7 +179,7 @@ def _only(name: str | None, on: bool = True) -> Machine:
         names = " or ".join(machine.folder.name for machine in machines)
         state, first = (
             ("are on", "boot one first")
-            if on
+            if on is not False
             else ("have lost their power", "edgec devices boot switches others on")
         )
         hint = f"say which: {names}" if names else first
@@ -186,20 +187,20 @@ def _only(name: str | None, on: bool = True) -> Machine:
     return machines[0]
 
 
-def _find(name: str, on: bool = True) -> Machine:
+def _find(name: str, on: bool | None = True) -> Machine:
     """Return the machine of a name, or of the URL that booted it: emulated:pi4."""
     machines = {m.folder.name: m for m in _all(on)}
     key = (name.partition(":")[2] or name).removesuffix("+coral")
     if key in machines:
         return machines[key]
-    if key in {m.folder.name for m in _all(not on)}:
+    if on is not None and key in {m.folder.name for m in _all(not on)}:
         state, verb = ("has lost its power", "power-on") if on else ("is on", "status")
         raise InputError(f"{key} {state}", hint=f"edgec devices {verb} {key}")
     if machines:
         hint = f"there are {', '.join(machines)}"
     else:
         hint = device_names.boot_command(key, device_names.board_of(key))
-    state = "is on" if on else "has lost its power"
+    state = "has lost its power" if on is False else "is on"
     raise InputError(
         f'no emulated machine "{key}" {state}{did_you_mean(key, machines)}', hint=hint
     )

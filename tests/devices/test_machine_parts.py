@@ -404,7 +404,7 @@ def test_a_machine_without_power_is_known_and_booted_again(
     assert synced == [], "a power cut gives no time to write"
     assert machines() == ()
     assert [m.settings.board for m in machines(on=False)] == ["pi3"]
-    for verb in (cli_machine.stop, cli_machine.status, cli_machine.power_cut):
+    for verb in (cli_machine.status, cli_machine.power_cut):
         off = _refused(verb, "lab")
         assert off.what == "lab has lost its power"
         assert off.hint == "edgec devices power-on lab"
@@ -420,12 +420,15 @@ def test_a_machine_without_power_is_known_and_booted_again(
     assert started == [(lab.folder, lab.settings, False)]
 
 
+@pytest.mark.parametrize("cut", [False, True])
 def test_a_machine_that_was_stopped_has_not_lost_its_power(
-    lab: Machine, monkeypatch: pytest.MonkeyPatch
+    cut: bool, lab: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Machine, "run", lambda *words, **_: "")
+    if cut:
+        lab.power_cut()
     assert CliRunner().invoke(cli_machine.stop, []).exit_code == 0
-    assert machines(on=False) == ()
+    assert machines(on=None) == ()
     off = _refused(cli_machine.power_on, "lab")
     assert off.what == 'no emulated machine "lab" has lost its power'
     assert off.hint == "edgec devices boot emulated:pi4 --whole --name lab"

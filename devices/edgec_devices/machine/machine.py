@@ -467,18 +467,18 @@ def find(name: str) -> Machine | None:
     return next((m for m in machines() if m.folder.name == name), None)
 
 
-def machines(on: bool = True) -> tuple[Machine, ...]:
+def machines(on: bool | None = True) -> tuple[Machine, ...]:
     """Return the machines of edgec's cache that are on.
 
-    Without `on`, they are those that were neither stopped nor are on: their power was
-    cut.
+    If `on` is false, they are those that were neither stopped nor are on: their power
+    was cut. If it is None, they are both.
     """
     chosen = []
     for folder in sorted(cache_dir("machines").iterdir()):
         state = Machine(folder, Settings()).state if folder.is_dir() else None
         if state:
             machine = Machine(folder, state.settings)
-            if machine.running == on:
+            if on is None or machine.running == on:
                 chosen.append(machine)
     return tuple(chosen)
 
