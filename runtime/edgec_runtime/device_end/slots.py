@@ -398,7 +398,7 @@ class Slots:
             raise Refused(
                 "input",
                 f"{self.name} has no whole earlier version to go back to",
-                "edgec status",
+                "flash another version first; edgec status --on DEVICE shows both slots",
             )
         self.verified(slot)
         self._point(slot)
