@@ -16,6 +16,13 @@ MODEL_TARGET ?= {target}
 all: main
 include src/$(MODEL_TARGET)/model.mk
 
+# A compiler for other machines does not know the processor that it is told of.
+NEEDED := $(patsubst arm%,arm,$(lastword $(subst -, ,$(MODEL_TARGET))))
+COMPILED := $(patsubst arm%,arm,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine))))
+ifneq ($(NEEDED),$(COMPILED))
+$(warning $(CC) compiles for $(COMPILED), and this is for $(NEEDED): say CC=)
+endif
+
 # Objects of another compiler, target or option do not fit this program.
 BUILD := $(strip $(MODEL_TARGET) $(CC) $(CFLAGS) $(MODEL_CFLAGS) $(LDFLAGS))
 ifneq ($(BUILD),$(file <build.txt))

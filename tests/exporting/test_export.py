@@ -388,6 +388,24 @@ def test_two_compilers_in_one_folder_do_not_mix_objects(
     assert sorted(out.rglob("*")) == exported
 
 
+def test_make_names_a_compiler_for_another_machine(
+    digits: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    edgec.export(digits, c=out)
+
+    def warnings(target: str) -> str:
+        make = ["make", "CC=gcc", f"MODEL_TARGET={target}", "--dry-run"]
+        return subprocess.run(make, cwd=out, capture_output=True, text=True).stderr
+
+    others = {"linux-aarch64", "linux-x86_64"} - {machine_target()}
+    assert warnings(machine_target()) == ""
+    for target in others & {path.name for path in (out / "src").iterdir()}:
+        assert f"and this is for {target.removeprefix('linux-')}: say CC=" in warnings(
+            target
+        )
+
+
 @pytest.mark.arm
 @pytest.mark.slow
 def test_the_c_is_built_for_the_board_by_the_toolchain_file(
