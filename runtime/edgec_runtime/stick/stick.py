@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ..bundle.manifest import SegmentInfo
 from ..errors import DeviceError, InputError
 from ..model.inference import Inference
+from ..python_command import isolated_python
 from ..session.locks import alone, start
 from ..tensors import TensorInfo
 from .process import (
@@ -93,8 +94,7 @@ class Channel:
         try:
             handles = (wire.fileno(), life, task_file)
             command = [
-                sys.executable or "python3",
-                "-I",
+                *isolated_python(),
                 "-c",
                 START,
                 *map(str, handles),

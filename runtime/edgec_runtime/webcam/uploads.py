@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DeviceError, InputError
+from ..python_command import isolated_python
 from .decoding import HINT, START, PictureLimits
 
 Array = NDArray[Any]
@@ -54,8 +55,7 @@ def decode_upload(data: bytes) -> Array:
 def _answer(data: bytes) -> bytes:
     """Return the answer of the process that decodes a picture (see decoding)."""
     command = [
-        sys.executable or "python3",
-        "-I",
+        *isolated_python(),
         "-c",
         START,
         json.dumps(sys.path),
