@@ -5,6 +5,7 @@ driver in C and the driver in Python, a service, and a stick that is pulled out.
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import subprocess
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,13 +24,14 @@ from edgec_devices.stick import Stick
 from edgec_devices.stick.redirection import plug_in
 from edgec_devices.stick.sources import IndexEntry
 from edgec_devices.wheel import minor_version
-from edgec_runtime import EdgecError
+from edgec_runtime import DeviceError, EdgecError
 from edgec_runtime.device_end.facts import ADD_UDEV_RULES
 
 from benchmarks import libedgetpu_runs
+from edgec import webcam
 from tests.cli.verbs import edgec
 from tests.conftest import whole_machine
-from tests.stick import real_stack
+from tests.stick import real_stack, storms
 from tests.stick.bundles import compiled_bundle
 from tests.stick.test_driver import EDGETPU, entry, random_inputs, same, source
 
@@ -51,6 +54,14 @@ PATIENCE_S = 120.0
 FIRST_RESULT_S = 0.5
 PROGRAM = ".edgec/dense/current/bin/linux-aarch64/main"
 SEED = 5
+
+FRAMES = 3
+"""Of a webcam."""
+WITHOUT_TEXT = """
+import fcntl, os, struct
+# VIDIOC_S_CTRL of vivid's "OSD Text Mode": none, so that all frames are alike
+fcntl.ioctl(os.open("/dev/video0", os.O_RDWR), 0xC008561C, struct.pack("Ii", 0xF0F001, 2))
+"""
 
 SESSION = """
 import json, sys
@@ -208,7 +219,7 @@ def test_libedgetpu(
     layer and a classifier, equal to their sources.
     """
     python = minor_version(pi.run("python3 -V").split()[1])
-    device = WheelsFor("this machine", python, PLATFORMS, "see pypi.org")
+    device = WheelsFor("this machine", python, PLATFORMS, "none is published for it")
     try:
         download_into(tmp_path, INTERPRETERS[interpreter], device)
     except EdgecError as e:
@@ -228,7 +239,7 @@ def test_libedgetpu(
         calls += [f"/tmp/out{number}.npz"]
     # The first import compiles and reads everything, which takes minutes here.
     said = pi.run(
-        f"PYTHONPATH=$(echo ~/.edgec/{interpreter}/site/*/ | tr ' ' ':') python3 "
+        f"PYTHONPATH=$(echo ~/.edgec/{interpreter}/site/*/ | tr ' ' ':') python3 -B "
         f"/tmp/run_files.py /usr/lib/aarch64-linux-gnu/libedgetpu.so.1 {' '.join(calls)}",
         3 * PATIENCE_S,
     )
@@ -241,6 +252,37 @@ def test_libedgetpu(
         libedgetpu_runs.run_of(LIBRARY, said),
         request.config.getoption("--update-golden"),
     )
+
+
+def test_a_webcam_has_the_results_of_the_twin(
+    pi: Machine, to: tuple[str, str], tmp_path: Path
+) -> None:
+    """The camera's picture stands still: the areas of its classes are those that the C
+    twin gives when the stick is pulled out.
+    """
+    made = storms.bundle("pi4", "segmentation")
+    pi.run("sudo busybox modprobe vivid n_devs=1 node_types=1 && sudo udevadm settle")
+    pi.run(f"sudo python3 - <<'END'\n{WITHOUT_TEXT}\nEND")
+    with contextlib.suppress(DeviceError):
+        pi.unplug()
+
+    def areas() -> list[Any]:
+        shown = webcam(
+            [made.path], on=to[1], display=False, frames=FRAMES, timeout=PATIENCE_S
+        )
+        assert shown.figures.delivered == FRAMES
+        found: list[Any] = shown.found["areas"]
+        return found
+
+    with Stick.serve(made.book) as stick:
+        connection = (stick, pi.folder / STICK_SOCKET, lambda: None)
+        threading.Thread(target=plug_in, args=connection, daemon=True).start()
+        soon(lambda: sticks(pi) == ["1a6e:089a"], "the stick is not plugged in")
+        found = areas()
+        assert storms.inputs_of(stick) >= FRAMES
+    soon(lambda: sticks(pi) == [], "the stick is still there")
+    assert len(found) > 1
+    assert found == areas()
 
 
 def test_a_service_goes_on_without_its_stick(
@@ -263,7 +305,8 @@ def test_a_service_goes_on_without_its_stick(
         f""" && echo 'COMMAND="{command}"' | sudo tee {folder}/service.conf"""
     )
     put(pi, tmp_path / "in.npy", "/root/long.npy")
-    pi.unplug()
+    with contextlib.suppress(DeviceError):
+        pi.unplug()
     with Stick.serve(EDGETPU) as stick:
         connection = (stick, pi.folder / STICK_SOCKET, lambda: None)
         threading.Thread(target=plug_in, args=connection, daemon=True).start()

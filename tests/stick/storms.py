@@ -82,7 +82,7 @@ class Bundle:
     book: ProgramBook
 
 
-def bundle() -> Bundle:
+def bundle(board: str = "host", task: str = "image") -> Bundle:
     """A convolution from picture to picture, compiled by the stand-in compiler."""
 
     def make(folder: Path) -> None:
@@ -102,9 +102,9 @@ def bundle() -> Bundle:
         opsets = [helper.make_opsetid("", 17)]
         save(helper.make_model(graph, opset_imports=opsets), folder / "m.onnx")
         np.savez(folder / "c.npz", x=rng.random((8, *shape[1:])).astype(np.float32))
-        compiled(folder, "image", "0_1")
+        compiled(folder, board, task, "0_1")
 
-    return known_bundle(builds.once("bundle of storms", make))
+    return known_bundle(builds.once(f"bundle of storms {board} {task}", make))
 
 
 def detector() -> Bundle:
@@ -116,19 +116,19 @@ def detector() -> Bundle:
         given = np.stack([scene.picture for scene in scenes(8, seed=6)])
         given = (given.transpose(0, 3, 1, 2) / 255).astype(np.float32)
         np.savez(folder / "c.npz", input=given)
-        compiled(folder)
+        compiled(folder, "host")
 
     return known_bundle(builds.once("detector of storms", make))
 
 
 def compiled(
-    folder: Path, task: str | None = None, preprocess: str | None = None
+    folder: Path, board: str, task: str | None = None, preprocess: str | None = None
 ) -> None:
     """Compile m.onnx of a folder, with the calibration c.npz, and unpack its segments."""
     compiler = StandInEdgetpuCompiler(folder / "compiler")
     edgec.compile(
         folder / "m.onnx",
-        "host+coral",
+        f"{board}+coral",
         folder / "m.edgec",
         calibrate=folder / "c.npz",
         edgetpu="all",
@@ -136,7 +136,7 @@ def compiled(
         task=task,
         preprocess=preprocess,
         edgetpu_compiler=str(compiler.program),
-        cc="cc",
+        cc="cc" if board == "host" else None,
     )
     with zipfile.ZipFile(folder / "m.edgec") as archive:
         archive.extractall(folder)
