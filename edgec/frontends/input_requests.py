@@ -149,15 +149,19 @@ def keep_state(graph: Graph, pairs: Mapping[str, str]) -> None:
 def likely_state(graph: Graph) -> Iterator[tuple[Value, Value]]:
     """Yield inputs and outputs of one type that are likely to be a state.
 
-    Their names suggest that one becomes the other: state and stateN.
+    Their names suggest that one becomes the other: state and stateN. An input and an
+    output are left for callers, as keep_state() demands.
     """
-    free = graph.returned()
-    for v in graph.given():
+    given, free = graph.given(), graph.returned()
+    pairs = list[tuple[Value, Value]]()
+    for v in given:
         for out in free:
             if out.type == v.type and v is not out and _becomes(v.name, out.name):
-                yield v, out
+                pairs.append((v, out))
                 free.remove(out)
                 break
+    if free and len(pairs) < len(given):
+        yield from pairs
 
 
 _BEFORE = ("in", "input", "prev", "previous", "past", "old", "i", "0")
@@ -177,9 +181,12 @@ def _becomes(before: str, after: str) -> bool:
 def _stems(name: str, words: Sequence[str]) -> set[str]:
     """Return a name as it is, and without each of these words at one of its ends.
 
-    A single letter counts at the end only.
+    A single letter counts at the end only. A name that is such a word has no stem: a
+    network's "input" does not become its "output".
     """
     plain = name.lower()
+    if plain in words:
+        return set()
     stems = {plain}
     for word in words:
         if plain.endswith(word):

@@ -150,8 +150,16 @@ def test_pairs_that_look_like_state(tmp_path: Path) -> None:
         ("m_prev", "m"),
     ):
         assert found(*pair)
-    for pair in (("a", "b"), ("image", "mask"), ("left", "right")):
+    for pair in (
+        ("a", "b"),
+        ("image", "mask"),
+        ("left", "right"),
+        ("input", "output"),
+    ):
         assert not found(*pair)
+    nodes = [node("Tanh", ["picture_in"], "picture_out")]
+    alone = write(tmp_path / "m.onnx", nodes, {"picture_in": [1, 4]}, ["picture_out"])
+    assert not [*likely_state(read_model(alone))], "it would leave no input"
     graph = read_model(running(tmp_path / "m.onnx"), state={"h": "h_out"})
     assert not [*likely_state(graph)]
 
