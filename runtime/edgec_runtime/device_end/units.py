@@ -30,6 +30,9 @@ _WORD = re.compile(r"[A-Za-z0-9_./+@-]+")
 _NO_SYSTEMD = (
     "flash without --service, and start the program as this device starts others"
 )
+_NO_MANAGER = (
+    "the user has no systemd of its own: flash as root, or install `edgec package`"
+)
 
 
 def unit_name(app: str) -> str:
@@ -149,7 +152,8 @@ class Units:
             raise Refused(
                 "device", "there is no systemd on the device: no systemctl", _NO_SYSTEMD
             )
-        self._systemctl("show", "--property=Version", hint=_NO_SYSTEMD)
+        hint = _NO_MANAGER if self.user else _NO_SYSTEMD
+        self._systemctl("show", "--property=Version", hint=hint)
 
     def install(self, app: str, serves: bool = False) -> ServiceAnswer:
         """Write a unit that starts the active slot at boot and after a failure.
