@@ -420,7 +420,7 @@ def test_verbs(tmp_path: Path, root: Path, program: Path) -> None:
     assert "active" in done.output
     done = cli("rollback", "--on", "local:", "--app", "tiny")
     assert done.exit_code == 2
-    assert "hint: edgec status" in done.output
+    assert "edgec status --on DEVICE shows both slots" in done.output
     done = cli("flash", one, "--on", "local:", "--json", "--app", "other")
     assert json.loads(done.stdout)[0]["what"] == "flashed, slot a"
     assert cli("flash", one, "--on", "local:", "-q").output == ""
