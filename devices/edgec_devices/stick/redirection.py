@@ -177,9 +177,16 @@ class _Guest:
         self._writer.write(_HEAD.pack(kind, len(data), number) + data)
 
     async def _plug_in(self) -> None:
-        """Connect the stick whenever it is there, and disconnect it when it goes."""
+        """Connect the stick whenever it is there, and disconnect it when it goes.
+
+        When nobody serves the stick any more, QEMU's connection is free for another.
+        """
         while True:
-            device = await imported(self._stick.path, BUSID)
+            try:
+                device = await imported(self._stick.path, BUSID)
+            except OSError:
+                self._writer.close()
+                return
             if device is None:
                 await asyncio.sleep(_STEP_S)
                 continue
