@@ -125,7 +125,7 @@ async def _work_for(
 
 
 class _Guest:
-    """The connection of one QEMU, which uses the stick."""
+    """The stick's end of the connection to one QEMU, by QEMU's usb-redir protocol."""
 
     def __init__(
         self,

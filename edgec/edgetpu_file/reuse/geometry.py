@@ -66,12 +66,14 @@ def check_geometry(operation: Operation, layer: LayerShape, step: Step) -> None:
 
 def order_of(operation: Operation, layer: LayerShape, step: Step) -> tuple[Tap, ...]:
     """Return the order in which a step adds up, the same for all its instructions."""
+    words = 1 if layer.depthwise else layer.words
     position = packing.DEPTH * layer.words * _distances(operation).dilation
-    kernel = Kernel(*layer.kernel, 1 if layer.depthwise else layer.words, position)
+    kernel = Kernel(*layer.kernel, words, position)
     orders = {taps(addresses(place.instruction), kernel) for place in step.places}
-    if len(orders) == 1 and (order := orders.pop()) is not None:
-        return order
-    raise OtherNetworkError(f"the step for {operation.name} reads another window")
+    order = orders.pop()
+    if orders or order is None:
+        raise OtherNetworkError(f"the step for {operation.name} reads another window")
+    return order
 
 
 def check_strides(operation: Operation, layer: LayerShape, step: Step) -> None:

@@ -76,7 +76,7 @@ class Connections:
                 places.pop(connection, None)
 
     def hang_up(self) -> None:
-        """End all connections, so that their other ends notice."""
+        """Shut down the sockets of all clients, who then see the end of their answers."""
         with self._lock:
             for connection in (*self._strangers, *self._known):
                 _end(connection)
@@ -90,7 +90,7 @@ def _make_room(places: Dict[socket.socket, str], most: int) -> None:
 
 
 def _end(connection: socket.socket) -> None:
-    """End a connection, so that its thread no longer waits for it."""
+    """Shut down a client's socket, so that the thread that reads from it goes on."""
     with contextlib.suppress(OSError):  # it has ended by itself
         connection.shutdown(socket.SHUT_RDWR)
 
