@@ -7,6 +7,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,15 +103,19 @@ def test_a_port_that_is_taken(server: Server, show: Show) -> None:
         Server(show, port=port)
 
 
-def test_previews_and_uploads(server: Server, show: Show) -> None:
+def test_previews_and_uploads(server: Server, photos: Path) -> None:
     """Of the newest frame, and of a picture that was sent."""
     answer = _until_there(server, "/preview", "&effect=overlay")
     small = np.asarray(Image.open(io.BytesIO(answer)))
     assert small.shape == (126, 168, 3)
-    assert "there is no effect" in _refused(server, 400, "/preview", "&effect=blur")
+    # A page asks for effects of the last bundle until it learns of a switch.
+    assert _ask(server, "/preview", "&effect=blur").status == 204
     assert json.load(_ask(server, "/figures"))["pictures"] is False
     _ask(server, "/switch", body=b'{"bundle": "bright"}')
     assert json.load(_ask(server, "/figures"))["pictures"] is True
+    # Nor does it show a file of this machine.
+    file = f"&effect=replace={photos / '0.png'}"
+    assert _ask(server, "/preview", file).status == 204
 
     buffer = io.BytesIO()
     Image.fromarray(np.full((20, 30, 3), 200, np.uint8)).save(buffer, "PNG")

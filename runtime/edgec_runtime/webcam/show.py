@@ -245,12 +245,13 @@ class Show:
     def preview(self, name: str) -> Optional[Array]:
         """Return the newest frame with an effect, small, uint8 [H, W, 3].
 
-        None before the first frame.  Raises InputError for an effect that is not
-        offered, or fails.
+        None before the first frame, and for an effect that is not offered: a page asks
+        for those of the last bundle until it learns of a switch.  Raises InputError for
+        an effect that fails.
         """
         choice = self.choice
         if name not in self.effects(choice.task):
-            raise InputError(f'there is no effect "{name}"', hint="reload the page")
+            return None
         program = self._program
         # After a switch of the bundle the old program still runs for some frames.
         if program is None or program.path != self.bundles[choice.bundle]:
