@@ -474,6 +474,7 @@ class PoolParams(CStruct):
     pad: int | None = None
     scale: float | None = None
     shift: int | None = None
+    factor: float | None = None
     low: float
     high: float
 

@@ -51,6 +51,16 @@ def multiplier(scale_in: float, scale_weight: float, scale_out: float) -> float:
     return product(product(scale_in, scale_weight), reciprocal(scale_out))
 
 
+def mean_multiplier(count: int, scale_in: float, scale_out: float) -> float:
+    """Return what the sum of an average pool is multiplied by.
+
+    The pool is a convolution whose weights are 1 of the scale 1 / count. For equal scales
+    this can be the next float32 of 1 / count, as in edgetpu_compiler's file of
+    mobilenet_v1_0.75_192_quant.
+    """
+    return multiplier(scale_in, reciprocal(count), scale_out)
+
+
 def clamps(scale: float, zero_point: int, activation: int = _NONE) -> Clamps:
     """Return the bounds of an output.
 

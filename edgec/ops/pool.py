@@ -30,6 +30,7 @@ from edgec.ir import (
 from edgec.ir.c_structs import PoolParams
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
+from edgec.ops import edgetpu_law
 from edgec.ops.common import REAL_KERNELS
 from edgec.ops.fixed_point import (
     activation_range,
@@ -107,7 +108,8 @@ class AveragePool2D(PoolOp):
     The count is of the elements inside the image, or with `count_pads` of all, padding
     being 0. TFLite divides int8 sums with ties away from zero, and uint8 sums with ties
     upwards. onnxruntime takes the mean of the reals in float32, rounded half to even,
-    and the mean of a whole image as `Mean` does.
+    and the mean of a whole image as `Mean` does. The Edge TPU multiplies the integer sum
+    (`edgec.ops.edgetpu_law`).
 
     Attributes:
         count_pads: whether padding counts
@@ -186,6 +188,9 @@ class AveragePool2D(PoolOp):
         if self.rounding.sums_in_float and self.is_mean(xt[0]):
             return self._image_mean().ref(x, xt, yt)
 
+        if self.rounding.is_edgetpu:
+            return [self._ref_edgetpu(x[0], xt[0], y_type)]
+
         if self.rounding.is_onnxruntime:
             return [self._ref_even(x[0], xt[0], y_type, count.astype(np.float32))]
 
@@ -201,6 +206,18 @@ class AveragePool2D(PoolOp):
         low, high = activation_range(self.act, y_type)
 
         return [np.clip(y, low, high).astype(y_type.np_dtype)]
+
+    def _ref_edgetpu(self, x: Array, xt: TensorType, yt: TensorType) -> Array:
+        """Return sums times the chip's factor, rounded half to even."""
+        sums = self.windows(x.astype(np.int64) - xt.zero_point, 0).sum((4, 5))
+        factor = np.float32(self._edgetpu_factor(xt, yt))
+        y = np.rint(sums.astype(np.float32) * factor).astype(np.int64) + yt.zero_point
+        low, high = activation_range(self.act, yt)
+        return np.asarray(np.clip(y, low, high).astype(yt.np_dtype))
+
+    def _edgetpu_factor(self, x: TensorType, y: TensorType) -> float:
+        height, width = self.kernel
+        return edgetpu_law.mean_multiplier(height * width, x.scale, y.scale)
 
     def _ref_even(
         self,
@@ -262,9 +279,13 @@ class AveragePool2D(PoolOp):
         """Return the parameters with the counting of padding, and the rounding.
 
         Half to even takes the scale and the shift to the file's zero point instead of
-        the direction of ties.
+        the direction of ties.  The Edge TPU's input and output have one scale.
         """
         count_pads = int(self.count_pads)
+        if self.rounding.is_edgetpu and y.is_quantized:
+            factor = self._edgetpu_factor(y, y)
+            return replace(p, pad=y.zero_point, scale=1.0, factor=factor)
+
         if self.rounding.is_onnxruntime and y.is_quantized:
             return replace(
                 p,
@@ -308,8 +329,15 @@ class AveragePool2D(PoolOp):
                 even = replace(spec, rounding=rounding)
                 yield Sample(even, (Arg(x),), label=f"{label}{ending}")
 
-        on_edgetpu = cls((7, 5), (1, 1), rounding=Rounding.EDGETPU)
-        yield Sample(on_edgetpu, (Arg(x),), label="edgetpu")
+        # Windows of an odd number of elements have no ties.
+        edgetpu_cases = {
+            "edgetpu": (7, 5),
+            "edgetpu_2x4": (2, 4),
+            "edgetpu_6x5": (6, 5),
+        }
+        for label, kernel in edgetpu_cases.items():
+            on_edgetpu = cls(kernel, (1, 1), rounding=Rounding.EDGETPU)
+            yield Sample(on_edgetpu, (Arg(x),), label=label)
 
         uint8_pool = cls((3, 3), (1, 1), same, rounding=Rounding.TFLITE_UINT8)
         x = TensorType((1, 8, 8, 16), "int8", quant)

@@ -188,10 +188,11 @@ class Mean(_SumReduction):
     def scale(self, x: TensorType, y: TensorType) -> np.float32:
         """Return scale_x / (scale_y * count) in float32, as onnxruntime computes it.
 
-        The Edge TPU has the count's reciprocal for equal scales.
+        The Edge TPU has the factor of an average pool.
         """
         if self.rounding.is_edgetpu:
-            return np.float32(edgetpu_law.reciprocal(self.count(x)))
+            count = self.count(x)
+            return np.float32(edgetpu_law.mean_multiplier(count, x.scale, y.scale))
         divisor = np.float32(np.float32(y.scale) * np.float32(self.count(x)))
         return np.float32(np.float32(x.scale) / divisor)
 

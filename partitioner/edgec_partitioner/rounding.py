@@ -57,8 +57,9 @@ def chip_spec(op: Op) -> OpDef:
     spec = op.spec
     x = op.inputs[0].type
     if isinstance(spec, AveragePool2D):
-        # Other windows, and means into another scale, are in no file that was seen.
-        is_known = spec.is_mean(x) and x.quant == op.output.type.quant
+        # Pads, activations and means into another scale are in no file that was seen.
+        is_plain = not any(spec.pads) and spec.act == "none"
+        is_known = is_plain and x.quant == op.output.type.quant
     else:
         is_known = spec.edgetpu_rounding
     if is_known:

@@ -22,7 +22,13 @@ from edgec.edgetpu_file.reuse.parameters import Store
 from edgec.edgetpu_file.reuse.program import places_of, steps_of
 from edgec.edgetpu_file.reuse.source import read_network
 from edgec.errors import InputError
-from edgec.ops.edgetpu_law import addition_weights, clamps, f32, multiplier
+from edgec.ops.edgetpu_law import (
+    addition_weights,
+    clamps,
+    f32,
+    mean_multiplier,
+    multiplier,
+)
 from tests.cli.verbs import edgec as verb
 from tests.conftest import SHARED
 from tests.edgetpu_file.tokens import without_tokens
@@ -33,6 +39,7 @@ MODELS = SHARED / "edgetpu/models"
 COLOURS = ("red", "green", "blue", "magenta", "white")
 OTHERS = "ricardodeazambuja+LibrEdgeTPU"
 V2 = "mobilenet_v2_1.0_224_"
+RELU6_SCALE = 0.023528477177023888
 
 
 @cache
@@ -131,6 +138,21 @@ def test_insects_from_imagenet() -> None:
         size += len(data)
     rest = sum(piece.size for piece in match.store.pieces[match.store.next_piece :])
     assert size + rest == 3_900_864
+
+
+def test_the_factor_of_a_pool() -> None:
+    """Of 36 elements of equal scales, it is not the float32 of 1/36 but the next one."""
+    name = "mobilenet_v1_0.75_192_quant_cocompiled_with_3quant_edgetpu.tflite"
+    data = (COMPILED / "google-coral+test_data" / name).read_bytes()
+    (package,) = read_compiled(data, name).packages
+    executable = package.of_type(ExecutableType.EXECUTION_ONLY)
+    assert executable is not None
+    multipliers = {s.numbers.multiplier for s in steps_of(places_of(data, executable))}
+    # The scale of RELU6 in all of this family.
+    factor = mean_multiplier(36, RELU6_SCALE, RELU6_SCALE)
+    assert factor in multipliers
+    assert f32(1 / 36) not in multipliers
+    assert factor == np.nextafter(np.float32(1 / 36), np.float32(1))
 
 
 def matched(compiled: bytes, name: str) -> Match:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -194,7 +195,8 @@ class Schedules:
                 break
             self.tally.errors += 1
             assert begin < end, stick.lines[-20:]
-            if any(line.startswith("hangs") for line in stick.lines[-3:]):
+            since = takewhile(lambda line: "appears" not in line, stick.lines[::-1])
+            if any(line.startswith("hangs") for line in since):
                 stick.replug()
             time.sleep(0.05)
         self.tally.inferences += 1

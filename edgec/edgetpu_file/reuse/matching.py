@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -42,7 +42,7 @@ from edgec.ops.edgetpu_law import (
     addition_multiplier,
     addition_weights,
     clamps,
-    f32,
+    mean_multiplier,
     product,
     reciprocal,
 )
@@ -314,24 +314,26 @@ class Match:
         options = check_pool(operation, step)
         area = options.integer(3) * options.integer(4)
         old = step.numbers
+        # The old scale, which is not in the instruction, decides on the last bits.
         require(
-            old.multiplier == f32(1.0 / area),
+            math.isclose(old.multiplier * area, 1.0, rel_tol=2.0**-21),
             f"the step for {operation.name} divides by another area",
         )
+        multiplier = mean_multiplier(area, source.scale, output.scale)
+        bounds = _clamps(operation)
         if math.isinf(old.most):
             require(
-                _clamps(operation) == clamps(output.scale, output.zero_point),
+                bounds == clamps(output.scale, output.zero_point),
                 f"{operation.name} has an activation, and its step none",
             )
+            new = replace(old, multiplier=multiplier)
         else:
             require(
                 source.zero_point == old.in_zero == old.out_zero == 0,
                 f"{operation.name} has a zero point, and its step is understood without",
             )
-            bounds = _clamps(operation)
-            self._put(
-                step, Numbers(old.multiplier, bounds.most, bounds.least, 0, 0, 0, 0)
-            )
+            new = Numbers(multiplier, bounds.most, bounds.least, 0, 0, 0, 0)
+        self._put(step, new)
         for place in step.places:
             self._pool_strides(operation, place, options)
         self._wrote(output, step, self._old_zero(source))

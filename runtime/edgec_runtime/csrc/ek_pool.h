@@ -11,6 +11,7 @@ typedef struct {
     int pad;       /* int8 averages: what counted padding is, the zero point; may be left out */
     float scale;   /* even averages: of an element, whose zero point is `pad`; may be left out */
     int32_t shift; /* even averages: what was added to the elements in the file; may be left out */
+    float factor;  /* even averages of elements of scale 1: of their sum; may be left out */
     float low, high; /* the clamp of the activation, exact for int8 too */
 } ek_pool_t;
 
@@ -49,8 +50,12 @@ EK_KERNEL int32_t ek_pool_mean(int32_t sum, int count, int up) {
     return -((-sum + (count - 1) / 2) / count);
 }
 
-/* sum / count as onnxruntime has it, of reals; ties to even in the file's integers */
+/* sum / count as onnxruntime has it, of reals; ties to even in the file's integers. The Edge TPU
+ * has a factor, and ties to even before the zero point is added. */
 EK_KERNEL int32_t ek_pool_even(float sum, int count, const ek_pool_t *p) {
+    if (p->factor != 0)
+        return ek_round_even(sum * p->factor, (int32_t)p->low - p->pad, (int32_t)p->high - p->pad) +
+               p->pad;
     const float v = sum / (float)count / p->scale + (float)(p->pad + p->shift);
     return ek_round_even(v, (int32_t)p->low + p->shift, (int32_t)p->high + p->shift) - p->shift;
 }
