@@ -77,6 +77,11 @@ def test_figures(
 ) -> None:
     post(service, png(pictures[0]))
     post(service, b"damaged")
+    # A browser's questions are no pictures.
+    for path in ("/", PATH):
+        page = requests.get(f"http://{service.address}{path}", timeout=20)
+        assert page.status_code == 404
+        assert "pictures are POSTed" in page.json()["error"]
     health = requests.get(f"http://{service.address}/health", timeout=20).json()
     assert health["status"] == "ok"
     assert (health["answered"], health["refused"]) == (1, 1)

@@ -23,6 +23,7 @@ from edgec_runtime import Session
 from edgec_runtime.errors import InputError
 from edgec_runtime.serve.detector import Detector, DroppedError
 from edgec_runtime.serve.http_service import PATH
+from edgec_runtime.serve.mqtt_service import MqttService
 from edgec_runtime.serve.service import ServeSettings
 from edgec_runtime.serve.zmq_service import ZmqService
 from PIL import Image
@@ -92,6 +93,7 @@ def test_a_process(
         ({"deepstack": "8100"}, "not an address"),
         ({"deepstack": "127.0.0.1:0", "mqtt": "http://h"}, "not the URL of a broker"),
         ({"deepstack": "127.0.0.1:0", "queue": 0}, "0 places"),
+        ({"zmq": "tcp://127.0.0.1:*", "api_key": "k"}, "ZeroMQ has no key"),
     ],
 )
 def test_options_that_cannot_be(
@@ -164,9 +166,12 @@ def test_settings_without_an_address() -> None:
 
 
 class Broker:
-    """A broker of MQTT 3.1.1 for one client: it takes what is published."""
+    """A broker of MQTT 3.1.1 for one client: it takes what is published, or refuses
+    the connection with a return code that is not 0.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, code: int = 0) -> None:
+        self._code = code
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         self.messages: list[tuple[str, str]] = []
@@ -196,7 +201,7 @@ class Broker:
                     break
             body = stream.read(size)
             if kind[0] >> 4 == 1:
-                connection.sendall(b"\x20\x02\x00\x00")
+                connection.sendall(bytes((0x20, 2, 0, self._code)))
             elif kind[0] >> 4 == 3:
                 length = int.from_bytes(body[:2], "big")
                 topic, rest = body[2 : 2 + length].decode(), body[2 + length :]
@@ -228,3 +233,31 @@ def test_mqtt(shapes: Path, pictures: list[Picture], detect: Detect) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     assert broker.messages[-1] == ("edgec/shapes/available", "offline")
+
+
+@pytest.mark.parametrize("code", [4, 5])
+def test_a_broker_that_refuses(code: int, detector: Detector) -> None:
+    """A password that is wrong or forgotten is said, once."""
+    broker = Broker(code)
+    lines = said_by(f"mqtt://127.0.0.1:{broker.port}", detector)
+    assert len(lines) == 1
+    assert lines[0].startswith(f"the broker 127.0.0.1:{broker.port} refuses")
+    assert broker.messages == []
+
+
+def test_a_broker_that_is_away(detector: Detector) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    lines = said_by(f"mqtt://127.0.0.1:{port}", detector)
+    assert lines[0].startswith(f"the broker 127.0.0.1:{port} is away")
+
+
+def said_by(url: str, detector: Detector) -> list[str]:
+    """What a service that publishes to a broker says within its first attempt."""
+    lines: list[str] = []
+    with MqttService(url, detector, lines.append):
+        end = time.monotonic() + 20
+        while not lines and time.monotonic() < end:
+            time.sleep(0.02)
+        time.sleep(0.2)
+        return list(lines)

@@ -59,7 +59,8 @@ class HttpService:
         except OSError as e:
             raise DeviceError(
                 f"cannot listen at {host}:{port}: {e.strerror}",
-                hint="give a free address, for example 127.0.0.1:8100",
+                hint="give an address of this machine with another port, or end what "
+                "listens there",
             ) from e
         self._http.detector = detector
         self._http.key = key
@@ -100,7 +101,8 @@ class _Handler(RequestHandler):
         elif path == "/health":
             self._send_json(200, health(detector))
         else:
-            self._refuse(404, f"there is no {path}")
+            # No picture came, so it is none among those that were refused.
+            self._send_error(404, f"there is no {path} to GET; pictures are POSTed")
 
     def do_POST(self) -> None:
         """Answer with the objects of a picture."""
@@ -134,7 +136,7 @@ class _Handler(RequestHandler):
             boxes = answer.result(_ANSWER_S)
         except Exception as e:
             what = e.what if isinstance(e, EdgecError) else f"no answer: {e}"
-            self._send_json(503, {"success": False, "error": what, "predictions": []})
+            self._send_error(503, what)
             return
         self._send_json(
             200,
@@ -147,6 +149,9 @@ class _Handler(RequestHandler):
 
     def _refuse(self, code: int, what: str) -> None:
         self.server.detector.figures.refused += 1
+        self._send_error(code, what)
+
+    def _send_error(self, code: int, what: str) -> None:
         self._send_json(code, {"success": False, "error": what, "predictions": []})
 
     def _send_json(self, code: int, value: Dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import json
 import re
 import threading
 import time
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict, Tuple
 from urllib.parse import unquote, urlsplit
 
 from ..errors import DeviceError, InputError
@@ -32,13 +32,17 @@ class MqttService:
     Args:
         url: mqtt://[user:password@]host[:port]; mqtts:// for TLS
         detector: detects the objects
+        say: gets a line, from any thread, whenever the broker takes the connection,
+            refuses it, or is away
 
     Raises:
         InputError: it is not such a URL
         DeviceError: paho-mqtt is not installed
     """
 
-    def __init__(self, url: str, detector: Detector) -> None:
+    def __init__(
+        self, url: str, detector: Detector, say: Callable[[str], None]
+    ) -> None:
         try:
             import paho.mqtt.client as paho
             from paho.mqtt.enums import CallbackAPIVersion
@@ -53,10 +57,14 @@ class MqttService:
         self._detector = detector
         self._name = name
         self._last = 0.0
+        self._say = say
+        self._state = ""
         self._lock = threading.Lock()
         self._client = paho.Client(CallbackAPIVersion.VERSION2)
         self._client.will_set(f"{self._topic}/available", "offline", 1, True)
         self._client.on_connect = self._connected
+        self._client.on_connect_fail = self._away
+        self._client.on_disconnect = self._disconnected
         # a broker that is away for long must not fill the memory
         self._client.max_queued_messages_set(100)
         if parts.username:
@@ -77,10 +85,17 @@ class MqttService:
     def __exit__(self, *error: object) -> None:
         self._detector.watchers.remove(self._publish)
         self._client.publish(f"{self._topic}/available", "offline", 1, True)
+        self._client.on_disconnect = None
         self._client.disconnect()
         self._client.loop_stop()
 
-    def _connected(self, client: Any, *state: object) -> None:
+    def _connected(
+        self, client: Any, data: object, flags: object, reason: Any, *more: object
+    ) -> None:
+        if reason.is_failure:
+            self._tell(f"refuses the connection: {reason}")
+            return
+        self._tell("takes the connection")
         client.publish(
             f"homeassistant/sensor/edgec_{self._name}/objects/config",
             json.dumps(self._discovery()),
@@ -88,6 +103,20 @@ class MqttService:
             True,
         )
         client.publish(f"{self._topic}/available", "online", 1, True)
+
+    def _disconnected(self, *state: object) -> None:
+        # A broker that refuses a connection also ends it: the reason has been said.
+        if not self._state.startswith("refuses"):
+            self._away()
+
+    def _away(self, *state: object) -> None:
+        self._tell("is away; connecting again until it answers")
+
+    def _tell(self, state: str) -> None:
+        # Each attempt ends in the same state: it is news once.
+        if state != self._state:
+            self._state = state
+            self._say(f"the broker {self.address} {state}")
 
     def _discovery(self) -> Dict[str, Any]:
         """Return the description of the sensor: how many objects, and which."""

@@ -51,6 +51,11 @@ class ServeSettings:
                 "MQTT tells what is detected, and no picture can come",
                 hint="give --zmq or --deepstack too",
             )
+        if self.api_key and not self.deepstack:
+            raise InputError(
+                "ZeroMQ has no key: everybody who reaches its address is served",
+                hint="leave --api-key out, or give --deepstack",
+            )
 
 
 class Ending:
@@ -84,7 +89,8 @@ def serve(
     Args:
         bundle: the path of the .edgec file
         settings: what is offered
-        say: gets a line for each address, when all answer
+        say: gets a line for each address, when all answer, and, from any thread, one
+            whenever a broker is there or away
         ending: says when to end
 
     Raises:
@@ -99,7 +105,7 @@ def serve(
         services = stack.enter_context(ExitStack())
         stack.enter_context(detector)
         # The addresses are taken before anything answers, so that an error leaves none.
-        made = [make() for make in _services(settings, detector, lines)]
+        made = [make() for make in _services(settings, detector, lines, say)]
         for service in made:
             services.enter_context(service)
         for line in lines:
@@ -109,7 +115,10 @@ def serve(
 
 
 def _services(
-    settings: ServeSettings, detector: Detector, lines: List[str]
+    settings: ServeSettings,
+    detector: Detector,
+    lines: List[str],
+    say: Callable[[str], None],
 ) -> List[Callable[[], ContextManager[Any]]]:
     """Return what makes each service; each adds a line about its address."""
 
@@ -126,7 +135,7 @@ def _services(
         return service
 
     def mqtt() -> MqttService:
-        service = MqttService(str(settings.mqtt), detector)
+        service = MqttService(str(settings.mqtt), detector, say)
         lines.append(f"MQTT: {service.address}")
         return service
 

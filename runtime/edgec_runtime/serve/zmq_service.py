@@ -98,7 +98,9 @@ class ZmqService:
         address: tcp://127.0.0.1:5555 or ipc:///run/edgec.sock
         detector: detects the objects
 
-    Raises DeviceError if the address cannot be taken or pyzmq is not installed.
+    Raises:
+        DeviceError: the address cannot be taken, or pyzmq is not installed
+        InputError: it is not an address
     """
 
     def __init__(self, address: str, detector: Detector) -> None:
@@ -120,9 +122,16 @@ class ZmqService:
             self._socket.bind(address)
         except zmq.ZMQError as e:
             self._context.destroy(0)
+            if "://" not in address:
+                raise InputError(
+                    f"{address!r} is not an address of ZeroMQ",
+                    hint="give tcp://HOST:PORT, as tcp://127.0.0.1:5555",
+                ) from e
+            # pyzmq writes the address behind the system's words: it stands before them.
             raise DeviceError(
-                f"cannot listen at {address}: {e.strerror}",
-                hint="give a free address, for example tcp://127.0.0.1:5555",
+                f"cannot listen at {address}: {zmq.strerror(e.errno)}",
+                hint="give an address of this machine with another port, or end what "
+                "listens there",
             ) from e
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._answers: "queue.SimpleQueue[List[bytes]]" = queue.SimpleQueue()
