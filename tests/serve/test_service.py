@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import signal
 import socket
@@ -250,6 +251,23 @@ def test_a_broker_that_is_away(detector: Detector) -> None:
         port = unused.getsockname()[1]
     lines = said_by(f"mqtt://127.0.0.1:{port}", detector)
     assert lines[0].startswith(f"the broker 127.0.0.1:{port} is away")
+
+
+def test_a_library_that_is_too_old(tmp_path: Path) -> None:
+    """Debian 12 has paho-mqtt 1.6, which has no `enums`."""
+    old = tmp_path / "paho" / "mqtt"
+    old.mkdir(parents=True)
+    for path in (old.parent / "__init__.py", old / "__init__.py", old / "client.py"):
+        path.touch()
+    options = ("--zmq", "tcp://127.0.0.1:1", "--mqtt", "mqtt://h")
+    done = subprocess.run(
+        [sys.executable, "-m", "edgec_runtime.serve.command_line", *options],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "paho-mqtt is needed for --mqtt, and is not there or too old" in done.stderr
 
 
 def said_by(url: str, detector: Detector) -> list[str]:

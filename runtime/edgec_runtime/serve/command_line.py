@@ -15,9 +15,10 @@ from .service import ServeSettings
 _LIBRARIES = (
     ("zmq", "zmq", "pyzmq"),
     ("deepstack", "PIL", "pillow"),
-    ("mqtt", "paho.mqtt.client", "paho-mqtt"),
+    ("mqtt", "paho.mqtt.enums", "paho-mqtt"),
 )
-"""For each option that offers something: a module that it needs, and its project."""
+"""For each option that offers something: a module that it needs, which versions of it
+that are too old lack, and its project."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,7 +56,7 @@ def check_libraries(settings: ServeSettings) -> None:
                 importlib.import_module(module)
             except ImportError:
                 raise DeviceError(
-                    f"{project} is needed for --{name}, and is not there",
+                    f"{project} is needed for --{name}, and is not there or too old",
                     hint=f"edgec flash --wheel {project}",
                 ) from None
 

@@ -48,8 +48,8 @@ class MqttService:
             from paho.mqtt.enums import CallbackAPIVersion
         except ImportError:
             raise DeviceError(
-                "paho-mqtt is needed to publish by MQTT, and is not there",
-                hint="pip install paho-mqtt",
+                "paho-mqtt is needed to publish by MQTT, and is not there or older than 2",
+                hint="pip install 'paho-mqtt>=2.1'",
             ) from None
         parts = _parts(url)
         name = re.sub(r"[^A-Za-z0-9_-]", "_", detector.name)

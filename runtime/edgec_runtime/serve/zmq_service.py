@@ -129,7 +129,7 @@ class ZmqService:
                 ) from e
             # pyzmq writes the address behind the system's words: it stands before them.
             raise DeviceError(
-                f"cannot listen at {address}: {zmq.strerror(e.errno)}",
+                f"cannot listen at {address}: {zmq.strerror(e.errno or 0)}",
                 hint="give an address of this machine with another port, or end what "
                 "listens there",
             ) from e
