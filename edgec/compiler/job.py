@@ -125,7 +125,9 @@ class Job:
 
         labels = path_of(self.options.labels)
         if labels is not None:
-            wanted = replace(wanted, labels=tuple(read_labels(labels)))
+            # A person's word is refused where it does not fit, and never left out.
+            names = tuple(read_labels(labels))
+            wanted = replace(wanted, labels=names, stated=False)
         return _of_objects(wanted)
 
     def _files(self) -> dict[str, Path]:

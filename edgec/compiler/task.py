@@ -142,7 +142,10 @@ def task_notes(task: Task | None, labels: Sequence[str] | None) -> Iterator[str]
     """Yield a line on what a bundle's outputs are taken for, if there is a task."""
     if task is None:
         return
-    names = "" if labels is None else f", {len(labels)} labels: {_some(labels)}"
+    names = ""
+    if labels is not None:
+        plural = "" if len(labels) == 1 else "s"
+        names = f", {len(labels)} label{plural}: {_some(labels)}"
     yield f"its outputs are taken for {task.kind}{names}"
 
 

@@ -11,10 +11,13 @@ from edgec_runtime import Bundle, Session, write_bundle
 from edgec_runtime.session.vision import Vision
 from edgec_runtime.vision.camera import CameraFrame
 from edgec_runtime.vision.tasks import task_json
+from edgec_runtime.vision.tasks.classification import Classification
 from onnx import TensorProto, helper, save
 from PIL import Image
 
+from edgec.compiler.task import task_notes
 from tests.cli.verbs import edgec as typed
+from tests.exporting.detectors import detector
 
 pytestmark = pytest.mark.slow
 
@@ -225,3 +228,21 @@ def test_a_manifest_that_says_another_task_than_the_library_is_refused(
     done = typed("run", "lie.edgec", "--input", photo, cwd=tmp_path)
     assert done.code == 2
     assert "another preprocessing or task" in done.err
+
+
+@pytest.mark.parametrize(
+    ("labels", "end"), [(["palm"], "1 label: palm"), (["a", "b"], "2 labels: a, b")]
+)
+def test_what_the_outputs_are_taken_for(labels: list[str], end: str) -> None:
+    (line,) = task_notes(Classification(), labels)
+    assert line == f"its outputs are taken for classification, {end}"
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_labels_for_a_task_of_the_models_own(labels: int, tmp_path: Path) -> None:
+    """A YOLO of three classes says its task itself, and a person its labels."""
+    detector(tmp_path / "net.onnx", bins=16, classes=3)
+    (tmp_path / "labels.txt").write_text("cat\n" * labels)
+    done = typed("compile", "net.onnx", "--labels", "labels.txt", cwd=tmp_path)
+    assert done.code == 2
+    assert f"there are {labels} labels for 3 classes" in done.err
