@@ -91,11 +91,25 @@ def export(path: Path, folders: Mapping[str, Path]) -> tuple[Path, ...]:
     for kind, folder in folders.items():
         _check_kind(kind)
         check_free(folder, f"--{kind}")
+        _check_other(kind, folders)
 
     with Bundle.open(path) as bundle, whole_folders([*folders.values()]) as asides:
         for kind, aside in zip(folders, asides, strict=True):
             _write(bundle, kind, aside)
     return tuple(folders.values())
+
+
+def _check_other(kind: str, folders: Mapping[str, Path]) -> None:
+    """Raise InputError if an option before that of a kind has the same folder."""
+    for other, folder in folders.items():
+        if other == kind:
+            return
+        if folder.resolve() == folders[kind].resolve():
+            raise InputError(
+                f"{folder} is also the folder of --{other}",
+                f"--{kind}",
+                "give each its own folder",
+            )
 
 
 def _check_kind(kind: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from edgec_runtime import Bundle
@@ -63,3 +64,12 @@ def tensors_text(bundle: Bundle) -> str:
             name = shortened(plain(info.name), LONGEST_NAME)
             parts.append(f"{kind} `{name}` is {dtype} {shape}")
     return f"{'; '.join(parts)}."
+
+
+def make_commands(targets: Sequence[str]) -> str:
+    """Return the command that builds the C for each target, the first by default."""
+    # A person with one target need not know that there could be several.
+    if len(targets) == 1:
+        return "`make`"
+    others = (f"`make MODEL_TARGET={t}` for {t}" for t in targets[1:])
+    return ", ".join((f"`make` for {targets[0]}", *others))

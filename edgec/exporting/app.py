@@ -15,7 +15,7 @@ from edgec_runtime import Bundle
 from edgec.emit.literals import float_literal, string_literal
 from edgec.errors import InputError
 from edgec.exporting._network import CameraNetwork, camera_network
-from edgec.exporting._sources import SOURCES, write_sources
+from edgec.exporting._sources import SOURCES, make_commands, write_sources
 from edgec.report.wording import plain
 
 _PROGRAM = Path(__file__).with_name("camera_app")
@@ -99,11 +99,10 @@ def write(bundle: Bundle, folder: Path) -> Sequence[str]:
         _write(folder / "weights.S", _WEIGHTS)
     _write(folder / "zig-cc", _ZIG)
     (folder / "zig-cc").chmod(0o755)
-    which = f" MODEL_TARGET={targets[-1]}" if len(targets) > 1 else ""
     return (
         f"A program that runs {bundle.path.name} on a camera's frames: C and a Makefile, "
         f"for {', '.join(targets)}.",
-        f"Build it on the board with `make{which}`, on another machine with "
+        f"Build it on the board with {make_commands(targets)}, on another machine with "
         "`make CC=aarch64-linux-gnu-gcc` or `make CC='./zig-cc -target "
         "aarch64-linux-musl'`; `app` is one file, which needs no other.",
         "Then `./app --camera /dev/video0 --page 127.0.0.1:8080`: a line of JSON for each "

@@ -163,6 +163,15 @@ def test_two_folders_are_there_both_or_neither(
     assert sorted(left) == ["first", *theirs, "tiny.edgec"]
 
 
+@pytest.mark.parametrize("second", ["out", "./sub/../out"])
+def test_a_folder_for_two_kinds(second: str, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    with pytest.raises(InputError, match="is also the folder of --c") as e:
+        edgec.export(tiny, tflite=tmp_path / "out", c=tmp_path / second)
+    assert e.value.at == "--tflite"
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_empty_folder_is_filled_and_has_the_usual_permissions(
     tiny: Path, tmp_path: Path
 ) -> None:
@@ -398,7 +407,13 @@ def test_make_names_a_compiler_for_another_machine(
         make = ["make", "CC=gcc", f"MODEL_TARGET={target}", "--dry-run"]
         return subprocess.run(make, cwd=out, capture_output=True, text=True).stderr
 
+    # The README's commands are those of the targets that they name.
+    readme = (out / "README.md").read_text()
+    default = (out / "Makefile").read_text().split("MODEL_TARGET ?= ")[1].split("\n")[0]
+    assert f"Build it with `make` for {default}, " in readme
     others = {"linux-aarch64", "linux-x86_64"} - {machine_target()}
+    for target in {path.name for path in (out / "src").glob("linux-*")} - {default}:
+        assert f"`make MODEL_TARGET={target}` for {target}" in readme
     assert warnings(machine_target()) == ""
     for target in others & {path.name for path in (out / "src").iterdir()}:
         assert f"and this is for {target.removeprefix('linux-')}: say CC=" in warnings(
