@@ -119,6 +119,8 @@ def _exit_codes() -> Iterator[str]:
     for code, texts in sorted(kinds.items()):
         also = "a budget does not hold; " if code == 1 else ""
         yield f"| {code} | {also}{'; '.join(texts)} |"
+    yield "| 70 | a bug of edgec; `at:` names a file for its report |"
+    yield "| 130 | Ctrl-C stopped it |"
 
 
 def _verb(name: str) -> str:
