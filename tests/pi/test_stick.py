@@ -182,12 +182,16 @@ def test_run_bench_status(
 
 
 def test_start_to_first_result(flashed: Machine) -> None:
-    """The stick has its firmware; the fastest of some starts, on a shared machine."""
+    """The stick has its firmware; the fastest of some starts, on a shared machine.
+
+    Other work can take most of the processor for a minute, and no start is the faster for
+    a repetition.
+    """
     options = "--runs 1 --warmup 0 --input in.npy --output out"
     flashed.run(f"{PROGRAM} {options}", PATIENCE_S)
     timed = f"s=$(date +%s%N); {PROGRAM} {options} >table 2>said; e=$(date +%s%N); echo $((e - s))"
     times = []
-    for _ in range(8):
+    for _ in range(60):
         times.append(int(flashed.run(timed)) * 1e-9)
         assert flashed.run("cat said") == "Edge TPU: the stick at the port 2-1\n"
         if times[-1] < FIRST_RESULT_S:
