@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import time
 import warnings
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +179,46 @@ def open_session(bundle: Path, options: dict[str, Any]) -> StickFacts | None:
 
 def run_session(inputs: list[Array]) -> tuple[list[Array], str]:
     """The outputs of one run, and "delegate" if the stick took part, else "c"."""
-    session = _SESSIONS[-1]
+    return _run(_SESSIONS[-1], inputs)
+
+
+def _run(session: Session, inputs: list[Array]) -> tuple[list[Array], str]:
     names = session.manifest.inputs
     times: list[SegmentTime] = []
     outputs = session.run(dict(zip(names, inputs, strict=True)), timings=times)
     backends = {time.backend for time in times}
     return list(outputs.values()), "delegate" if "delegate" in backends else "c"
+
+
+def run_after_a_fork(
+    bundle: Path, inputs: list[Array]
+) -> list[tuple[list[Array], str]]:
+    """As `run_session`, in a child that was forked while a session was open: runs of that
+    session, before and after the child opens one of its own, and of its own. The parent
+    has closed its session by then.
+    """
+    session = Session(bundle, driver="own", tpu="delegate")
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=_in_child, args=(theirs, session, bundle, inputs))
+    child.start()
+    theirs.close()
+    session.close()
+    ours.send("closed")
+    try:
+        answer: list[tuple[list[Array], str]] = ours.recv()
+    finally:
+        child.join()
+    return answer
+
+
+def _in_child(
+    parent: Connection, session: Session, bundle: Path, inputs: list[Array]
+) -> None:
+    assert parent.recv() == "closed"
+    before = _run(session, inputs)
+    with Session(bundle, driver="own", tpu="delegate") as own:
+        parent.send([before, _run(own, inputs), _run(session, inputs)])
 
 
 def session_facts() -> StickFacts | None:

@@ -239,3 +239,15 @@ def test_a_stalled_program_is_not_lost(
         assert [right(process, graph, seed) for seed in range(3)] == ["delegate"] * 3
         assert process.call(driving.session_facts).lost == 0
         process.call(driving.close_session)
+
+
+def test_a_session_in_a_forked_child(
+    stick: Stick, bundle: Path, graph: Graph, tmp_path: Path
+) -> None:
+    """It runs as its twin, also when the child opens the stick that its parent left."""
+    inputs = random_inputs(graph, 0)
+    with plugged(stick, tmp_path, **FIRMWARE) as process:
+        found = process.call(driving.run_after_a_fork, bundle, inputs)
+    for outputs, _ in found:
+        same(outputs, graph, inputs)
+    assert [backend for _, backend in found] == ["c", "delegate", "c"]

@@ -32,10 +32,8 @@ class SharedStick:
         """
         self._task = task
         self._lock = threading.RLock()
-        self._models: Dict[int, StickModel] = {}
-        self._next = 0
+        self._shares: Tuple[StickShare, ...] = ()
         self._stick: Optional[Stick] = None
-        self._sticks: Dict[int, StickOfModel] = {}
         self._timeout = 0.0
 
     def add(
@@ -59,77 +57,81 @@ class SharedStick:
                     at=model.segments[0].name,
                     hint="plug it in again; see `edgec doctor`",
                 )
-            number = self._next
-            self._next += 1
-            before = dict(self._models)
+            share = StickShare(self, model)
+            before = self._shares
             self._timeout = max(timeout, self._timeout)
             try:
-                self._open({**before, number: model}, warn)
+                self._open((*before, share), warn)
             except BaseException:
                 # The cause may be the new model, or a Ctrl-C.
                 if before:
                     self._restore(before, warn)
                 raise
-            return StickShare(self, number, model)
+            return share
 
-    def _open(self, models: Dict[int, StickModel], warn: Callable[[str], None]) -> None:
-        """Replace the process by one with other models."""
+    def _open(
+        self, shares: Tuple["StickShare", ...], warn: Callable[[str], None]
+    ) -> None:
+        """Replace the process by one for other sessions."""
         # Another process can open the device only after the present one has closed it.
         if self._stick is not None:
             self._stick.close()
         self._stick = None
-        task = replace(self._task, models=tuple(models.values()))
+        task = replace(self._task, models=tuple(share.model for share in shares))
         self._stick = Stick(task, self._timeout, warn)
-        self._models = models
-        self._sticks = dict(zip(models, self._stick.models))
+        self._shares = shares
+        for share, present in zip(shares, self._stick.models):
+            share.present = present
 
     def _restore(
-        self, models: Dict[int, StickModel], warn: Callable[[str], None]
+        self, shares: Tuple["StickShare", ...], warn: Callable[[str], None]
     ) -> None:
         """Open the Edge TPU for the earlier sessions, or warn that they have lost it."""
         try:
-            self._open(models, warn)
+            self._open(shares, warn)
         except DeviceError as e:
             warn(f"{e.what}; segments of earlier sessions run on the CPU from now on")
 
-    def remove(self, number: int) -> None:
+    def remove(self, share: "StickShare") -> None:
         """Remove a session; the process ends with the last one."""
         with self._lock:
-            self._models.pop(number, None)
-            if not self._models and self._stick is not None:
+            self._shares = tuple(other for other in self._shares if other is not share)
+            if not self._shares and self._stick is not None:
                 self._stick.close()
                 self._stick = None
-
-    def of(self, number: int) -> StickOfModel:
-        """Return the present Edge TPU of a session.
-
-        It does not use the lock: while another session is added, this one continues on
-        the ended process, that is, on its C twins.
-        """
-        return self._sticks[number]
 
     def disown(self) -> None:
         """Give up the Edge TPU, and locks of other threads, in a forked child."""
         self._lock = threading.RLock()
-        self._models = {}
+        self._shares = ()
         if self._stick is not None:
             self._stick.disown()
         self._stick = None
 
 
 class StickShare(StickOfModel):
-    """The Edge TPU of a session that shares it."""
+    """The Edge TPU of a session that shares it.
 
-    def __init__(self, shared: SharedStick, number: int, model: StickModel) -> None:
+    While another session is added, this one continues on the ended process, that is, on
+    its C twins; so does one that was removed.
+
+    Attributes:
+        model: its segments
+        present: the model's part of the process; SharedStick sets it before any use, and
+            again with each new process
+    """
+
+    present: StickOfModel
+
+    def __init__(self, shared: SharedStick, model: StickModel) -> None:
         """Prepare the share of a session.
 
         Args:
             shared: the Edge TPU
-            number: the number of the session
             model: its segments
         """
         self._shared = shared
-        self._number = number
+        self.model = model
         self._names = {segment.name for segment in model.segments}
 
     def takes(self, name: str) -> bool:
@@ -139,19 +141,19 @@ class StickShare(StickOfModel):
     @property
     def facts(self) -> StickFacts:
         """The state of the Edge TPU at this moment."""
-        return self._shared.of(self._number).facts
+        return self.present.facts
 
     def prepare(self, frame: Inference) -> None:
         """Bind a frame to shared memory before it is run."""
-        self._shared.of(self._number).prepare(frame)
+        self.present.prepare(frame)
 
     def run(self, frame: Inference, name: str) -> bool:
         """Run a segment; return False if its C twin has to run instead."""
-        return self._shared.of(self._number).run(frame, name)
+        return self.present.run(frame, name)
 
     def close(self) -> None:
         """Remove the session."""
-        self._shared.remove(self._number)
+        self._shared.remove(self)
 
     def disown(self) -> None:
         """Give up the Edge TPU of all sessions in a forked child."""
