@@ -115,6 +115,8 @@ def instant_stick(package: Package, folder: Path) -> Iterator[dict[str, str]]:
         here = plugged.description()
         assert here is not None
         Kernel(plugged, folder / "usbfs").close()
+    (node,) = (folder / "usbfs/dev/bus/usb/001").iterdir()
+    node.write_text(str(socket))
     answers = {
         "devices": devlist_reply([here]),
         "import": import_reply(here, 0),
@@ -135,7 +137,7 @@ def instant_stick(package: Package, folder: Path) -> Iterator[dict[str, str]]:
     try:
         while not socket.exists():
             time.sleep(0.01)
-        yield environment_of(socket, folder / "usbfs")
+        yield environment_of(folder / "usbfs")
     finally:
         process.kill()
         process.wait()

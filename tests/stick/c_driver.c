@@ -38,7 +38,7 @@ void driver_stop(void)
 {
     stick_stop();
     usb_close(&stick.usb);
-    *stick.booting = 0;
+    *stick.booting.node = 0;
     stick.opened = stick.lost = stick.recovered = 0;
     usb_why[0] = 0;
     memset(stick.states, 0, stick.file->models.n * sizeof *stick.states);

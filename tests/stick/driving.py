@@ -33,9 +33,8 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def use_stick(path: str, root: str) -> None:
+def use_stick(root: str) -> None:
     """Another stick than that of the environment at the process's start."""
-    os.environ["EDGEC_STICK"] = path
     os.environ["EDGEC_USBFS"] = root
 
 

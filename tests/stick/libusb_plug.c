@@ -142,7 +142,7 @@ ssize_t libusb_get_device_list(libusb_context *context, libusb_device ***list)
     (void)context;
     *list = calloc(2, sizeof **list);
     if (!*list) return NO_MEMORY;
-    int s = connected();
+    int s = connected(getenv("EDGEC_STICK"));
     if (s < 0) return 0;
     (*list)[0] = described(s);
     close(s);
@@ -433,7 +433,7 @@ int libusb_handle_events(libusb_context *context)
 int libusb_open(libusb_device *device, libusb_device_handle **handle)
 {
     unsigned char request[40] = {1, 0x11, 0x80, 3}, head[8], facts[312];
-    int s = connected();
+    int s = connected(getenv("EDGEC_STICK"));
     if (s < 0) return NO_DEVICE;
     memcpy(request + 8, device->busid, sizeof device->busid);
     if (!all_sent(s, request, sizeof request) || !all_received(s, head, sizeof head) ||

@@ -1,4 +1,4 @@
-/* What the plugs of the stick have in common: the socket EDGEC_STICK, and numbers of USB/IP
+/* What the plugs of the stick have in common: the stick's socket, and numbers of USB/IP
  * messages, which are big-endian (Documentation/usb/usbip_protocol.rst). */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -60,11 +60,10 @@ static int all_received(int s, void *data, size_t size)
     return 1;
 }
 
-/* Returns a socket that is connected to the stick, or -1. */
-static int connected(void)
+/* Returns a socket that is connected to the stick at a Unix socket, or -1. */
+static int connected(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *path = getenv("EDGEC_STICK");
     if (!path || strlen(path) >= sizeof address.sun_path) return -1;
     strcpy(address.sun_path, path);
     int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

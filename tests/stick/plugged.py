@@ -48,16 +48,18 @@ class Kernel:
     """Keeps a folder as sysfs and /dev/bus/usb would be with a stick.
 
     root: the folder
+    bus: the stick's; other sticks in the folder have others
     """
 
-    def __init__(self, stick: Stick, root: Path) -> None:
+    def __init__(self, stick: Stick, root: Path, bus: int = 1) -> None:
         self.root = root
         self._stick = stick
         self._stop = threading.Event()
         self._seen: object = None
-        self._port = root / "sys/bus/usb/devices/1-1"
-        self._nodes = root / "dev/bus/usb/001"
-        self._port.parent.mkdir(parents=True)
+        self._bus = bus
+        self._port = root / f"sys/bus/usb/devices/{bus}-1"
+        self._nodes = root / f"dev/bus/usb/{bus:03}"
+        self._port.parent.mkdir(parents=True, exist_ok=True)
         self._nodes.mkdir(parents=True)
         self._look()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -81,13 +83,13 @@ class Kernel:
             node.unlink()
         if here is None:
             return
-        (self._nodes / f"{here.address:03}").touch()
-        aside = self.root / "aside"
+        (self._nodes / f"{here.address:03}").write_text(str(self._stick.path))
+        aside = self.root / f"aside{self._bus}"
         aside.mkdir()
         for name, text in {
             "idVendor": f"{here.vendor:04x}",
             "idProduct": f"{here.product:04x}",
-            "busnum": str(here.bus),
+            "busnum": str(self._bus),
             "devnum": str(here.address),
             "speed": {3: "480", 5: "5000"}[here.speed],
         }.items():
@@ -135,12 +137,11 @@ class Plugged:
         self._answers.close()
 
 
-def environment_of(path: Path, root: Path) -> dict[str, str]:
-    """Variables for processes that are to have a stick: its socket, and its sysfs."""
+def environment_of(root: Path) -> dict[str, str]:
+    """Variables for processes that are to have the sticks of a folder (Kernel)."""
     return {
         **os.environ,
         "LD_PRELOAD": str(plug()),
-        "EDGEC_STICK": str(path),
         "EDGEC_USBFS": str(root),
     }
 
@@ -151,7 +152,7 @@ def environment(stick: Stick, folder: Path, **more: str) -> Iterator[dict[str, s
     root = folder / "usbfs"
     kernel = Kernel(stick, root)
     try:
-        yield {**environment_of(stick.path, root), **more}
+        yield {**environment_of(root), **more}
     finally:
         kernel.close()
 

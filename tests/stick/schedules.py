@@ -149,7 +149,7 @@ class Schedules:
         self._folder = folder
         self._book: ProgramBook = read_folder(EDGETPU, NAMES)
         self._networks = [Network.of(entry(name)) for name in NAMES]
-        environment = environment_of(folder / "none", folder)
+        environment = environment_of(folder)
         self._process = Plugged({**environment, **FIRMWARE})
         self._driver = DRIVERS[language](self._process, self._networks)
         self.tally = Tally()
@@ -168,7 +168,7 @@ class Schedules:
         with Stick.serve(self._book, options) as stick:
             kernel = Kernel(stick, root)
             try:
-                self._process.call(driving.use_stick, str(stick.path), str(root))
+                self._process.call(driving.use_stick, str(root))
                 before = self._process.call(driving.descriptors)
                 for _ in range(INFERENCES):
                     self._inference(r, stick)

@@ -1,6 +1,6 @@
 /* Linux's usbfs for a process that has none, to be preloaded: sysfs and device nodes are
  * those below the folder EDGEC_USBFS, and a node's device is the stick that is served by
- * USB/IP at the Unix socket EDGEC_STICK.
+ * USB/IP at the Unix socket which the node names.
  *
  * Numbers and structures are those of include/uapi/linux/usbdevice_fs.h, behaviour that of
  * drivers/usb/core/devio.c; messages: Documentation/usb/usbip_protocol.rst. A handle is
@@ -67,13 +67,15 @@ static const char *moved(const char *path, char *room, size_t size)
 
 /* ---- messages */
 
-/* Imports the device with this number on its bus; returns the socket, 0 if another client
- * has it, or -1. */
-static int imported(uint32_t wanted)
+/* Imports the device with this number on its bus from the stick that a node names; returns
+ * the socket, 0 if another client has it, or -1. */
+static int imported(int node, uint32_t wanted)
 {
     unsigned char request[40] = {1, 0x11, 0x80, 3}, head[8], facts[312];
     strcpy((char *)request + 8, "1-1");
-    int s = connected();
+    char path[108] = "";
+    if (pread(node, path, sizeof path - 1, 0) < 0) return -1;
+    int s = connected(path);
     if (s < 0) return -1;
     if (all_sent(s, request, sizeof request) && all_received(s, head, sizeof head)) {
         uint32_t status = number_at(head + 4);
@@ -287,7 +289,7 @@ static int opened(const char *path, int fd)
     const char *root = getenv("EDGEC_USBFS"), *number = strrchr(path, '/');
     if (fd < 0 || !root || strncmp(path, root, strlen(root)) || !strstr(path, "/dev/bus/usb/"))
         return fd;
-    int s = imported((uint32_t)atoi(number + 1));
+    int s = imported(fd, (uint32_t)atoi(number + 1));
     if (s < 0) {
         REAL(close)(fd);
         errno = ENODEV;

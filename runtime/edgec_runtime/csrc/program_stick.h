@@ -52,9 +52,9 @@ static struct {
     struct stick_queue queue;
     uint64_t token;
     int clock;
-    char booting[32];    /* the node of a stick that has just got its firmware */
-    int64_t boots_until; /* when it has to be back */
-    int64_t patience;    /* longest pause in a first inference, ms */
+    struct usb_device booting; /* the stick that has just got its firmware; no node: none */
+    int64_t boots_until;       /* when it has to be back */
+    int64_t patience;          /* longest pause in a first inference, ms */
     int64_t look_at, pause;
     int opened, lost, recovered;
 } stick = {.usb.fd = -1, .patience = 6000 /* as libedgetpu has it */};
@@ -172,33 +172,34 @@ static enum usb_result stick_open(const struct usb_device *d) {
 }
 
 /* Looks for a stick, opens the first one that is free, or gives it its firmware, after which it
- * comes back as another device: stick.booting says so. */
+ * comes back as another device: stick.booting says which. */
 static void stick_look(void) {
     struct usb_device found[8];
     const int64_t now = usb_ms();
-    const bool boots = *stick.booting && now < stick.boots_until;
-    bool failed = *stick.booting && !boots;
+    const bool boots = *stick.booting.node && now < stick.boots_until;
+    bool failed = *stick.booting.node && !boots;
     if (failed) usb_fault(USB_LOST, "it did not come back with its firmware");
-    if (!boots) *stick.booting = 0;
+    if (!boots) *stick.booting.node = 0;
     int n = usb_find(stick_ids, found, 8);
     for (int i = 0; i < n; i++) {
         if (found[i].id == STICK_RUNNING) {
             if (!stick_open(&found[i])) {
-                *stick.booting = 0;
+                *stick.booting.node = 0;
                 return;
             }
             failed = true;
         } else if (!boots) {
             if (!give_firmware(stick.file, &found[i])) {
-                memcpy(stick.booting, found[i].node, sizeof stick.booting);
+                stick.booting = found[i];
                 stick.boots_until = usb_ms() + STICK_ENUMERATION_MS;
                 stick.look_at = usb_ms() + STICK_LOOK_MS;
                 return;
             }
             failed = true;
-        } else if (strcmp(found[i].node, stick.booting)) {
+        } else if (!strcmp(found[i].port, stick.booting.port) &&
+                   strcmp(found[i].node, stick.booting.node)) {
             usb_fault(USB_LOST, "it lost its firmware with its power");
-            *stick.booting = 0;
+            *stick.booting.node = 0;
             failed = true;
         }
     }
@@ -207,7 +208,7 @@ static void stick_look(void) {
         stick.pause = STICK_PAUSE_MS;
     else if (stick.pause < STICK_LONGEST_PAUSE_MS)
         stick.pause *= 2;
-    stick.look_at = usb_ms() + (*stick.booting ? STICK_LOOK_MS : stick.pause);
+    stick.look_at = usb_ms() + (*stick.booting.node ? STICK_LOOK_MS : stick.pause);
 }
 
 /* Says once what runs the segments, and once that the stick is lost. */
@@ -290,7 +291,7 @@ static bool stick_prepare(const char *path, const char *graph) {
 static void stick_connect(void) {
     stick.pause = STICK_PAUSE_MS;
     stick_look();
-    while (*stick.booting) {
+    while (*stick.booting.node) {
         usb_pause(STICK_LOOK_MS);
         stick_look();
     }
