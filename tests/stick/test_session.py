@@ -149,12 +149,13 @@ def test_without_firmware(
         assert "needs its firmware" in said
 
 
-@pytest.mark.parametrize("name", ["nothing", "damaged", "."])
+@pytest.mark.parametrize("name", ["nothing", "damaged", ".", "pipe"])
 def test_a_file_without_firmware(
     name: str, stick: Stick, bundle: Path, tmp_path: Path
 ) -> None:
     """The command line names the file, in one line without code, and what to do."""
     (tmp_path / "damaged").write_bytes(bytes(10783))
+    os.mkfifo(tmp_path / "pipe")
     np.save(tmp_path / "in.npy", random_inputs(source(entry("dense_256")), 0)[0])
     given = {firmware.VARIABLE: str(tmp_path / name)}
     with environment(stick, tmp_path, **given) as variables:
@@ -169,7 +170,7 @@ def test_a_file_without_firmware(
 @pytest.mark.parametrize(
     ("variable", "said"),
     [
-        (driver.CLOCK_VARIABLE, 'no clock hihg; did you mean "high"?'),
+        (driver.CLOCK_VARIABLE, 'no clock "hihg"; did you mean "high"?'),
         (edgetpu.DRIVER_VARIABLE, 'no driver "hihg"'),
     ],
 )

@@ -5,6 +5,7 @@ replaced; those that edgec makes are static.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import zipfile
 from pathlib import Path
@@ -86,6 +87,7 @@ def run(
     done = subprocess.run(
         [*command, "--output", str(folder / "out")],
         env=variables,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=60,
@@ -126,11 +128,20 @@ def test_without_a_stick_it_says_so(program: Path, tmp_path: Path) -> None:
 
 
 def test_without_firmware_it_says_so(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "libedgetpu.so.1").symlink_to(FIRMWARE_FROM)
+    (tmp_path / "damaged").write_bytes(bytes(10783))
+    os.mkfifo(tmp_path / "pipe")
+    nowhere = {"EDGEC_CACHE": str(tmp_path / "cache"), firmware.VARIABLE: ""}
     with Stick.serve(EDGETPU) as stick, environment(stick, tmp_path) as variables:
-        variables |= {firmware.VARIABLE: str(program)}
-        report, said = run(program, tmp_path, variables)
+        report, said = run(program, tmp_path, {**variables, **nowhere})
         assert said.startswith("Edge TPU: its firmware is in no libedgetpu")
         assert backend(report) == "c"
+        # A name is no pattern.
+        for name in ("damaged", "pipe", "nothing", "lib*"):
+            given = {firmware.VARIABLE: name}
+            report, said = run(program, tmp_path, {**variables, **given})
+            assert said.startswith(f"Edge TPU: {name} does not have its firmware; ")
+            assert backend(report) == "c"
 
 
 def test_it_goes_on_when_the_stick_is_unplugged(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ struct mapped {
 static struct mapped map_file(const char *path) {
     struct stat s;
     struct mapped m = {NULL, 0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* A pipe without a writer is not waited for. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return m;
     if (!fstat(fd, &s) && S_ISREG(s.st_mode) && s.st_size > 0) {
         void *data = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -55,28 +56,31 @@ static const uint8_t *firmware_in(const struct stick_file *f, struct mapped m) {
     return NULL;
 }
 
-static const uint8_t *firmware_in_files(const struct stick_file *f, const char *pattern) {
+static const uint8_t *firmware_in_file(const struct stick_file *f, const char *path) {
     static struct mapped m; /* stays for the stick's next start */
+    if (m.data) munmap((void *)(uintptr_t)m.data, m.size);
+    m = map_file(path);
+    return firmware_in(f, m);
+}
+
+static const uint8_t *firmware_in_files(const struct stick_file *f, const char *pattern) {
     glob_t files;
     const uint8_t *found = NULL;
     if (glob(pattern, 0, NULL, &files)) return NULL;
-    for (size_t i = 0; i < files.gl_pathc && !found; i++) {
-        if (m.data) munmap((void *)(uintptr_t)m.data, m.size);
-        m = map_file(files.gl_pathv[i]);
-        found = firmware_in(f, m);
-    }
+    for (size_t i = 0; i < files.gl_pathc && !found; i++)
+        found = firmware_in_file(f, files.gl_pathv[i]);
     globfree(&files);
     return found;
 }
 
-/* The firmware, or NULL. */
-static const uint8_t *find_firmware(const struct stick_file *f) {
+/* The firmware, or NULL.  given: the file that it has to be in, or NULL. */
+static const uint8_t *find_firmware(const struct stick_file *f, const char *given) {
     static const uint8_t *found;
-    const char *given = getenv("EDGEC_EDGETPU_FIRMWARE"), *cache = getenv("EDGEC_CACHE"),
-               *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *cache = getenv("EDGEC_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
     char path[EK_PATH_CHARS];
     if (found) return found;
-    if (given && *given) return found = firmware_in_files(f, given);
+    if (given) return found = firmware_in_file(f, given);
     const char *place = stick_at(f, f->firmware_places), *end = place + f->firmware_places.n;
     for (; place < end && !found; place += strlen(place) + 1) {
         int n = *place == '/'     ? snprintf(path, sizeof path, "%s", place)
@@ -163,7 +167,14 @@ static enum usb_result dfu_verify(const struct usb *u, const uint8_t *data, uint
 static enum usb_result give_firmware(const struct stick_file *f, const struct usb_device *d) {
     static struct usb u;
     uint32_t block = 0;
-    const uint8_t *data = find_firmware(f);
+    const char *given = getenv("EDGEC_EDGETPU_FIRMWARE");
+    if (given && !*given) given = NULL;
+    const uint8_t *data = find_firmware(f, given);
+    if (!data && given)
+        return usb_fault(USB_STALLED,
+                         "%.90s does not have its firmware; name a libedgetpu with "
+                         "EDGEC_EDGETPU_FIRMWARE",
+                         given);
     if (!data)
         return usb_fault(USB_STALLED, "its firmware is in no libedgetpu of this machine; name a "
                                       "file with EDGEC_EDGETPU_FIRMWARE");

@@ -80,7 +80,7 @@ class StickOptions:
         name = self.clock or os.environ.get(CLOCK_VARIABLE) or "high"
         if name not in CLOCKS:
             raise InputError(
-                f"the Edge TPU has no clock {name}{did_you_mean(name, CLOCKS)}",
+                f'the Edge TPU has no clock "{name}"{did_you_mean(name, CLOCKS)}',
                 hint=f"set {CLOCK_VARIABLE} to " + ", ".join(CLOCKS),
             )
         return name

@@ -106,7 +106,8 @@ def _download_command() -> str:
 def _in_file(path: str) -> Optional[bytes]:
     """Return the firmware in a file; None if it does not have it or cannot be read."""
     try:
-        if os.path.getsize(path) > _LONGEST_FILE:
+        # Another kind of file may have no end, or wait for a writer.
+        if not os.path.isfile(path) or os.path.getsize(path) > _LONGEST_FILE:
             return None
         with open(path, "rb") as f:
             return firmware_in(f.read())

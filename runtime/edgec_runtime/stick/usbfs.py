@@ -139,7 +139,7 @@ def find_devices(
             node = os.path.join(root, f"dev/bus/usb/{bus:03}/{number:03}")
             try:
                 mbps = int(float(_text(values, "speed")))
-            except (OSError, ValueError):
+            except (OSError, ValueError, OverflowError):
                 mbps = 0
             devices.append(UsbDevice(port, *pair, node, mbps))
     return devices
