@@ -23,7 +23,7 @@ from edgec.emit.c import CSRC
 from edgec.emit.calls_file import CALLS_FILE, calls_file
 from edgec.emit.edgetpu_programs import edgetpu_programs, segment_programs
 from edgec.emit.graph_file import GRAPH_FILE, graph_file
-from edgec.emit.sources import digest_of
+from edgec.emit.sources import constants_crc32, digest_of
 from edgec.emit.tflite import MODEL_TFLITE
 from edgec.emit.values_file import VALUES_FILE, values_file
 from edgec.frontends.task_file import TaskFile
@@ -150,7 +150,7 @@ def _edgetpu_file(
     segments = lowered.partition.segments
     compiled = {n: r.data for n, r in outcome.segments.items() if r.data is not None}
     programs = segment_programs(segments, compiled)
-    data = edgetpu_programs(programs, digest_of(segments))
+    data = edgetpu_programs(programs, digest_of(segments), constants_crc32(segments))
     return {EDGETPU_FILE: data} if data else {}
 
 

@@ -74,7 +74,8 @@ _ACCESS = struct.Struct("<2BHI2Q")  # what, size, skipped, address, mask, value
 _STEP = struct.Struct("<2B2x2I")  # what, tag, position, bytes
 COPY = struct.Struct("<2H3I9I")  # port, flip, tensor, chip, bytes, three loops
 _MODEL = struct.Struct("<Q4I")  # token, segment, bytes of inputs, outputs, memory
-_FIXED = struct.Struct("<2I16s64s")  # the firmware's bytes, CRC-32, start; graph
+_FIXED = struct.Struct("<2I12sI64s")
+"""The firmware's bytes, CRC-32 and start; the constants' CRC-32, the graph."""
 
 SEND_FILE, SEND_MEMORY, RECEIVE, EVENT, FENCE = range(5)
 """What a step does: bytes of this file or of the memory are sent, and so on."""
@@ -134,12 +135,15 @@ def segment_programs(
     return found
 
 
-def edgetpu_programs(programs: Iterable[SegmentProgram], graph: str) -> bytes:
+def edgetpu_programs(
+    programs: Iterable[SegmentProgram], graph: str, constants: int
+) -> bytes:
     """Return the file; b"" if the driver can run none of the programs.
 
     Args:
         programs: the programs
         graph: sha256 of the graph, by which the program knows its own file
+        constants: CRC-32 of the constants of its segments for the Edge TPU, likewise
     """
     writer = _Writer()
     for one in programs:
@@ -150,7 +154,7 @@ def edgetpu_programs(programs: Iterable[SegmentProgram], graph: str) -> bytes:
         except (DamagedError, ValueError):
             # Its transfers depend on the data, or it is not as its tensors: C runs it.
             continue
-    return writer.file(graph) if writer.models else b""
+    return writer.file(graph, constants) if writer.models else b""
 
 
 @dataclass
@@ -210,7 +214,7 @@ class _Writer:
         self.models.append(entry + b"".join(lists))
         self.memory += input_bytes + output_bytes + others
 
-    def file(self, graph: str) -> bytes:
+    def file(self, graph: str, constants: int) -> bytes:
         """Return the whole file."""
         lists = [self._list(b"".join(self.models), len(self.models[0]))]
         for clock in CLOCKS.values():
@@ -225,7 +229,7 @@ class _Writer:
         clocks = "".join(f"{name}\0" for name in CLOCKS).encode()
         lists.append(self._list(clocks, 1))
         fixed = b"".join(lists) + _FIXED.pack(
-            FIRMWARE_BYTES, FIRMWARE_CRC32, FIRMWARE_START, graph.encode()
+            FIRMWARE_BYTES, FIRMWARE_CRC32, FIRMWARE_START, constants, graph.encode()
         )
         assert _HEADER.size + len(fixed) == _BODY_AT
         rest = fixed + bytes(self.body)

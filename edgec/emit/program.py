@@ -91,6 +91,7 @@ class ModelTable:
         threads: the most threads that the code of the segments is for
         state: the tensors that the program keeps between inferences
         graph: sha256 of the graph that the model was made of
+        constants: CRC-32 of the constants of its segments for the Edge TPU
     """
 
     name: str
@@ -102,6 +103,7 @@ class ModelTable:
     threads: int = 1
     state: Sequence[State] = ()
     graph: str = ""
+    constants: int = 0
 
     def source(self) -> str:
         """Return model.c.
@@ -159,7 +161,8 @@ class ModelTable:
             f"{len(self.inputs)}, {len(self.outputs)}, model_inputs, model_outputs, "
             f"{len(self.weights)}, 0x{zlib.crc32(self.weights):08x}, "
             f"{self.threads}, {pool}, {len(self.state)}, "
-            f"{'state' if self.state else 'NULL'}, {string_literal(self.graph)}}};\n"
+            f"{'state' if self.state else 'NULL'}, {string_literal(self.graph)}, "
+            f"0x{self.constants:08x}}};\n"
         )
 
     def description(self) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from edgec_partitioner.segments import Segment
 
 from edgec.emit.c import CSource, segment_source
@@ -85,6 +87,7 @@ def target_sources(
         cores[-1].threads,
         graph.state,
         digest_of(segments),
+        constants_crc32(segments),
     ).source()
     return TargetSources(texts, flags, common, by_core, arena, weights.data)
 
@@ -184,6 +187,22 @@ def digest_of(segments: Iterable[Segment]) -> str:
         text = print_graph(s.graph, constants=False)
         digest.update(f"{s.name} {s.place}\n{text}\n".encode())
     return digest.hexdigest()
+
+
+def constants_crc32(segments: Iterable[Segment]) -> int:
+    """Return the CRC-32 of the constants of the segments for the Edge TPU; 0 without any.
+
+    By it and the graph's digest a program knows what was compiled of its own network:
+    not all constants are in the weights file.
+    """
+    crc = 0
+    for s in segments:
+        if s.place == "edgetpu":
+            for op in s.graph.ops:
+                for value in op.inputs:
+                    if value.const is not None:
+                        crc = zlib.crc32(np.ascontiguousarray(value.const), crc)
+    return crc
 
 
 def border_tensors(graph: Graph, segments: Iterable[Segment]) -> dict[str, TensorType]:

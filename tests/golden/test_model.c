@@ -33,7 +33,7 @@ static const ek_segment segments[] = {
 static const int model_inputs[1] = {0};
 static const int model_outputs[1] = {1};
 
-EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs, 71, 0x4a96ba49, 1, NULL, NULL, 0, NULL, ""};
+EK_API const ek_model edgec_model = {"residual", 2, tensors, 1, segments, 1, 1, model_inputs, model_outputs, 71, 0x4a96ba49, 1, NULL, NULL, 0, NULL, "", 0x00000000};
 
 #ifndef EK_PROGRAM
 EK_API const char edgec_made_for[] = 

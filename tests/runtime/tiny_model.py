@@ -133,7 +133,7 @@ static const ek_segment segments[] = {
     { "mix", "cpu", 2, 2, i20, i34, 0, NULL, edgec_mix_run, 2, edgec_mix_profile, NULL },
 };
 const ek_model edgec_model = {
-    "tiny", 5, tensors, 3, segments, 1, 2, i0, i34, 65, WEIGHTS_CRC32, 1, NULL, NULL, 0, NULL, "GRAPH"
+    "tiny", 5, tensors, 3, segments, 1, 2, i0, i34, 65, WEIGHTS_CRC32, 1, NULL, NULL, 0, NULL, "GRAPH", 0
 };
 #ifndef EK_PROGRAM
 const char edgec_made_for[] = MADE_FOR;

@@ -50,7 +50,7 @@ def compiled_bundle(
             [read.tensors[i].name for i in operator.inputs],
             [read.tensors[i].name for i in operator.outputs],
         )
-        files[EDGETPU_FILE] = edgetpu_programs([program], manifest["graph"])
+        files[EDGETPU_FILE] = edgetpu_programs([program], manifest["graph"], 0)
         write_bundle(folder / "model.edgec", manifest, files)
 
     return (

@@ -5,7 +5,7 @@
 int driver_prepare(const char *path, const char *graph, int patience_ms)
 {
     stick.patience = patience_ms;
-    return stick_prepare(path, graph);
+    return stick_prepare(path, graph, 0);
 }
 
 /* Looks for a stick as a program does at its start; whether it is open. */

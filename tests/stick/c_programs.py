@@ -43,6 +43,6 @@ def written_programs(operators: list[tuple[Path, int]]) -> Path:
             operator_program(path, number, segment)
             for segment, (path, number) in enumerate(operators)
         ]
-        (folder / "edgetpu.bin").write_bytes(edgetpu_programs(programs, GRAPH))
+        (folder / "edgetpu.bin").write_bytes(edgetpu_programs(programs, GRAPH, 0))
 
     return builds.once(f"edgetpu.bin {operators}", make) / "edgetpu.bin"

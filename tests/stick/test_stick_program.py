@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +165,17 @@ def test_it_goes_on_when_the_stick_is_unplugged(tmp_path: Path) -> None:
         assert lines.count("appears as 18d1:9302") == 2
 
 
+CONSTANTS_AT, GRAPH_AT = 156, 160
+"""Bytes of edgetpu.bin (csrc/stick_file.h)."""
+
+
+def changed(file: bytes, at: int) -> bytes:
+    """edgetpu.bin with another byte, and the CRC-32 of that."""
+    rest = bytearray(file[24:])
+    rest[at - 24] ^= 1
+    return file[:16] + struct.pack("<I", zlib.crc32(rest)) + file[20:24] + rest
+
+
 def test_a_file_of_another_bundle(program: Path, tmp_path: Path) -> None:
     copy = tmp_path / "main"
     copy.write_bytes(program.read_bytes())
@@ -176,6 +189,8 @@ def test_a_file_of_another_bundle(program: Path, tmp_path: Path) -> None:
         (file[:100], "is damaged or of another edgec"),
         (b"", "is damaged or of another edgec"),
         (file[:8] + b"\xff" + file[9:], "is damaged or of another edgec"),
+        (changed(file, CONSTANTS_AT), "is of another model"),
+        (changed(file, GRAPH_AT), "is of another model"),
     ):
         (tmp_path / "edgetpu.bin").write_bytes(damaged)
         done = subprocess.run([copy], capture_output=True, text=True, env={})

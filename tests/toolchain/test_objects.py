@@ -55,7 +55,7 @@ static const ek_tensor tensors[] = {{"x", "|i1", 1, {4}, 4, x}, {"y", "|i1", 1, 
 static const int first[] = {0}, last[] = {1};
 static const ek_segment segments[] = {{.name = "seg0", .place = "cpu", .n_inputs = 1, .n_outputs = 1, .inputs = first,
                                        .outputs = last, .arena = NULL, .run = edgec_seg0_run, .profile = NULL}};
-EK_API const ek_model edgec_model = {"m", 2, tensors, 1, segments, 1, 1, first, last, 0, 0, 1, NULL, NULL, 0, NULL, ""};
+EK_API const ek_model edgec_model = {"m", 2, tensors, 1, segments, 1, 1, first, last, 0, 0, 1, NULL, NULL, 0, NULL, "", 0};
 """
 
 

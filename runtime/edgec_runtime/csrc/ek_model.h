@@ -112,6 +112,7 @@ typedef struct {
     const ek_state *state;
     const char
         *graph; /* sha256 of the graph that it was made of, as the bundle's manifest has it */
+    uint32_t constants_crc32; /* of the constants of its segments for the Edge TPU */
 } ek_model;
 
 extern const ek_model edgec_model;

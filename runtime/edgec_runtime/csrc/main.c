@@ -485,7 +485,7 @@ int main(int argc, char **argv) {
     check(&o);
     start_threads(&o);
     weights = map_weights(&edgec_model, o.weights, argv[0]);
-    stick_start(argv[0], edgec_model.graph);
+    stick_start(argv[0], &edgec_model);
     load_ns = now_ns() - o.launched;
     for (int i = 0; i < edgec_model.n_inputs; i++) {
         const ek_tensor *t = &edgec_model.tensors[edgec_model.inputs[i]];

@@ -230,7 +230,7 @@ static void stick_give_up(void) {
 }
 
 /* The content of the file; NULL where there is none. */
-static const struct stick_file *stick_map(const char *path, const char *graph) {
+static const struct stick_file *stick_map(const char *path, const char *graph, uint32_t constants) {
     static const char *other = "take the program and " STICK_FILE " from the same bundle";
     struct mapped m = map_file(path);
     const struct stick_file *f = (const void *)m.data;
@@ -240,7 +240,7 @@ static const struct stick_file *stick_map(const char *path, const char *graph) {
         f->version != STICK_VERSION || f->bytes != m.size ||
         crc32_of(m.data + checked, m.size - checked) != f->crc32)
         fail(EXIT_INPUT, other, "%s is damaged or of another edgec", path);
-    if (memcmp(f->graph, graph, sizeof f->graph))
+    if (memcmp(f->graph, graph, sizeof f->graph) || f->constants_crc32 != constants)
         fail(EXIT_INPUT, other, "%s is of another model", path);
     return f;
 }
@@ -269,12 +269,12 @@ static bool stick_memory(const struct stick_file *f) {
 }
 
 /* Whether the model has segments for a stick, and it may be used.  path: the file; graph: the
- * model's. */
-static bool stick_prepare(const char *path, const char *graph) {
+ * model's; constants: their CRC-32. */
+static bool stick_prepare(const char *path, const char *graph, uint32_t constants) {
     const char *driver = getenv("EDGEC_EDGETPU_DRIVER");
     if (!driver || !*driver) driver = "auto";
     if (!strcmp(driver, "none") || !strcmp(driver, "libedgetpu")) return false;
-    const struct stick_file *f = stick_map(path, graph);
+    const struct stick_file *f = stick_map(path, graph, constants);
     if (!f) return false;
     if (strcmp(driver, "auto") && strcmp(driver, "own"))
         fail(EXIT_INPUT, "set EDGEC_EDGETPU_DRIVER to auto, own, libedgetpu or none",
@@ -298,8 +298,8 @@ static void stick_connect(void) {
 }
 
 /* Opens the stick for the program that is called argv[0]. */
-static void stick_start(const char *self, const char *graph) {
-    if (!stick_prepare(beside_program(self, STICK_FILE), graph)) return;
+static void stick_start(const char *self, const ek_model *m) {
+    if (!stick_prepare(beside_program(self, STICK_FILE), m->graph, m->constants_crc32)) return;
     stick_connect();
     stick_say(false);
 }
@@ -363,7 +363,7 @@ static void stick_stop(void) {
 }
 
 #else
-static void stick_start(const char *self, const char *graph) { (void)self, (void)graph; }
+static void stick_start(const char *self, const ek_model *m) { (void)self, (void)m; }
 static void stick_between(void) {}
 static bool stick_run(int segment, const void *const *in, void *const *out) {
     return (void)segment, (void)in, (void)out, false;

@@ -1,7 +1,7 @@
 /* stick_file.h - edgetpu.bin beside the program: what it sends to a Coral USB Accelerator.
  * edgec/emit/edgetpu_programs.py writes it, little-endian, from the driver in Python; a program
- * believes it when its CRC-32 and the sha256 of the graph are right, since it comes from the bundle
- * with the program itself.  Only program_stick.h includes it. */
+ * believes it when its CRC-32, the sha256 of the graph and the CRC-32 of constants are right, since
+ * it comes from the bundle with the program itself.  Only program_stick.h includes it. */
 #ifndef STICK_FILE_H
 #define STICK_FILE_H
 #include <stdint.h>
@@ -59,8 +59,9 @@ struct stick_file {
                                           cache */
     struct stick_list clocks;          /* their names */
     uint32_t firmware_bytes, firmware_crc32;
-    uint8_t firmware_start[12], unused[4];
-    char graph[64]; /* sha256 of the graph */
+    uint8_t firmware_start[12];
+    uint32_t constants_crc32; /* of those of the segments for the Edge TPU */
+    char graph[64];           /* sha256 of the graph */
 };
 
 _Static_assert(sizeof(struct stick_access) == 24 && sizeof(struct stick_step) == 12 &&
