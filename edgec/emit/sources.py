@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from edgec_partitioner.segments import Segment
 
 from edgec.emit.c import CSource, segment_source
@@ -201,7 +200,7 @@ def constants_crc32(segments: Iterable[Segment]) -> int:
             for op in s.graph.ops:
                 for value in op.inputs:
                     if value.const is not None:
-                        crc = zlib.crc32(np.ascontiguousarray(value.const), crc)
+                        crc = zlib.crc32(value.const.tobytes(), crc)
     return crc
 
 

@@ -2,9 +2,9 @@
 #define _DEFAULT_SOURCE
 #include "program_stick.h"
 
-int driver_prepare(const char *path, const char *graph, int patience_ms)
+int driver_prepare(const char *path, const char *graph, int patience_ms, int least_ms)
 {
-    stick.patience = patience_ms;
+    stick.patience = patience_ms, stick.least_patience = least_ms;
     return stick_prepare(path, graph, 0);
 }
 

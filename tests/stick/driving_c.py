@@ -14,17 +14,20 @@ GRAPH = "c" * 64
 _LIBRARIES: list[ctypes.CDLL] = []
 
 
-def prepare(library: Path, programs: Path, patience_s: float) -> bool:
+def prepare(
+    library: Path, programs: Path, patience_s: float, least_s: float = 0.25
+) -> bool:
     """Load the driver and the programs.
 
-    patience_s: longest pause in a first inference
+    patience_s: longest pause in a first inference; least_s: in later ones
     """
     if not _LIBRARIES:
         loaded = ctypes.CDLL(str(library))
         loaded.driver_fault.restype = ctypes.c_char_p
         _LIBRARIES.append(loaded)
     path, graph = str(programs).encode(), GRAPH.encode()
-    return bool(_LIBRARIES[0].driver_prepare(path, graph, int(1000 * patience_s)))
+    limits = int(1000 * patience_s), int(1000 * least_s)
+    return bool(_LIBRARIES[0].driver_prepare(path, graph, *limits))
 
 
 def library() -> ctypes.CDLL:

@@ -20,6 +20,7 @@ from tests.stick.plugged import Plugged, environment, plugged
 from tests.stick.test_driver import (
     EDGETPU,
     FIRMWARE_FROM,
+    PATIENT,
     WITH_SOURCES,
     entry,
     random_inputs,
@@ -67,12 +68,15 @@ def right(
     return True
 
 
-def opened(process: Plugged, *files: IndexEntry) -> str:
-    """Connect with a stick; what is wrong, or "". Each operator is a segment."""
+def opened(process: Plugged, *files: IndexEntry, least: float = 0.25) -> str:
+    """Connect with a stick; what is wrong, or "". Each operator is a segment.
+
+    least: seconds; more where a busy machine must not look like a stall
+    """
     everything = [operator for file in files for operator in operators(file)]
     programs = written_programs(everything)
     # interp needs its time for the larger ones
-    assert process.call(driving_c.prepare, built_driver(), programs, 60.0)
+    assert process.call(driving_c.prepare, built_driver(), programs, 60.0, least)
     answer = process.call(driving_c.connect)
     assert isinstance(answer, str)
     return answer
@@ -82,7 +86,7 @@ def opened(process: Plugged, *files: IndexEntry) -> str:
 def test_one_model(super_speed: bool, tmp_path: Path) -> None:
     options = StickOptions(super_speed=super_speed, firmware=True)
     with Stick.serve(EDGETPU, options) as stick, plugged(stick, tmp_path) as process:
-        assert opened(process, DENSE) == ""
+        assert opened(process, DENSE, least=60.0) == ""
         assert all(right(process, DENSE, seed) for seed in range(3))
         counts = process.call(driving_c.counts)
         assert counts == {"opened": 1, "lost": 0, "recovered": 0}
@@ -108,7 +112,7 @@ def test_models_in_turn(tmp_path: Path) -> None:
         Stick.serve(EDGETPU, RUNNING) as stick,
         plugged(stick, tmp_path, EDGEC_USBFS_CAPABILITIES="0") as process,
     ):
-        assert opened(process, *files) == ""
+        assert opened(process, *files, least=60.0) == ""
         for i in (0, 1, 1, 0, 0):
             assert right(process, files[i], seed=i, segment=i)
         cached = sum("packet parameters" in line for line in stick.lines)
@@ -145,12 +149,12 @@ def test_the_drivers_send_the_same(
         folder.mkdir()
         with Stick.serve(EDGETPU, options) as stick, plugged(stick, folder) as process:
             if language == "c":
-                assert opened(process, file) == ""
+                assert opened(process, file, least=60.0) == ""
                 for inputs in calls:
                     assert process.call(driving_c.run, 0, (path, 0), inputs, False)
                 process.call(driving_c.stop)
             else:
-                process.call(driving.open_driver)
+                process.call(driving.open_driver, PATIENT)
                 for inputs in calls:
                     process.call(driving.run, path, inputs)
                 process.call(driving.close_driver)
@@ -182,7 +186,9 @@ def test_a_stalled_program_is_run_again(
         assert right(process, DENSE, 1)
         assert right(process, DENSE, 2)
         counts = process.call(driving_c.counts)
-        assert counts == {"opened": 1, "lost": 0, "recovered": 1}
+        # A busy machine can stall it once more.
+        assert counts["recovered"] >= 1
+        assert (counts["opened"], counts["lost"]) == (1, 0)
 
 
 PHASES = [phase for phase in Phase if phase in PHASES_OF[What.UNPLUG]]

@@ -52,6 +52,10 @@ def source(file: IndexEntry) -> Graph:
     return as_chip(read_model(EDGETPU / file.source))
 
 
+PATIENT = driver.StickOptions(patience=60.0, least_patience=60.0)
+"""A busy machine does not look like a stall."""
+
+
 @pytest.mark.parametrize("name", ["dense_256", "mobilenet_v1_0.25_128_quant"])
 @pytest.mark.parametrize("super_speed", [True, False])
 def test_one_model(name: str, super_speed: bool, tmp_path: Path) -> None:
@@ -59,7 +63,7 @@ def test_one_model(name: str, super_speed: bool, tmp_path: Path) -> None:
     graph = source(file)
     options = StickOptions(super_speed=super_speed, firmware=True)
     with Stick.serve(EDGETPU, options) as stick, plugged(stick, tmp_path) as process:
-        process.call(driving.open_driver)
+        process.call(driving.open_driver, PATIENT)
         for seed in range(3):
             inputs = random_inputs(graph, seed)
             found = process.call(driving.run, EDGETPU / file.compiled, inputs)
@@ -87,7 +91,7 @@ def test_models_in_turn(tmp_path: Path) -> None:
     graphs = [source(file) for file in files]
     options = StickOptions(firmware=True)
     with Stick.serve(EDGETPU, options) as stick, plugged(stick, tmp_path) as process:
-        process.call(driving.open_driver)
+        process.call(driving.open_driver, PATIENT)
         for i in (0, 1, 1, 0, 0):
             inputs = random_inputs(graphs[i], i)
             found = process.call(driving.run, EDGETPU / files[i].compiled, inputs)

@@ -6,15 +6,22 @@ docs/stick.md explains each difference.
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from edgec_devices.stick import Stick, StickOptions
-from edgec_runtime.stick import driver
 
 from tests.stick import driving, real_stack
 from tests.stick.plugged import plugged
-from tests.stick.test_driver import EDGETPU, FIRMWARE_FROM, entry, random_inputs, source
+from tests.stick.test_driver import (
+    EDGETPU,
+    FIRMWARE_FROM,
+    PATIENT,
+    entry,
+    random_inputs,
+    source,
+)
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
 DIFFERENCES = [
@@ -62,7 +69,7 @@ def test_both_send_the_same(name: str, super_speed: bool, tmp_path: Path) -> Non
         assert answer.code == 0, answer.text
         theirs = stick.lines
     with Stick.serve(EDGETPU, options) as stick, plugged(stick, tmp_path) as process:
-        how = driver.StickOptions(clock="max", firmware=str(FIRMWARE_FROM))
+        how = replace(PATIENT, clock="max", firmware=str(FIRMWARE_FROM))
         process.call(driving.open_driver, how)
         for inputs in calls:
             process.call(driving.run, path, inputs)

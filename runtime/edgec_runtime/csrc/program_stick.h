@@ -27,8 +27,7 @@ enum {
     STICK_LOADER, /* its identifiers: without firmware, and with */
     STICK_RUNNING,
     STICK_ENUMERATION_MS = 5000, /* longest time in which it is back after it got its firmware */
-    STICK_LEAST_PATIENCE_MS = 250,
-    STICK_SLOWER = 10, /* later ones may pause for so many times the longest inference */
+    STICK_SLOWER = 10,           /* later ones may pause for so many times the longest inference */
     STICK_LOOK_MS = 20,
     STICK_PAUSE_MS = 1000,         /* between two looks for a lost stick */
     STICK_LONGEST_PAUSE_MS = 30000 /* the pause doubles while the stick is there and fails */
@@ -55,9 +54,10 @@ static struct {
     struct usb_device booting; /* the stick that has just got its firmware; no node: none */
     int64_t boots_until;       /* when it has to be back */
     int64_t patience;          /* longest pause in a first inference, ms */
+    int64_t least_patience;    /* the same of later ones, where inferences are shorter */
     int64_t look_at, pause;
     int opened, lost, recovered;
-} stick = {.usb.fd = -1, .patience = 6000 /* as libedgetpu has it */};
+} stick = {.usb.fd = -1, .patience = 6000 /* as libedgetpu has it */, .least_patience = 250};
 
 /* ---- programs
  * ------------------------------------------------------------
@@ -112,7 +112,7 @@ static enum usb_result stick_measured_inference(int number) {
     int64_t patience = stick.patience;
     if (s->known) {
         patience = STICK_SLOWER * s->longest;
-        if (patience < STICK_LEAST_PATIENCE_MS) patience = STICK_LEAST_PATIENCE_MS;
+        if (patience < stick.least_patience) patience = stick.least_patience;
     }
     enum usb_result r = stick_infer(number, patience);
     const int64_t took = usb_ms() - start;

@@ -45,7 +45,6 @@ _LOADER, _STICK = (
 )
 _ENUMERATION_S = 5.0
 """Longest time in which a stick is back after it got its firmware."""
-_LEAST_PATIENCE_S = 0.25
 _SLOWER = 10
 """Later inferences may pause for so many times the longest inference."""
 _CANCEL_S = 1.0
@@ -66,6 +65,7 @@ class StickOptions:
         firmware: a file with the firmware; None to look for it
         patience: longest pause between transfers in a model's first inference in
             seconds; libedgetpu has 6, too
+        least_patience: the same of later ones, where inferences are shorter
         root: folder that has sys and dev
     """
 
@@ -73,6 +73,7 @@ class StickOptions:
     clock: Optional[str] = None
     firmware: Optional[str] = None
     patience: float = 6.0
+    least_patience: float = 0.25
     root: str = "/"
 
     def clock_name(self) -> str:
@@ -142,7 +143,9 @@ def open_stick(options: StickOptions) -> "StickDriver":
     first_error: Optional[DeviceError] = None
     for device in candidates:
         try:
-            return StickDriver(_with_firmware(device, options), clock, options.patience)
+            handle = _with_firmware(device, options)
+            patience = options.patience, options.least_patience
+            return StickDriver(handle, clock, *patience)
         except DeviceError as e:
             first_error = first_error or e
     assert first_error is not None
@@ -182,7 +185,7 @@ class StickDriver:
     Args:
         handle: the stick; the driver closes it
         clock: a key of CLOCKS
-        patience: see StickOptions
+        patience, least_patience: see StickOptions
 
     Attributes:
         counts: what happened since it was opened
@@ -195,6 +198,7 @@ class StickDriver:
     handle: UsbHandle
     clock: str
     patience: float
+    least_patience: float
     counts: Counts = field(default_factory=Counts)
     lost: bool = False
 
@@ -351,7 +355,7 @@ class StickDriver:
         longest = self._longest.get(key)
         patience = self.patience
         if longest is not None:
-            patience = max(_LEAST_PATIENCE_S, _SLOWER * longest)
+            patience = max(self.least_patience, _SLOWER * longest)
         start = time.monotonic()
         self._transfers.wait(ticket.run, patience)
         self._longest[key] = max(longest or 0.0, time.monotonic() - start)
