@@ -7,7 +7,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from unittest import mock
 
@@ -29,7 +29,7 @@ DECODER = "the limits of a picture's process"
 ONE = "one picture at a time"
 OPEN_S = 0.5
 """Seconds between two looks at a connection."""
-LOOKS = 4
+LOOKS = 10
 """After them a connection that was not sent away is taken for one that stays."""
 
 
@@ -70,8 +70,13 @@ def _headers(server: Server) -> bytes:
     return _first_line(answer) if answer.startswith(b"HTTP/1.1 431 ") else b""
 
 
+def _patient() -> AbstractContextManager[object]:
+    """So that no stranger is sent away for its silence."""
+    return mock.patch.object(listening, "STRANGER_S", 60.0)
+
+
 def _silent(server: Server) -> bytes:
-    with ExitStack() as opened:
+    with _patient(), ExitStack() as opened:
         silent = [
             opened.enter_context(connected(server, f"127.0.0.{2 + i % 8}"))
             for i in range(96)
@@ -94,7 +99,7 @@ def _is_ended(connection: socket.socket) -> bool:
 
 
 def _pushing(server: Server) -> bytes:
-    with ExitStack() as opened:
+    with _patient(), ExitStack() as opened:
         other = opened.enter_context(connected(server, "127.0.0.2"))
         for _ in range(96):
             opened.enter_context(connected(server, "127.0.0.3"))
@@ -112,7 +117,7 @@ def _slow(server: Server) -> bytes:
     short = mock.patch.object(listening, "STRANGER_S", 0.1 * listening.STRANGER_S)
     with short, connected(server) as s:
         try:
-            while time.monotonic() < start + 2:
+            while time.monotonic() < start + LOOKS * OPEN_S:
                 s.sendall(b"G")
                 time.sleep(0.05)
         except OSError:
@@ -123,7 +128,7 @@ def _slow(server: Server) -> bytes:
 def _picture(data: Callable[[], bytes], server: Server) -> bytes:
     body = data()
     asked = request(server, "POST", "/portrait", body, Content_Length=str(len(body)))
-    answer = say(server, asked, 20)
+    answer = say(server, asked)
     return b"" if answer.startswith(b"HTTP/1.1 200 ") else answer.split(b"\r\n")[-1]
 
 
@@ -140,8 +145,11 @@ def _half(server: Server) -> bytes:
     asked = request(server, "POST", "/portrait", body, Content_Length=str(len(body)))
     with connected(server) as first:
         first.sendall(asked[:-20])
-        time.sleep(2 * OPEN_S)
-        return _picture(lambda: body, server)
+        for _ in range(LOOKS):
+            time.sleep(OPEN_S)
+            if refusal := _picture(lambda: body, server):
+                return refusal
+    return b""
 
 
 def _first_line(answer: bytes) -> bytes:

@@ -133,7 +133,7 @@ def _any_decoder() -> Iterator[None]:
     unlimited = "import resource\nresource.setrlimit = lambda *_: None\n"
     with (
         mock.patch.object(uploads, "START", unlimited + decoding.START),
-        mock.patch.object(uploads, "_SLOWER", 100),
+        mock.patch.object(uploads, "_SLOWDOWN", 100),
     ):
         yield
 

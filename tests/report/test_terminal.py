@@ -9,14 +9,17 @@ import re
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from edgec.compiler.compile import compile_model
 from edgec.options.compile import CompileOptions
+from edgec.report import terminal
 from edgec.report.interval_log import LOG_INTERVAL_S
 from edgec.report.terminal import StepDisplay, progress, where_the_time_went
 from edgec.steps import COMPILE_C, Step, Steps, counted, each
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
@@ -93,25 +96,36 @@ def test_steps_of_a_plan_are_counted_and_others_are_parts_of_them() -> None:
 
 
 def test_off_a_terminal_a_long_job_says_now_and_then_where_it_is(
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also while a step that has no turns says nothing, and no more after its end."""
-    with StepDisplay(every=0.2) as say:
+    clock = Clock()
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=clock))
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    begin = time.monotonic()
+    with StepDisplay(every=0.1) as say:
         say("step 1 of 2: emulate")
-        time.sleep(0.5)
+        said(log, "step 1 of 2: emulate, 0 s so far\n" * 2)
+        clock.now += 3
+        said(log, "step 1 of 2: emulate, 3 s so far\n")
         say("step 2 of 2: try")
-        for turn in range(3, 6):
+        for turn in (3, 4):
             say(f"step 2 of 2: try {turn}/9")
-            time.sleep(0.25)
+            clock.now += 2
+        said(log, "step 2 of 2: try 4/9, 12 s left\n")
+    lines = log.getvalue().splitlines()
+    assert len(lines) <= (time.monotonic() - begin) / 0.1
     time.sleep(0.3)
-    out, err = capsys.readouterr()
-    assert out == ""
-    lines = err.splitlines()
-    assert lines[:2] == ["step 1 of 2: emulate, 0 s so far"] * 2
-    assert "step 2 of 2: try 4/9, 2 s left" in lines
-    assert len(lines) <= 7
-    assert "\033" not in err
-    assert "\r" not in err
+    assert log.getvalue().splitlines() == lines
+    assert capsys.readouterr() == ("", "")
+    assert "\033" not in log.getvalue()
+    assert "\r" not in log.getvalue()
+
+
+def said(log: io.StringIO, text: str) -> None:
+    """Return when a log has a text."""
+    until(lambda: text in log.getvalue(), text)
 
 
 @pytest.mark.parametrize("every", [LOG_INTERVAL_S, 0.01])

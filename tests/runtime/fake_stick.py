@@ -20,7 +20,8 @@ import numpy as np
 
 from tests.runtime.fake_interpreter import FakeInterpreter
 
-LATE_S = 1.5
+LATE_S = 6.0
+"""When it answers that is given up before, seconds."""
 FAULTS = (
     "error",
     "garbage",

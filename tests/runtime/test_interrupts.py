@@ -28,7 +28,8 @@ from tests.cascade.objects import Thing, scene, seen
 from tests.cascade.objects import bundle as cascade_bundle
 from tests.runtime import tiny_model
 from tests.runtime.fake_stick import FakeStick
-from tests.runtime.test_stick import session, until
+from tests.runtime.test_stick import session
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.cc,

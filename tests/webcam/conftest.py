@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, save
 from PIL import Image
 
 import edgec
+from tests.waiting import LIMIT_S
 
 
 def compiled(
@@ -86,7 +87,7 @@ def show(bundles: list[Path], photos: Path) -> Iterator[Show]:
     thread.start()
     yield show
     show.stop()
-    thread.join(10)
+    thread.join(LIMIT_S)
     assert not thread.is_alive()
 
 

@@ -5,6 +5,8 @@ behind the page.
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPResponse
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,11 @@ from urllib.parse import urlsplit
 from edgec_runtime.errors import InputError
 from edgec_runtime.webcam.server import Server
 from edgec_runtime.webcam.show import Choice
+
+from tests.waiting import LIMIT_S, until
+
+UNSENT = 20
+"""Bytes of a picture that reads_half does not send."""
 
 
 class NoShow:
@@ -69,10 +76,9 @@ def request(
     )
 
 
-def say(server: Server, data: bytes, wait: float = 5.0) -> bytes:
+def say(server: Server, data: bytes) -> bytes:
     """What the server answers until it closes, or says no more for a while."""
     with connected(server) as s:
-        s.settimeout(wait)
         found = b""
         try:
             s.sendall(data)
@@ -87,7 +93,25 @@ def say(server: Server, data: bytes, wait: float = 5.0) -> bytes:
 def connected(server: Server, address: str = "127.0.0.1") -> socket.socket:
     """From an address of the loopback network."""
     to = ("127.0.0.1", urlsplit(server.url).port or 0)
-    return socket.create_connection(to, 5, (address, 0))
+    return socket.create_connection(to, LIMIT_S, (address, 0))
+
+
+@contextmanager
+def reads_half(server: Server, upload: bytes) -> Iterator[socket.socket]:
+    """A connection of which the server reads a picture whose end is missing.
+
+    Afterwards the server knows that the sender is gone.
+
+    Args:
+        server: the server
+        upload: a whole request with a picture
+    """
+    uploading = server._http.uploading
+    with connected(server) as connection:
+        connection.sendall(upload[:-UNSENT])
+        until(uploading.locked, "the server reads the picture")
+        yield connection
+    until(lambda: not uploading.locked(), "the server reads no picture")
 
 
 def known_connection(server: Server) -> socket.socket:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +19,8 @@ from edgec_runtime.webcam.show import WATCHED, Show
 from edgec_runtime.webcam.sources import open_source
 from PIL import Image
 
+from tests.waiting import LIMIT_S, until
+
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="no playwright: pip install playwright"
 )
@@ -27,7 +28,7 @@ Page = Any
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-MS = 60_000
+MS = 1e3 * LIMIT_S
 """That a page may take on a machine that has a lot to do."""
 OURS = "willReadFrequently"
 """In what Chromium says of reading the pixels of a canvas, which only the tests do."""
@@ -106,19 +107,12 @@ def show(dark: Path, bundles: list[Path], photos: Path) -> Iterator[Show]:
     thread.start()
     yield show
     show.stop()
-    thread.join(30)
+    thread.join(LIMIT_S)
     assert not thread.is_alive()
 
 
 def _until(page: Page, script: str, argument: Any = None) -> None:
     page.wait_for_function(script, arg=argument, timeout=MS)
-
-
-def _soon(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + MS / 1e3
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def _shows(page: Page) -> None:
@@ -208,7 +202,7 @@ def test_bundle_and_effect_are_switched(
     page.check("#effects input[value=blur]", force=True)
     _until(page, f"() => ({PIXELS})([0.75, 0.5])[0] >= 16")  # no longer black
     # the page shows the choice before the server has it
-    _soon(lambda: show.choice[:2] == ("bright", "blur"))
+    until(lambda: show.choice[:2] == ("bright", "blur"), "the server has the choice")
     _until(page, CHOSEN, "blur")
     assert (page.inner_text("#refused"), logged) == ("", [])
 

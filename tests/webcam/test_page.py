@@ -17,6 +17,8 @@ from edgec_runtime.webcam.server import Server
 from edgec_runtime.webcam.show import Show
 from PIL import Image
 
+from tests.waiting import LIMIT_S
+
 pytestmark = pytest.mark.slow
 
 
@@ -31,7 +33,7 @@ def _ask(
     request = urllib.request.Request(
         f"{base}{path}?token={token}{query}", body, headers
     )
-    return urllib.request.urlopen(request, timeout=20)
+    return urllib.request.urlopen(request, timeout=LIMIT_S)
 
 
 def _refused(server: Server, code: int, *words: Any, **headers: str) -> str:
@@ -87,7 +89,7 @@ def test_nobody_else_may_ask(server: Server) -> None:
         "/figures?token=%ff",
     ):
         with pytest.raises(urllib.error.HTTPError) as e:
-            urllib.request.urlopen(base + path, timeout=20)
+            urllib.request.urlopen(base + path, timeout=LIMIT_S)
         assert e.value.code == 403
     assert "token" in _refused(server, 403, "/figures", Host="example.com")
     assert "token" in _refused(
