@@ -221,6 +221,8 @@ out.
 
 
 HANGS_S = 4.0
+BUSY_S = 240.0
+"""After which one hangs whose checks are all there, and which may build a library first."""
 
 
 class Succeeded(Exception):
@@ -291,7 +293,7 @@ def attempt(
             stack.enter_context(CHECKS[check]())
         host.device.executed.clear()
         try:
-            with within(HANGS_S if without else 10 * HANGS_S):
+            with within(HANGS_S if without else BUSY_S):
                 case.attack(host)
         except EdgecError as e:
             said = e.what if e.hint else ""

@@ -79,4 +79,6 @@ def test_names_of_one_base_are_found_in_linear_time() -> None:
         assert [b.name("t") for _ in range(count)][-1] == f"t_{count - 1}"
         return time.process_time() - start
 
-    assert seconds(40_000) < 100 * max(seconds(2_000), 1e-4)
+    # Other work on the machine, or a collection, only adds to it.
+    many, few = (min(seconds(n) for _ in range(3)) for n in (40_000, 2_000))
+    assert many < 100 * max(few, 1e-4)

@@ -106,7 +106,7 @@ def right(results: dict[str, Any], seed: int) -> None:
 
 @contextmanager
 def beside(call: Callable[[], object], threads: int) -> Iterator[None]:
-    """The same call in other threads, which all have to go on until the end."""
+    """The same call in other threads, which all have to go on until the end, and then."""
     ended = threading.Event()
     faults: list[BaseException] = []
     runs = [0] * threads
@@ -126,13 +126,17 @@ def beside(call: Callable[[], object], threads: int) -> Iterator[None]:
         worker.start()
     try:
         yield
+        before = [*runs]
+        until(
+            lambda: faults or all(a > b for a, b in zip(runs, before, strict=True)),
+            "all run",
+        )
     finally:
         ended.set()
         for worker in workers:
             worker.join(HANGS_S)
     assert not faults
     assert not any(worker.is_alive() for worker in workers)
-    assert all(runs)
 
 
 def left() -> list[str]:

@@ -28,9 +28,9 @@ from tests.runtime.fake_stick import FAULTS, FakeStick
 from tests.runtime.test_session import forked
 from tests.runtime.test_stick import session
 from tests.signals import heed_signals
+from tests.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.cc
-LIMIT_S = 60.0
 
 
 def images(n: int, seen: list[int] | None = None) -> Iterator[Any]:
@@ -311,12 +311,11 @@ def test_a_source_that_hangs_does_not_hold_up_closing(
 
     shots = s.stream(camera())
     next(shots)
-    with pytest.warns(RuntimeWarning, match=r"capture did not end within 0.1 s"):
+    # On a busy machine others may be late, too.
+    with pytest.warns(RuntimeWarning, match=r"capture.* did not end within 0.1 s"):
         shots.close()
     go_on.set()
-    end = time.monotonic() + LIMIT_S
-    while threads() and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: not threads(), "its threads end")
 
 
 @pytest.mark.parametrize("left", range(4))

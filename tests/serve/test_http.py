@@ -30,6 +30,7 @@ from PIL import Image
 from fixtures.shapes.pictures import NAMES
 from tests.serve.conftest import Detect, Picture
 from tests.serve.test_zmq import frigate_plugin
+from tests.waiting import LIMIT_S
 
 KEY = "a key"
 
@@ -51,7 +52,7 @@ def post(service: HttpService, image: bytes, **fields: str) -> requests.Response
         f"http://{service.address}{PATH}",
         data={"api_key": KEY, **fields},
         files={"image": image},
-        timeout=20,
+        timeout=LIMIT_S,
     )
 
 
@@ -79,13 +80,13 @@ def test_figures(
     post(service, b"damaged")
     # A browser's questions are no pictures.
     for path in ("/", PATH):
-        page = requests.get(f"http://{service.address}{path}", timeout=20)
+        page = requests.get(f"http://{service.address}{path}", timeout=LIMIT_S)
         assert page.status_code == 404
         assert "pictures are POSTed" in page.json()["error"]
-    health = requests.get(f"http://{service.address}/health", timeout=20).json()
+    health = requests.get(f"http://{service.address}/health", timeout=LIMIT_S).json()
     assert health["status"] == "ok"
     assert (health["answered"], health["refused"]) == (1, 1)
-    text = requests.get(f"http://{service.address}/metrics", timeout=20).text
+    text = requests.get(f"http://{service.address}/metrics", timeout=LIMIT_S).text
     assert 'edgec_pictures_total{outcome="answered"} 1\n' in text
     assert 'edgec_latency_seconds_bucket{le="+Inf"} 1\n' in text
     assert "edgec_waiting 0\n" in text
@@ -166,7 +167,7 @@ def test_fields_of_a_form() -> None:
 
 def test_two_lengths_of_a_body(service: HttpService) -> None:
     """A proxy might believe the other one."""
-    connection = http.client.HTTPConnection(service.address, timeout=20)
+    connection = http.client.HTTPConnection(service.address, timeout=LIMIT_S)
     connection.putrequest("POST", PATH)
     connection.putheader("Content-Type", "multipart/form-data; boundary=x")
     connection.putheader("Content-Length", "4")
@@ -197,7 +198,7 @@ def test_random_requests(
         request = bytearray(good)
         for _ in range(rng.randrange(3)):
             request[rng.randrange(rng.choice((120, len(good))))] = rng.randrange(256)
-        with socket.create_connection((host, int(port)), 20) as connection:
+        with socket.create_connection((host, int(port)), LIMIT_S) as connection:
             connection.sendall(request)
             connection.shutdown(socket.SHUT_WR)
             statuses.add(connection.makefile("rb").readline()[:12])
@@ -210,7 +211,7 @@ def test_random_requests(
 
 
 def test_a_body_that_is_too_large(service: HttpService) -> None:
-    connection = http.client.HTTPConnection(service.address, timeout=20)
+    connection = http.client.HTTPConnection(service.address, timeout=LIMIT_S)
     connection.putrequest("POST", PATH)
     connection.putheader("Content-Type", "multipart/form-data; boundary=x")
     connection.putheader("Content-Length", str(1 << 30))
@@ -244,7 +245,7 @@ def test_the_plugin_of_frigate(
         labels = dict(enumerate(NAMES))
         config: Any = types.SimpleNamespace(
             api_url=f"http://{service.address}{PATH}",
-            api_timeout=20.0,
+            api_timeout=LIMIT_S,
             api_key="",
             model=types.SimpleNamespace(merged_labelmap=labels),
         )

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,6 +32,7 @@ import edgec
 from tests.conftest import ROOT
 from tests.serve.conftest import Detect, Picture
 from tests.serve.test_zmq import Client, expected
+from tests.waiting import LIMIT_S, until
 
 ADDRESSES = ("--zmq", "tcp://127.0.0.1:*", "--deepstack", "127.0.0.1:0")
 
@@ -76,11 +76,11 @@ def test_a_process(
         file = io.BytesIO()
         Image.fromarray(pictures[1]).save(file, "PNG")
         answer = requests.post(
-            http_address[0] + PATH, files={"image": file.getvalue()}, timeout=20
+            http_address[0] + PATH, files={"image": file.getvalue()}, timeout=LIMIT_S
         )
         assert len(answer.json()["predictions"]) == len(detect(pictures[1]))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(LIMIT_S) == 0
         if module == "edgec":
             assert process.stdout is not None
             assert "2 received, 2 answered, 0 dropped" in process.stdout.read()
@@ -122,7 +122,7 @@ def test_the_oldest_is_dropped(shapes: Path, pictures: list[Picture]) -> None:
             with pytest.raises(DroppedError, match="3 newer ones"):
                 answer.result(0)
         with detector:
-            assert all(answer.result(20) is not None for answer in answers[5:])
+            assert all(answer.result(LIMIT_S) is not None for answer in answers[5:])
         with pytest.raises(DroppedError, match="the service ends"):
             detector.submit(pictures[0]).result(0)
         assert detector.figures.dropped == 6
@@ -149,9 +149,7 @@ def test_the_last_answers_arrive(shapes: Path, pictures: list[Picture]) -> None:
             asking = [clients.enter_context(Client(service.address)) for _ in range(12)]
             for client, picture in zip(asking, pictures, strict=True):
                 client.socket.send_multipart([head, picture.tobytes()])
-            end = time.monotonic() + 20
-            while detector.waiting < 12 and time.monotonic() < end:
-                time.sleep(0.01)
+            until(lambda: detector.waiting == 12, "all wait")
             with detector:
                 pass
         for client in asking:
@@ -181,13 +179,14 @@ class Broker:
         self._thread.start()
 
     def wait_for(self, topic: str) -> str:
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            for name, text in self.messages:
-                if name == topic:
-                    return text
-            time.sleep(0.02)
-        raise AssertionError(f"{topic} is not among {self.messages}")
+        """Return the first message of a topic."""
+        until(lambda: topic in dict(self.messages), f"a message of {topic}")
+        return next(text for name, text in self.messages if name == topic)
+
+    def wait_for_end(self) -> None:
+        """Return when all is read that the client has sent, which has ended."""
+        self._thread.join(LIMIT_S)
+        assert not self._thread.is_alive()
 
     def _serve(self) -> None:
         connection, _ = self._server.accept()
@@ -232,7 +231,8 @@ def test_mqtt(shapes: Path, pictures: list[Picture], detect: Detect) -> None:
         assert [o["label"] for o in message["objects"]] == right
         assert message["count"] == len(right)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(LIMIT_S) == 0
+    broker.wait_for_end()
     assert broker.messages[-1] == ("edgec/shapes/available", "offline")
 
 

@@ -22,6 +22,7 @@ from edgec_runtime.serve.zmq_service import ZmqService, picture_of, rows_of
 from numpy.typing import NDArray
 
 from tests.serve.conftest import Detect, Picture
+from tests.waiting import LIMIT_S
 
 HEAD = {"shape": [1, 96, 96, 3], "dtype": "uint8"}
 
@@ -38,7 +39,7 @@ class Client:
     def __init__(self, address: str) -> None:
         self._context = zmq.Context()
         self.socket = self._context.socket(zmq.REQ)
-        self.socket.setsockopt(zmq.RCVTIMEO, 20_000)
+        self.socket.setsockopt(zmq.RCVTIMEO, round(1e3 * LIMIT_S))
         self.socket.connect(address)
 
     def __enter__(self) -> Client:
@@ -211,7 +212,7 @@ def test_the_plugin_of_frigate(
     plugin = frigate_plugin("zmq_ipc", shared, monkeypatch)
     config = types.SimpleNamespace(
         endpoint=service.address,
-        request_timeout_ms=5000,
+        request_timeout_ms=round(1e3 * LIMIT_S),
         linger_ms=0,
         model=types.SimpleNamespace(
             path="/config/shapes.onnx",
