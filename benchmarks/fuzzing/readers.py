@@ -17,7 +17,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from unittest import mock
 
 from benchmarks.data_folder import BUILD
 from benchmarks.fuzzing.driver import Verdict, preload, run
@@ -40,9 +42,11 @@ def run_cases(
     formats: Sequence[str], seed: int, cases: Iterable[int]
 ) -> Iterator[tuple[str, int, bytes, Verdict]]:
     """Yield format, number, file and verdict of each case; formats take turns."""
-    with tempfile.TemporaryDirectory(prefix="edgec-fuzz-") as tmp:
+    with ExitStack() as stack:
+        tmp = stack.enter_context(tempfile.TemporaryDirectory(prefix="edgec-fuzz-"))
         cache = str(Path(tmp) / "cache")
-        os.environ["EDGEC_CACHE"] = os.environ["XDG_CONFIG_HOME"] = cache
+        places = {"EDGEC_CACHE": cache, "XDG_CONFIG_HOME": cache}
+        stack.enter_context(mock.patch.dict(os.environ, places))
         warm = Path(tmp) / "warm"
         warm.mkdir()
         rng = random.Random(0)

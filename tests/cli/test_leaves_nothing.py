@@ -22,6 +22,7 @@ from edgec_runtime.bundle.cache import cache_dir
 from edgec.cli import main
 from edgec.cli.main import run_verb
 from tests.signals import heed_signals
+from tests.waiting import LIMIT_S
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits"
 
@@ -85,7 +86,7 @@ class Dying:
 
 def verb():
     Dying()
-    time.sleep(60)
+    time.sleep(600)
     return 0
 
 module = sys.modules["edgec.cli.main"]
@@ -102,7 +103,7 @@ def test_a_signal_in_a_destructor_ends_the_program_too(name: str, code: int) -> 
     done = subprocess.run(
         [sys.executable, "-c", DYING.format(name=name)],
         preexec_fn=heed_signals,
-        timeout=55,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == code

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from edgec_devices.flash import HEALTH, FlashJob, flash_one
 from edgec_devices.protocol import Connection
@@ -435,12 +436,13 @@ def run_cases(seeds: range, base: Path) -> dict[str, int]:
     (base / "pair").mkdir()
     pair = Pair.make(base / "pair")
     seen: dict[str, int] = {}
-    os.environ["EDGEC_UNITS"] = str(base / "units")  # not those of this machine
+    units = {"EDGEC_UNITS": str(base / "units")}  # not those of this machine
     for seed in seeds:
         folder = base / "case"
         folder.mkdir()
         try:
-            said = run_case(seed, pair, folder)
+            with mock.patch.dict(os.environ, units):
+                said = run_case(seed, pair, folder)
         except BaseException:
             print(f"seed {seed}", file=sys.stderr)
             raise

@@ -40,6 +40,7 @@ from edgec_runtime.errors import EdgecError
 from edgec.cli import devices as cli_devices
 from tests.devices.faults import Faults, SimStream, World, make_bundle
 from tests.runtime import tiny_model
+from tests.waiting import LIMIT_S
 
 pytestmark = pytest.mark.cc
 
@@ -397,7 +398,11 @@ def test_the_device_end_needs_nothing_installed(tmp_path: Path) -> None:
     script.write_bytes(device_end()[0])
     command = [sys.executable, "-I", "-S", "-u", str(script)]
     done = subprocess.run(
-        command, input=b"", capture_output=True, env={"HOME": str(tmp_path)}, timeout=20
+        command,
+        input=b"",
+        capture_output=True,
+        env={"HOME": str(tmp_path)},
+        timeout=LIMIT_S,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 

@@ -43,6 +43,7 @@ from edgec_runtime import InputError, ToolError
 from edgec_runtime.bundle.cache import cache_dir
 
 from edgec.cli import machine as cli_machine
+from tests.waiting import until
 
 needs_ext4 = pytest.mark.skipif(
     not all(
@@ -264,11 +265,7 @@ def test_only_our_own_processes_are_ended(tmp_path: Path) -> None:
         [sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path / "disk")]
     )
     try:
-        deadline = time.monotonic() + 10
-        while (
-            not runs(ours.pid, str(tmp_path / "disk")) and time.monotonic() < deadline
-        ):
-            time.sleep(0.01)  # until it has its command line
+        until(lambda: runs(ours.pid, str(tmp_path / "disk")), "it has its command line")
         assert not end(ours.pid, str(tmp_path / "other"))
         assert ours.poll() is None
         assert end(ours.pid, str(tmp_path / "disk"))

@@ -25,6 +25,7 @@ from edgec_runtime.device_end.requests import PUT, PutRequest
 
 from tests.conftest import ROOT
 from tests.devices.test_flash import bundle
+from tests.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.cc
 
@@ -57,11 +58,9 @@ def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console
     yield start
     for process in running:
         process.terminate()
-        process.wait(10)
-    until = time.monotonic() + 10
-    while (left := of_home(tmp_path / "home")) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not left, "something that ran on a console outlived it"
+        process.wait(LIMIT_S)
+    # Nothing that ran on a console outlives it.
+    until(lambda: not of_home(tmp_path / "home"), "all that ran has ended")
 
 
 def of_home(home: Path) -> list[str]:
@@ -134,7 +133,7 @@ def test_a_login_prompt_that_comes_late(console: Console) -> None:
     url = console(921600, "--late")
     # the second time, its own log-out is what the console takes its time for
     for _ in range(2):
-        found = status([url], timeout=10)[0]
+        found = status([url], timeout=30)[0]
         assert found.error is None, found.error
 
 

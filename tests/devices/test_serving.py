@@ -33,6 +33,7 @@ from edgec.cli import devices as cli_devices
 from fixtures.shapes.pictures import scenes
 from tests.devices.test_service import bundle, one, stand_in, told
 from tests.shapes import bundle as detector_bundle
+from tests.waiting import LIMIT_S
 
 UNIT = "edgec-shapes.service"
 
@@ -109,12 +110,12 @@ def test_the_active_slot_is_served(
             f"http://{address}{PATH}",
             files={"image": file.getvalue()},
             data={"api_key": "a b"},
-            timeout=20,
+            timeout=LIMIT_S,
         )
         assert answer.json()["success"]
         assert len(answer.json()["predictions"]) > 0
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(LIMIT_S) == 0
 
     # A slot that was changed is not served.
     model = root / "shapes" / "a" / "model.edgec"
@@ -123,7 +124,7 @@ def test_the_active_slot_is_served(
     data[len(data) // 2] ^= 1
     model.write_bytes(data)
     with started(units / UNIT, root / "shapes") as process:
-        assert process.wait(20) == 1
+        assert process.wait(LIMIT_S) == 1
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ if said:
     sys.exit(255)
 if host == "slow":  # logs in for longer than nothing may move, and says what it does
     for stage in ("Connection established.", "kex", "auth", "Next authentication method: publickey"):
-        time.sleep(0.6)
+        time.sleep(1.6)
         sys.stderr.write("debug1: " + stage + "\\r\\n")
         sys.stderr.flush()
 if host == "stuck":
@@ -217,21 +217,21 @@ def test_many_side_by_side(base: Path, tmp_path: Path, program: Path) -> None:
 @pytest.mark.slow
 def test_a_slow_login_is_waited_for_as_long_as_it_moves(base: Path) -> None:
     began = time.monotonic()
-    assert status(["ssh://slow"], timeout=1.5)[0].ok
-    assert time.monotonic() - began > 2.4, "it was not slow"
-    assert "'ConnectTimeout=2'" in calls(base)
+    assert status(["ssh://slow"], timeout=5)[0].ok
+    assert time.monotonic() - began > 6.4, "it was not slow"
+    assert "'ConnectTimeout=5'" in calls(base)
 
 
 @pytest.mark.slow
 def test_a_login_that_stands_still_is_given_up(base: Path) -> None:
     began = time.monotonic()
-    done = cli("status", "--on", "ssh://pi@stuck", "--timeout", "1")
-    assert time.monotonic() - began < 8
+    done = cli("status", "--on", "ssh://pi@stuck", "--timeout", "3")
+    assert time.monotonic() - began < 30, "it would take a minute"
     assert done.exit_code == 1
-    assert "nothing moved for 1 s (ssh was logging in)" in done.output
+    assert "nothing moved for 3 s (ssh was logging in)" in done.output
     assert (
         "hint: see whether this works: ssh pi@stuck true; if it is only slow, "
-        "add --timeout 4" in done.output
+        "add --timeout 12" in done.output
     )
 
 

@@ -17,6 +17,7 @@ from edgec_devices.stream import bootstrap, device_end
 from edgec_runtime import DeviceError
 
 from tests.devices.faults import Faults, SimStream, World
+from tests.waiting import LIMIT_S
 
 
 class Slow(SimStream):
@@ -117,7 +118,7 @@ def test_the_start_reads_no_more_than_the_device_end(
     for piece in (packed[:10], packed[10:] + b"what follows"):
         os.write(write, piece)
     os.close(write)
-    said, _ = process.communicate(timeout=20)
+    said, _ = process.communicate(timeout=LIMIT_S)
     assert said == b"\n\nwhat follows"
 
 
@@ -126,7 +127,7 @@ def test_a_start_that_is_cut_off_ends() -> None:
     command = [sys.executable, "-S", "-u", "-c", text]
     assert (
         subprocess.run(
-            command, input=packed[:1000], capture_output=True, timeout=20
+            command, input=packed[:1000], capture_output=True, timeout=LIMIT_S
         ).returncode
         == 1
     )
@@ -144,7 +145,10 @@ def test_the_start_takes_few_system_calls() -> None:
         f"exec({text!r})\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", counted], input=packed, capture_output=True, timeout=20
+        [sys.executable, "-c", counted],
+        input=packed,
+        capture_output=True,
+        timeout=LIMIT_S,
     )
     assert 1 <= int(done.stderr) <= 10, done
 
@@ -162,6 +166,6 @@ def test_a_status_imports_little() -> None:
         input=code,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=LIMIT_S,
     )
     assert done.stdout.strip() == "[]", done

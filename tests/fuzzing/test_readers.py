@@ -29,12 +29,14 @@ SMALL = [name for name in FORMATS if not name.startswith("network")]
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_a_sample(name: str) -> None:
+    before = {**os.environ}
     bad = [
         (case, v.fault, v.last)
         for _, case, _, v in run_cases([name], 0, range(SAMPLE))
         if v.fault
     ]
     assert not bad
+    assert {**os.environ} == before, "other tests have the cache of before"
 
 
 @pytest.mark.cc
@@ -100,6 +102,7 @@ def _leave() -> int:
 def test_what_the_driver_sees(
     call: Callable[[], int], fault: str, tmp_path: Path
 ) -> None:
-    verdict = run(call, tmp_path, Limits(256 << 20, 5.0))
+    seconds = 5.0 if fault == "time" else Limits.seconds
+    verdict = run(call, tmp_path, Limits(256 << 20, seconds))
     assert verdict.fault == fault, verdict.said
     assert list(tmp_path.iterdir()) == []
