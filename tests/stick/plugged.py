@@ -19,6 +19,7 @@ from edgec_devices.stick import Stick
 
 from tests.conftest import ROOT
 from tests.stick.plugs import built_plug
+from tests.waiting import LIMIT_S, until
 
 LOOK_S = 0.002
 _WORKER = """
@@ -97,6 +98,26 @@ class Kernel:
         aside.rename(self._port)
 
 
+def replug(stick: Stick, folder: Path) -> None:
+    """Replug the stick of an `environment` of a folder, and wait until sysfs has it.
+
+    It comes back under another number.
+    """
+    number = folder / "usbfs/sys/bus/usb/devices/1-1/devnum"
+    before = stick.description()
+    stick.replug()
+
+    def back() -> bool:
+        here = stick.description()
+        if here is None or here == before:
+            return False
+        with contextlib.suppress(OSError):
+            return int(number.read_text()) == here.address
+        return False
+
+    until(back, "the stick is back")
+
+
 class Plugged:
     """A process that has the stick; it calls functions of modules."""
 
@@ -130,7 +151,7 @@ class Plugged:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

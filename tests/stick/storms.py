@@ -55,7 +55,7 @@ TASK = "shapes.edgec-task.json"
 HEIGHT, WIDTH = 96, 128
 PICTURES = 16
 """Different pictures."""
-BACK_S = 30.0
+BACK_S = 120.0
 """Longest time until the stick is used again."""
 PAUSE_S = 0.005
 """Between pictures of the webcam."""

@@ -16,7 +16,7 @@ from edgec_runtime.stick import firmware
 
 from tests.stick import driving, driving_c
 from tests.stick.c_programs import built_driver, written_programs
-from tests.stick.plugged import Plugged, environment, plugged
+from tests.stick.plugged import Plugged, environment, plugged, replug
 from tests.stick.test_driver import (
     EDGETPU,
     FIRMWARE_FROM,
@@ -26,6 +26,7 @@ from tests.stick.test_driver import (
     random_inputs,
     source,
 )
+from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
 FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
@@ -192,7 +193,6 @@ def test_a_stalled_program_is_run_again(
 
 
 PHASES = [phase for phase in Phase if phase in PHASES_OF[What.UNPLUG]]
-BACK_S = 20.0
 
 
 def faults(stick: Stick) -> int:
@@ -214,15 +214,14 @@ def test_a_lost_stick_comes_back(tmp_path: Path) -> None:
             process.call(driving_c.connect)
             served = [right(process, DENSE, seed) for _ in range(2)]
             assert faults(stick) == earlier + 1, phase
-            end = time.monotonic() + BACK_S
+            end = time.monotonic() + LIMIT_S
             while not served[-1]:
                 assert time.monotonic() < end, phase
                 time.sleep(0.02)
                 served.append(right(process, DENSE, seed))
             process.call(driving_c.stop)
             assert process.call(driving.descriptors) == before
-            stick.replug()
-            time.sleep(0.2)
+            replug(stick, tmp_path)
 
 
 def test_a_stick_is_used_by_one_program(tmp_path: Path) -> None:

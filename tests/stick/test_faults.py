@@ -15,7 +15,7 @@ from edgec_runtime import DeviceError
 from edgec_runtime.stick import driver
 
 from tests.stick import driving
-from tests.stick.plugged import Plugged, plugged
+from tests.stick.plugged import Plugged, plugged, replug
 from tests.stick.test_driver import (
     EDGETPU,
     FIRMWARE_FROM,
@@ -141,8 +141,7 @@ def test_a_stick_that_hangs_is_given_up(tmp_path: Path) -> None:
             inference(process, 1)
         assert time.monotonic() - begin < LIMIT_S
         assert "plug" in str(e.value.hint)
-        stick.replug()
-        time.sleep(0.2)
+        replug(stick, tmp_path)
         process.call(driving.open_driver, OPTIONS)
         inference(process, 2)
 

@@ -21,6 +21,7 @@ from edgec_devices.stick.redirection import redirected
 from tests.stick.small_programs import OUT_BYTES, SmallProgram
 from tests.stick.test_stick import DATA, EVENT
 from tests.stick.usbip_client import ENGINES
+from tests.waiting import LIMIT_S
 
 PROGRAM = SmallProgram(3)
 CAPABILITIES = 0b111_1010
@@ -32,7 +33,7 @@ class Guest:
 
     def __init__(self, path: Path, capabilities: int = CAPABILITIES) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(10)
+        self._socket.settimeout(LIMIT_S)
         self._socket.connect(str(path))
         hello = b"test".ljust(64, b"\0") + struct.pack("<I", capabilities)
         self._socket.sendall(struct.pack("<III", messages.HELLO, len(hello), 0) + hello)
@@ -159,7 +160,8 @@ def test_pulled_out(plugged: tuple[Stick, Path]) -> None:
     guest = Guest(path)
     assert guest.plugged() == FIRMWARE
     guest.bulk(0x82, 16, 9)
-    time.sleep(QUIET_S)
+    # An answer to what came after it: the transfer has begun.
+    assert guest.control(0x80, 6, 1 << 8, 0, 18)[0] == messages.SUCCESS
     stick.unplug(0.05)
     seen = {guest.receive()[0] for _ in range(2)}
     assert seen == {messages.BULK, messages.DISCONNECT}

@@ -31,11 +31,11 @@ from tests.stick.test_driver import (
     same,
     source,
 )
+from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
 FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
 LSTM = "keras_lstm_mnist_ptq"
-LIMIT_S = 30.0
 
 
 @pytest.fixture(scope="module")

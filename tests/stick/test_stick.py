@@ -248,7 +248,7 @@ def test_deadlock(client: tuple[Stick, Client]) -> None:
         assert still_pending(usb, number)
     usb.begin(0, b"", struct.pack("<BBHHH", 0x23, 3, 4, 1, 0))
     with pytest.raises(GoneError):
-        usb.end(usb.begin(EVENT_IN, 16), 2)
+        usb.end(usb.begin(EVENT_IN, 16))
     assert listed(stick.path) == []
     stick.replug()
     awaited(stick.path, BOOT)

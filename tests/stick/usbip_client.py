@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from tests.waiting import LIMIT_S
+
 STALLED, TAKEN_BACK = -32, -104
 SCU_CTRL_3, TILE_CONFIG, OUTFEED_CHUNK, DESCRIPTORS = 0x1A318, 0x48788, 0x4C058, 0x4C148
 _SCALAR_ENGINES = (0x44018, 0x44158, 0x44198, 0x441D8, 0x44218)
@@ -50,9 +52,9 @@ def listed(path: Path | int) -> list[Listed]:
         return found
 
 
-def awaited(path: Path, ids: tuple[int, int], limit_s: float = 5) -> Listed:
+def awaited(path: Path, ids: tuple[int, int]) -> Listed:
     """The device, when it is there under these numbers."""
-    end = time.monotonic() + limit_s
+    end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:
         for device in listed(path):
             if device.ids == ids:
@@ -110,7 +112,7 @@ class Client:
             raise GoneError from e
         return self._number
 
-    def end(self, number: int, limit_s: float = 10) -> tuple[int, bytes]:
+    def end(self, number: int, limit_s: float = LIMIT_S) -> tuple[int, bytes]:
         """The status and bytes of a transfer; TimeoutError where it does not end."""
         stop = time.monotonic() + limit_s
         while number not in self._ended:
@@ -170,7 +172,7 @@ class Client:
         for part in (struct.pack("<IBxxx", len(data), tag), data):
             assert self.end(self.begin(1, part))[0] == 0
 
-    def receive(self, endpoint: int, size: int, limit_s: float = 10) -> bytes:
+    def receive(self, endpoint: int, size: int, limit_s: float = LIMIT_S) -> bytes:
         """What a bulk transfer inwards brings."""
         status, data = self.end(self.begin(endpoint, size), limit_s)
         assert status == 0
@@ -192,9 +194,9 @@ class Client:
 
 def _connected(path: Path | int) -> socket.socket:
     if isinstance(path, int):
-        return socket.create_connection(("127.0.0.1", path), 10)
+        return socket.create_connection(("127.0.0.1", path), LIMIT_S)
     s = socket.socket(socket.AF_UNIX)
-    s.settimeout(10)
+    s.settimeout(LIMIT_S)
     s.connect(str(path))
     return s
 
