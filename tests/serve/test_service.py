@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -274,8 +275,7 @@ def said_by(url: str, detector: Detector) -> list[str]:
     """What a service that publishes to a broker says within its first attempt."""
     lines: list[str] = []
     with MqttService(url, detector, lines.append):
-        end = time.monotonic() + 20
-        while not lines and time.monotonic() < end:
-            time.sleep(0.02)
+        until(lambda: lines, "it says something of the broker")
+        # Its next attempt comes after a second.
         time.sleep(0.2)
         return list(lines)
