@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import struct
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from edgec_runtime.edgetpu_file.flatbuffer import Table
 from edgec.edgetpu_file.reuse.file import reused
 from edgec.edgetpu_file.reuse.matching import Match
 from edgec.edgetpu_file.reuse.parameters import Store
-from edgec.edgetpu_file.reuse.program import places_of, steps_of
+from edgec.edgetpu_file.reuse.program import Numbers, places_of, steps_of
 from edgec.edgetpu_file.reuse.source import read_network
 from edgec.errors import InputError
 from edgec.ops.edgetpu_law import (
@@ -95,7 +96,7 @@ def token(data: bytes) -> int:
         *("bright_16x16", "bright_64x64", "bright_128x128", "dense_256", "dense_1024"),
         *("gabor_64x64_7k_4o_2s", "gabor_64x64_p4"),
         *("gabor_128x128_7k_4o_2s", "gabor_128x128_p4"),
-        "mobilenet_v1_0.25_128_quant",
+        *("mobilenet_v1_0.25_128_quant", "mobilenet_v1_0.5_160_quant"),
         *(f"{V2}quant", f"{V2}inat_insect_quant"),
     ],
 )
@@ -103,15 +104,44 @@ def test_a_network_from_itself(name: str) -> None:
     """Whole files from their networks: convolutions with one scale and with one for each
     channel, depthwise ones, pools, additions, SOFTMAX on tiles and on the scalar core."""
     index = json.loads((SHARED / "edgetpu/compiled/index.json").read_text())
-    (entry,) = [
-        e
-        for e in index
-        if e["name"] == name and e.get("source") and "test_data/" not in e["compiled"]
-    ]
-    network = (SHARED / "edgetpu" / entry["source"]).read_bytes()
-    compiled = (SHARED / "edgetpu" / entry["compiled"]).read_bytes()
-    made = reused(compiled, network, name, name)
-    assert without_tokens(made) == without_tokens(compiled)
+    entries = [e for e in index if e["name"] == name and e.get("source")]
+    assert entries
+    for entry in entries:
+        network = (SHARED / "edgetpu" / entry["source"]).read_bytes()
+        compiled = (SHARED / "edgetpu" / entry["compiled"]).read_bytes()
+        made = reused(compiled, network, name, name)
+        assert without_tokens(made) == without_tokens(compiled)
+
+
+def test_softmax_of_another_network() -> None:
+    """The last operator of two MobileNet v1 differs in the scale and zero point of its
+    inputs alone: with those of the other, its steps and parameters are the other's."""
+    old, new = (newer(size) for size in ("0.25_128", "0.5_160"))
+    operations = read_network(old[0]).operations
+    other = read_network(new[0]).operations[-1]
+    match, wanted = (matched(x[1], "input") for x in (old, new))
+    for operation in operations[:-1]:
+        match.operation(operation)
+    source = replace(other.source, name=operations[-1].source.name)
+    match.operation(replace(operations[-1], inputs=(source,)))
+
+    steps = [[match.edits.changed[p.at] for p in s.places] for s in match.steps[-9:]]
+    for instructions, step in zip(steps, wanted.steps[-9:], strict=True):
+        numbers = {Numbers.of(instruction) for instruction in instructions}
+        assert numbers == {step.numbers}
+    parameters = match.parameters[max(match.parameters)]
+    assert len(parameters) == 16_064
+    assert parameters in new[1]
+    assert parameters not in old[1]
+
+
+def newer(size: str) -> tuple[bytes, bytes]:
+    """Return a MobileNet v1, and what a newer edgetpu_compiler made of it."""
+    name = f"google-coral+test_data/mobilenet_v1_{size}_quant"
+    return (
+        (MODELS / f"{name}.tflite").read_bytes(),
+        (COMPILED / f"{name}_edgetpu.tflite").read_bytes(),
+    )
 
 
 def test_insects_from_imagenet() -> None:

@@ -34,6 +34,13 @@ from edgec.edgetpu_file.reuse.layer import (
 from edgec.edgetpu_file.reuse.parameters import Store
 from edgec.edgetpu_file.reuse.program import Edits, Numbers, Place, Step
 from edgec.edgetpu_file.reuse.scalar import softmax_words
+from edgec.edgetpu_file.reuse.softmax import (
+    factor_of,
+    factors,
+    is_by_class,
+    rows,
+    softmax_steps,
+)
 from edgec.edgetpu_file.reuse.source import Operation, Tensor
 from edgec.edgetpu_file.reuse.window import Tap, addresses
 from edgec.ops.edgetpu_law import (
@@ -437,38 +444,50 @@ class Match:
 
     def _softmax_of_tiles(self, operation: Operation, scale: float) -> None:
         source = operation.source
+        old_zero, count = self._old_zero(source), math.prod(source.shape)
+        by_class = is_by_class(self.steps[self.next_step])
         require(
-            source.zero_point == self._old_zero(source) == 0,
+            by_class or source.zero_point == old_zero == 0,
             f"{operation.name} has a zero point, and its steps are understood without",
         )
-        steps = [self._step(operation) for _ in range(6)]
-        largest, below, powers, total, inverse, shares = (s.numbers for s in steps)
-        bound = largest.most
-        expected = (
-            largest == Numbers(1.0, bound, 0.0, 0, 0, 0, 0)
-            and below == Numbers(1.0, 0.0, -bound, 0, 1, 255, 0)
-            and (powers.most, powers.in_zero, powers.out_zero) == (0.0, 255, 0)
-            and steps[2].curve
-            and steps[3].curve
-            and math.isinf(total.most)
-            and inverse.most == 32768.0
-            and shares.most == 255.0
-            and bound == clamps(powers.multiplier, 0).most
-        )
-        require(expected, f"the steps for {operation.name} are others")
-        count = sum(p.tiles * p.outputs() for p in steps[2].places) * packing.DEPTH
+        expected = softmax_steps(source.scale, scale, source.zero_point, by_class)
+        steps = [self._step(operation) for _ in expected]
+        powers = next(step for step in steps if step.curve)
+        if by_class:
+            factor = self._softmax_factor(operation, scale)
+        else:
+            factor = powers.numbers.multiplier
         require(
-            count == math.prod(source.shape),
+            [step.numbers for step in steps]
+            == [*softmax_steps(factor, factor, old_zero, by_class)],
+            f"the steps for {operation.name} are others",
+        )
+        # Where they are moved first, a word of 4 bytes has two results of 16 bits.
+        width = packing.DEPTH // 2 if by_class else packing.DEPTH
+        words = sum(place.tiles * place.outputs() for place in powers.places)
+        require(
+            words * width == packing.up(count, packing.DEPTH),
             f"the steps for {operation.name} compute another size",
         )
-        new = clamps(source.scale, 0).most
-        for step, name, value in (
-            (steps[0], "most", new),
-            (steps[1], "least", -new),
-            (steps[2], "multiplier", scale),
-        ):
-            numbers = {**step.numbers.__dict__, name: value}
-            self._put(step, Numbers(**numbers))
+        for step, numbers in zip(steps, expected, strict=True):
+            self._put(step, numbers)
+
+    def _softmax_factor(self, operation: Operation, scale: float) -> float:
+        """Return the old factor of the classes, and write the new one for each."""
+        classes = math.prod(operation.source.shape)
+        new = factors(scale, classes)
+        numbers = packing.up(classes, packing.DEPTH)
+
+        def example(value: int, _: int) -> bytes:
+            return rows(np.full(numbers, value, "<i4"))
+
+        # Other pieces of this form, before it, have constants of the steps.
+        while place := self.store.take(len(new), example):
+            old = place.of(self.store.data)
+            if old == factors(factor_of(old), classes):
+                self.parameters[place.start] = new
+                return factor_of(old)
+        raise OtherNetworkError(f"the file has no parameters of {operation.name}")
 
 
 def _example(
