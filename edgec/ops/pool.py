@@ -31,7 +31,7 @@ from edgec.ir.c_structs import PoolParams
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
 from edgec.ops import edgetpu_law
-from edgec.ops.common import REAL_KERNELS
+from edgec.ops.common import REAL_KERNELS, rounded_even
 from edgec.ops.fixed_point import (
     activation_range,
     clamp_float,
@@ -209,11 +209,11 @@ class AveragePool2D(PoolOp):
 
     def _ref_edgetpu(self, x: Array, xt: TensorType, yt: TensorType) -> Array:
         """Return sums times the chip's factor, rounded half to even."""
-        sums = self.windows(x.astype(np.int64) - xt.zero_point, 0).sum((4, 5))
-        factor = np.float32(self._edgetpu_factor(xt, yt))
-        y = np.rint(sums.astype(np.float32) * factor).astype(np.int64) + yt.zero_point
-        low, high = activation_range(self.act, yt)
-        return np.asarray(np.clip(y, low, high).astype(yt.np_dtype))
+        steps = x.astype(np.int64) - xt.zero_point
+        sums = self.windows(steps, 0).sum((4, 5)).astype(np.float32)
+        means = sums * np.float32(self._edgetpu_factor(xt, yt))
+        y = rounded_even(means, yt, activation_range(self.act, yt))
+        return y.astype(yt.np_dtype)
 
     def _edgetpu_factor(self, x: TensorType, y: TensorType) -> float:
         height, width = self.kernel

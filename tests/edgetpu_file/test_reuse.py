@@ -18,6 +18,7 @@ from edgec_runtime.edgetpu_file.executable import Executable, ExecutableType
 from edgec_runtime.edgetpu_file.flatbuffer import Table
 
 from edgec.edgetpu_file.reuse.file import reused
+from edgec.edgetpu_file.reuse.layer import OtherNetworkError
 from edgec.edgetpu_file.reuse.matching import Match
 from edgec.edgetpu_file.reuse.parameters import Store
 from edgec.edgetpu_file.reuse.program import Numbers, places_of, steps_of
@@ -133,6 +134,21 @@ def test_softmax_of_another_network() -> None:
     assert len(parameters) == 16_064
     assert parameters in new[1]
     assert parameters not in old[1]
+
+
+@pytest.mark.parametrize("index", [-5, -3])
+def test_softmax_without_a_curve(index: int) -> None:
+    """The powers, and the root of their sum, are curves; other steps are refused."""
+    network, compiled = newer("0.25_128")
+    operations = read_network(network).operations
+    match = matched(compiled, "input")
+    steps = [*match.steps]
+    steps[index] = replace(steps[index], curve=False)
+    match.steps = steps
+    for operation in operations[:-1]:
+        match.operation(operation)
+    with pytest.raises(OtherNetworkError, match="are others"):
+        match.operation(operations[-1])
 
 
 def newer(size: str) -> tuple[bytes, bytes]:

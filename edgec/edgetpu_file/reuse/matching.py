@@ -452,17 +452,23 @@ class Match:
         )
         expected = softmax_steps(source.scale, scale, source.zero_point, by_class)
         steps = [self._step(operation) for _ in expected]
-        powers = next(step for step in steps if step.curve)
+        powers, total = (steps[4], steps[6]) if by_class else (steps[2], steps[3])
         if by_class:
             factor = self._softmax_factor(operation, scale)
         else:
             factor = powers.numbers.multiplier
+        # No scale of a file is beyond these, with which the formulas stay finite.
+        is_scale = 1e-30 < factor < 1e30
         require(
-            [step.numbers for step in steps]
+            is_scale
+            and powers.curve
+            and total.curve
+            and [step.numbers for step in steps]
             == [*softmax_steps(factor, factor, old_zero, by_class)],
             f"the steps for {operation.name} are others",
         )
-        # Where they are moved first, a word of 4 bytes has two results of 16 bits.
+        # With factors by class a word of 4 bytes counts as two results of 16 bits,
+        # otherwise as four inputs.
         width = packing.DEPTH // 2 if by_class else packing.DEPTH
         words = sum(place.tiles * place.outputs() for place in powers.places)
         require(

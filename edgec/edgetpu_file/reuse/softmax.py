@@ -19,12 +19,13 @@ from edgec.edgetpu_file.reuse.program import Numbers, Step
 from edgec.ops.edgetpu_law import MOST, clamps, f32, product
 
 _UNIT = 65535.0
-"""What e^0 is."""
+"""e^0 in the 16 bits of the powers."""
 _LEAST_EXPONENT = -13.038098335266113
 """The curve of e^d is clamped to it."""
-_LARGEST_ROOT = 32768.0
+_LARGEST_INVERSE = 32768.0
+"""The reciprocal of the sum, 32767 / t, is clamped to it."""
 _SHARE = 1.1921416387394856e-07
-"""What the product of e^d and a reciprocal of the sum, 32767 / t, is multiplied by."""
+"""The multiplier of the product of a power and that reciprocal, in all files."""
 _ROW = 16
 """Numbers of 4 bytes for each four classes, of which the first four are factors."""
 
@@ -32,7 +33,7 @@ _ROW = 16
 def softmax_steps(
     scale: float, factor: float, zero_point: int, by_class: bool
 ) -> Sequence[Numbers]:
-    """Return the numbers of the steps.
+    """Return the numbers of the steps, in their order.
 
     Args:
         scale: of the inputs
@@ -49,7 +50,7 @@ def softmax_steps(
     powers = Numbers(1.0 if by_class else factor, 0.0, _LEAST_EXPONENT, MOST, 0, 0, 0)
     shares = (
         Numbers(f32(1 / _UNIT), math.inf, -math.inf, 0, 0, 0, 0),
-        Numbers(f32(1 / _UNIT), _LARGEST_ROOT, 0.0, 0, 0, 0, 0),
+        Numbers(f32(1 / _UNIT), _LARGEST_INVERSE, 0.0, 0, 0, 0, 0),
         Numbers(_SHARE, float(MOST), 0.0, 0, 0, 0, 0),
     )
     if not by_class:
@@ -73,7 +74,8 @@ def factors(factor: float, classes: int) -> bytes:
 
     Those of classes that are not there have the factor times the largest float32.
     """
-    unused = product(factor, float(np.finfo(np.float32).max))
+    with np.errstate(over="ignore"):  # infinite for factors above 1
+        unused = product(factor, float(np.finfo(np.float32).max))
     values = np.full(packing.up(classes, packing.DEPTH), unused, "<f4")
     values[:classes] = factor
     return rows(values.view("<i4"))

@@ -11,7 +11,7 @@ typedef struct {
     int pad;       /* int8 averages: what counted padding is, the zero point; may be left out */
     float scale;   /* even averages: of an element, whose zero point is `pad`; may be left out */
     int32_t shift; /* even averages: what was added to the elements in the file; may be left out */
-    float factor;  /* even averages of elements of scale 1: of their sum; may be left out */
+    float factor;  /* even averages: the multiplier of a sum in steps of 1; may be left out */
     float low, high; /* the clamp of the activation, exact for int8 too */
 } ek_pool_t;
 
