@@ -376,11 +376,14 @@ def test_a_pipeline_refuses_what_pycoral_refuses() -> None:
 
 @pytest.mark.slow
 def test_a_forgotten_pipeline_ends_its_threads() -> None:
+    # A failed test before may have left a runner in its traceback.
+    before = set(threading.enumerate())
     runner = pipeline.PipelinedModelRunner([interpreter_of("first_half")])
     runner.set_output_queue_size(1)
     for seed in range(4):
         runner.push({"image": picture(seed)[None]})
-    mine = [t for t in threading.enumerate() if t.name == "edgec-pipeline-0"]
+    mine = [t for t in threading.enumerate() if t not in before]
+    assert [t.name for t in mine] == ["edgec-pipeline-0"]
     del runner
     for thread in mine:
         thread.join(20)

@@ -9,17 +9,21 @@ import shutil
 import stat
 import tempfile
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Optional
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path, mode: Optional[int] = None) -> Iterator[Path]:
     """Return the path of a temporary file, which replaces `path` when the block ends.
 
     If the block fails the file is removed. Its name is random, so that no other user can
     have put a link there, and has the same suffix, by which some libraries choose the
     format. If `path` is not a plain file, for example /dev/null, /dev/stdout or a pipe,
     it is not replaced: the content is written into it.
+
+    Args:
+        path: the file
+        mode: its permissions; None: those of a new file
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
@@ -34,7 +38,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
     aside = Path(name)
     try:
         yield aside
-        aside.chmod(0o644 & ~umask())  # mkstemp makes private files; these are not
+        # mkstemp makes private files.
+        aside.chmod(0o644 & ~umask() if mode is None else mode)
         aside.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -6,11 +6,11 @@ import hashlib
 import os
 import shlex
 import stat
-import tempfile
 from pathlib import Path
 from typing import Optional
 
 from ..errors import EdgecError
+from .atomic_write import atomic_write
 
 CODE = ("bin/", "lib/")  # folders of a bundle that hold what is executed
 
@@ -75,19 +75,10 @@ def keep(name: str, data: bytes) -> Path:
     only_ours(folder)
     path = folder / name.rsplit("/", 1)[-1]
 
-    # The temporary file is in the same folder, so that the rename is atomic.
-    handle, aside = tempfile.mkstemp(dir=str(folder))
-    try:
-        with os.fdopen(handle, "wb") as f:
-            f.write(data)
-
-        # The file is read-only, since a running program must not change.
-        os.chmod(aside, 0o500 if name.startswith(CODE) else 0o400)
-        # A process that has the old library open still has its inode.
-        os.replace(aside, path)
-    except BaseException:
-        os.unlink(aside)
-        raise
+    # Read-only, since a running program must not change; a process that has the old
+    # library open still has its inode.
+    with atomic_write(path, 0o500 if name.startswith(CODE) else 0o400) as aside:
+        aside.write_bytes(data)
     return path
 
 
