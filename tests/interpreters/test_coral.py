@@ -372,11 +372,12 @@ def test_a_pipeline_refuses_what_pycoral_refuses() -> None:
     with pytest.raises(ValueError, match="shape"):
         runner.pop()
     assert list(runner.pop() or {}) == ["middle"]
+    runner.push({})
 
 
 @pytest.mark.slow
 def test_a_forgotten_pipeline_ends_its_threads() -> None:
-    # A failed test before may have left a runner in its traceback.
+    # A failed test may have left a runner in its traceback.
     before = set(threading.enumerate())
     runner = pipeline.PipelinedModelRunner([interpreter_of("first_half")])
     runner.set_output_queue_size(1)
