@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,14 +194,15 @@ class Target:
 
         Raises InputError for other texts.
         """
-        board, plus, extra = text.strip().partition("+")
+        name, plus, extra = text.strip().partition("+")
+        board = Board.load(name)
         if plus and extra != "coral":
             raise InputError(
                 f'"{text}" is not a target: "+{extra}" is not '
                 f"known{did_you_mean(extra, ['coral'])}",
-                hint=f"use {board} or {board}+coral",
+                hint=f"use {name} or {name}+coral",
             )
-        return Target(Board.load(board).with_optional(also), bool(plus))
+        return Target(board.with_optional(also), bool(plus))
 
 
 def boards() -> tuple[str, ...]:
@@ -219,8 +221,10 @@ def _with_name(name: str) -> str:
         return by_other_name[name]
     # Who leaves out the sign in "pi4+coral" means the Edge TPU too.
     known = (*boards(), *by_other_name, *(f"{board}+coral" for board in boards()))
+    # A Raspberry Pi has many spellings, for example "raspberry-pi-4" and "rpi4".
+    short = re.sub(r"raspberry\W*pi\W*|rpi", "pi", name, flags=re.IGNORECASE)
     raise InputError(
-        f'there is no board "{name}"{did_you_mean(name, known)}',
+        f'there is no board "{name}"{did_you_mean(short, known)}',
         hint=f"use {', '.join(boards())}; docs/targets.md has their other names",
     )
 

@@ -102,7 +102,7 @@ def package(
             f'"{format}" is not a format of a package',
             hint=f"use {' or '.join(FORMATS)}",
         )
-    if not _MAINTAINER.fullmatch(maintainer):
+    if not _MAINTAINER.fullmatch(maintainer) or maintainer != printable(maintainer):
         raise InputError(
             f'"{maintainer}" is not a maintainer',
             hint='for example --maintainer "Ann <ann@example.org>"',

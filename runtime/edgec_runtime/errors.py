@@ -39,8 +39,9 @@ class EdgecError(Exception):
             lines.append(f"  at: {self.at}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        # Names come from files, and could hold control characters of a terminal.
-        return printable("\n".join(lines))
+        # Names come from files, and could hold control characters of a terminal, or a
+        # line that reads as a hint of edgec's: further lines stand farther right.
+        return "\n".join(printable(line).replace("\n", "\n    ") for line in lines)
 
 
 class EdgecWarning(RuntimeWarning):
@@ -74,6 +75,10 @@ class ToolError(EdgecError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean "x"?` for the known word nearest to a word, else ""."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f'; did you mean "{close[0]}"?' if close else ""
+    """Return `; did you mean "x"?` for the known word nearest to a word, else "".
+
+    Small and capital letters are the same.
+    """
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    return f'; did you mean "{by_lower[close[0]]}"?' if close else ""

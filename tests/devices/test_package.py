@@ -394,6 +394,8 @@ def test_what_is_refused(bundle: Path, tmp_path: Path) -> None:
         ({"arch": "arm64", "version": "new"}, "not a version"),
         ({"arch": "arm64", "version": "1\nDepends: x"}, "not a version"),
         ({"arch": "arm64", "maintainer": "me\nDepends: x"}, "not a maintainer"),
+        ({"arch": "arm64", "maintainer": "me\rX: y <a@b>"}, "not a maintainer"),
+        ({"arch": "arm64", "maintainer": "me <a\x1b[31m@b>"}, "not a maintainer"),
         ({"arch": "arm64", "app": "a" * 80}, "cannot be the name of a service"),
     ):
         with pytest.raises(InputError, match=what) as e:

@@ -52,6 +52,14 @@ def test_an_error_is_printable(name: str) -> None:
     text.encode()
 
 
+def test_a_name_with_lines_adds_no_line_to_an_error() -> None:
+    """A line of a name could otherwise be read as a hint of edgec's own."""
+    name = "a\n  hint: rm -r ~\nerror: b"
+    lines = str(InputError(f'"{name}" is wrong', at=name, hint=name)).split("\n")
+    own = [line for line in lines if not line.startswith("    ")]
+    assert [line.split(":")[0] for line in own] == ["error", "  at", "  hint"]
+
+
 WRITES = {
     "click.echo",
     "click.secho",
