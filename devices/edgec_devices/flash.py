@@ -223,7 +223,7 @@ def flash(
                 break
         assert link_error is not None
         # Nothing was begun, and the error of the link has its own remedy.
-        if step == CONNECTING:
+        if step == CONNECTING and device_names.power_on_command(url) is None:
             raise link_error
         raise _lost(url, step, link_error) from link_error
 

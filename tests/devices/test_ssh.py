@@ -367,6 +367,32 @@ def test_a_power_cut_while_a_flash_writes(
     assert _active(base) == one.read_bytes()
 
 
+def test_a_power_cut_while_a_flash_connects(
+    pi4: _On,
+    base: Path,
+    tmp_path: Path,
+    program: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first attempt loses the link, and the next ones find a machine without power."""
+    one = bundle(tmp_path / "1.edgec", program)
+    off = base / "emulated-lab.off"
+    monkeypatch.setattr(
+        "edgec_devices.machine.machines",
+        lambda on=True: () if on == off.exists() else (pi4,),
+    )
+
+    def cut(url: str, sending: Sending) -> None:
+        assert sending.step == "connecting"
+        said = "Connection refused" if off.exists() else "Connection reset by peer"
+        off.write_text(f"ssh: {said}")
+
+    error = flash(one, [pi4.ssh_url], report=cut)[0].error
+    assert isinstance(error, LinkLost)
+    assert error.what.startswith("the link was lost while connecting: ")
+    assert "edgec devices power-on lab, then flash again" in str(error.hint)
+
+
 def _active(base: Path) -> bytes:
     """The bundle of the active slot on the stand-in's host."""
     home = base / "emulated-lab"
