@@ -169,11 +169,17 @@ def _cache() -> Iterator[Finding]:
     free = shutil.disk_usage(folder).free
     text = f"{free / 2**30:.1f} GiB free in {folder}"
     enough = free >= FREE_BYTES
-    # Of the folder itself nobody knows what else is in it: EDGEC_CACHE names it.
-    files = shlex.quote(str(folder / "files"))
-    yield Finding(
-        "cache", "ok" if enough else "warn", text, "" if enough else f"rm -r {files}"
+    # EDGEC_CACHE may name a folder with other things in it, and even with other files/.
+    files = folder / "files"
+    is_ours = files.is_dir() and all(
+        re.fullmatch(r"[0-9a-f]{64}", path.name) for path in files.iterdir()
     )
+    fix = (
+        f"rm -r {shlex.quote(str(files))}"
+        if is_ours
+        else f"df -h {shlex.quote(str(folder))}"
+    )
+    yield Finding("cache", "ok" if enough else "warn", text, "" if enough else fix)
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (

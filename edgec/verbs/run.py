@@ -171,7 +171,10 @@ def _run_network(
             how = manifest.preprocess[name].explained()
             notes.append(f'{file.name} became "{name}" by {how}')
     if result is None and options.output is None and not _is_raw(options):
-        notes.append("nobody said what the outputs mean: --task of compile does")
+        notes.append(
+            "nobody said what the outputs mean: --task of compile does, and for a "
+            "classifier --labels too"
+        )
     return RunResult(outputs, result, notes), canvas
 
 

@@ -152,9 +152,31 @@ def test_no_hint_removes_a_folder_that_the_cache_leads_to(
         cache_dir("files")
     assert e.value.hint == f"chmod go-w '{theirs}'"
     theirs.chmod(0o700)
+    cache_dir("files", "0" * 64)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
     (finding,) = doctor._cache()
     assert finding.fix == f"rm -r {tmp_path / 'cache' / 'files'}"
+
+
+def test_a_folder_that_is_there_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EDGEC_CACHE may name a folder that others read, or one like /tmp."""
+    monkeypatch.setenv("EDGEC_CACHE", str(tmp_path))
+    tmp_path.chmod(0o755)
+    files = cache_dir("files")
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+    assert stat.S_IMODE(files.stat().st_mode) == 0o700
+
+    (files / "thesis.odt").touch()
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
+    (finding,) = doctor._cache()
+    assert finding.fix == f"df -h {tmp_path}"
+
+    tmp_path.chmod(0o1777)
+    with pytest.raises(EdgecError, match="can be changed by others") as e:
+        cache_dir("files")
+    assert e.value.hint == "set EDGEC_CACHE to a folder of your own"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")

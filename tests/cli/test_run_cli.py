@@ -90,7 +90,13 @@ def test_numbers_without_a_task_name_the_option(folder: Path) -> None:
     told = edgec("run", "numbers.edgec", "--input", "stripes.png", cwd=folder)
     assert told.code == 0
     assert "class " not in told.out
-    assert "--task of compile" in told.out
+    assert "--task of compile does, and for a classifier --labels too" in told.out
+    shown = edgec("inspect", "numbers.edgec", cwd=folder)
+    assert "compile --task, or --labels for a classifier" in " ".join(shown.out.split())
+    live = ["webcam", "numbers.edgec", "--source", "stripes.png", "--port", "0"]
+    refused = edgec(*live, cwd=folder)
+    assert refused.code == 2
+    assert "--task classification (or --labels FILE)" in refused.err
 
 
 def test_a_folder_is_no_input(folder: Path) -> None:

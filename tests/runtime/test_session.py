@@ -354,6 +354,7 @@ def test_both_packages_are_asked_for_reference_kernels(
         ({}, 'the input "image" is missing', "(1, 4, 4, 3)"),
         ({"imag": 0}, 'no input "imag"; did you mean "image"?', '"image" |u1'),
         ([1], "inputs are a list", '{"image": array}'),
+        (None, "inputs are a NoneType", '{"image": array}'),
         (
             {"image": np.zeros((1, 4, 4, 3), np.float32)},
             "is uint8, not float32",

@@ -153,6 +153,34 @@ def test_frames_of_the_wrong_size_are_refused() -> None:
         CameraFrame.packed("yuy2", np.zeros(4, np.uint8), 2, 1)
 
 
+@pytest.mark.parametrize(
+    ("format", "data", "width", "what"),
+    [
+        ("rgb", np.full(6, np.nan), 2, "the data of a frame are float64"),
+        ("rgb", [300] * 6, 2, "the data of a frame are list"),
+        ("rgb", "abcdef", 2, "the data of a frame are str"),
+        ("rgb", None, 2, "the data of a frame are NoneType"),
+        ("rgb", bytes(6), None, "sides of a frame are None and 1"),
+        ("rgb", bytes(6), "2", "sides of a frame are '2' and 1"),
+        ("rgb", bytes(6), np.array([2, 2]), "sides of a frame are array"),
+        (np.array(["rgb", "bgr"]), bytes(6), 2, "there is no frame format"),
+    ],
+)
+def test_what_is_no_packed_frame(format: Any, data: Any, width: Any, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        CameraFrame.packed(format, data, width, 1)
+
+
+def test_a_frame_of_bytes() -> None:
+    given = CameraFrame.packed("rgb", bytes(range(6)), 2, 1)
+    np.testing.assert_array_equal(given.rgb().reshape(-1), np.arange(6))
+
+
+def test_lists_of_several_lengths_are_no_photo() -> None:
+    with pytest.raises(InputError, match="a photo is a uint8 array, not a list"):
+        CameraFrame.of([[1, 2], [3]])  # type: ignore[arg-type]
+
+
 def test_a_jpeg_is_decoded(tmp_path: Path) -> None:
     path = tmp_path / "p.jpg"
     smooth = np.add.outer(np.arange(48), np.arange(64)).astype(np.uint8)

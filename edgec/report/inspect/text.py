@@ -144,7 +144,10 @@ def does(network: InspectedNetwork) -> Iterator[Row]:
 def task_text(task: Mapping[str, Any] | None) -> str:
     """Return a task and its parameters in one line."""
     if task is None:
-        return "not stated: outputs are arrays (compile --task says what they mean)"
+        return (
+            "not stated: outputs are arrays (compile --task, or --labels for a "
+            "classifier, says what they mean)"
+        )
     rest = []
     for key, value in task.items():
         # Defaults that say "nothing" are no news for a reader.

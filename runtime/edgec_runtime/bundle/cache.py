@@ -18,7 +18,8 @@ CODE = ("bin/", "lib/")  # folders of a bundle that hold what is executed
 def cache_dir(*parts: str) -> Path:
     """Return a folder of the cache, which is made if necessary, private to this user.
 
-    The cache is `$EDGEC_CACHE`, `$XDG_CACHE_HOME/edgec` or `~/.cache/edgec`.
+    The cache is `$EDGEC_CACHE`, `$XDG_CACHE_HOME/edgec` or `~/.cache/edgec`. A folder
+    that is there already, and that EDGEC_CACHE names, stays readable by whom it was.
 
     Raises EdgecError if other users can change its content, or if it cannot be made.
     """
@@ -36,11 +37,8 @@ def cache_dir(*parts: str) -> Path:
             folder.mkdir(mode=0o700, exist_ok=True)
             # Links are followed, since one of this user's may lead elsewhere.
             info = folder.stat()
-            if (
-                info.st_uid == os.getuid()
-                and info.st_mode & 0o077
-                and not info.st_mode & 0o022
-            ):
+            is_readable = info.st_mode & 0o077 and not info.st_mode & 0o022
+            if part and info.st_uid == os.getuid() and is_readable:
                 # Others can read the folder, which was not made by this version.
                 folder.chmod(0o700)
             only_ours(folder.resolve())
@@ -91,7 +89,8 @@ def only_ours(folder: Path) -> None:
     is_own = stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
     if not is_own or info.st_mode & 0o022:
         hint = "set EDGEC_CACHE to a folder of your own"
-        if is_own:
+        # A folder with the sticky bit, as /tmp has it, is meant for everybody.
+        if is_own and not info.st_mode & stat.S_ISVTX:
             # Its files are used only while they have the hash of their bundle.
             hint = f"chmod go-w {shlex.quote(str(folder))}"
         raise EdgecError(

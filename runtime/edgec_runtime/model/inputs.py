@@ -37,13 +37,13 @@ def check_inputs(
     Raises:
         InputError: a name, a type or a shape is wrong
     """
-    has_state = any(name in manifest.kept for name in inputs)
-    kept = manifest.kept if has_state else ()
     if not isinstance(inputs, Mapping):
         raise InputError(
             f"inputs are a {type(inputs).__name__}, not a dict by name",
             hint=f'pass {{"{manifest.inputs[0]}": array}}',
         )
+    has_state = any(name in manifest.kept for name in inputs)
+    kept = manifest.kept if has_state else ()
     for name in inputs:
         if name not in manifest.inputs and name not in kept:
             names = ", ".join(str(t) for t in manifest.input_infos())

@@ -210,8 +210,8 @@ class Vision:
     def _decoder_of_task(self) -> Decode:
         if self._decode is None:
             hint = (
-                "compile it with --task classification, detection, segmentation, "
-                "landmarks, pose or image"
+                "compile it with --task classification (or --labels FILE), detection, "
+                "segmentation, landmarks, pose or image"
             )
             raise InputError("the bundle does not say what its outputs mean", hint=hint)
         return self._decode

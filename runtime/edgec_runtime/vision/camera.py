@@ -96,7 +96,14 @@ class CameraFrame:
         """
         if isinstance(photo, CameraFrame):
             return photo
-        pixels = np.asarray(photo)
+        try:
+            pixels = np.asarray(photo)
+        except ValueError as e:
+            # Lists of several lengths have no shape.
+            raise InputError(
+                f"a photo is a uint8 array, not a {type(photo).__name__}: {e}",
+                hint="give an array of [height, width, 3]",
+            ) from e
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[..., 0]
         channels = pixels.shape[2] if pixels.ndim == 3 else 1
@@ -104,12 +111,14 @@ class CameraFrame:
         return cls(name, (pixels,))
 
     @classmethod
-    def packed(cls, format: str, data: Array, width: int, height: int) -> CameraFrame:
+    def packed(
+        cls, format: str, data: Union[Array, bytes], width: int, height: int
+    ) -> CameraFrame:
         """Return the frame of bytes whose rows have no gaps.
 
         Args:
             format: one of `FORMATS`
-            data: the bytes
+            data: the bytes, or a uint8 array of any shape
             width: width of the frame
             height: height of the frame
 
@@ -117,7 +126,15 @@ class CameraFrame:
             InputError: there are more or fewer bytes than a frame has
         """
         _check_format(format)
-        flat = np.ascontiguousarray(data, np.uint8).reshape(-1)
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            data = np.frombuffer(data, np.uint8)
+        # Other numbers would be cut to bytes without a word.
+        if not isinstance(data, np.ndarray) or data.dtype != np.uint8:
+            kind = getattr(data, "dtype", type(data).__name__)
+            raise InputError(
+                f"the data of a frame are {kind}", hint="give bytes, or a uint8 array"
+            )
+        flat = np.ascontiguousarray(data).reshape(-1)
         _check_sides(format, width, height, f"{flat.size} bytes")
         shapes = _plane_shapes(format, width, height)
 
@@ -168,7 +185,7 @@ class CameraFrame:
 
 
 def _check_format(format: str) -> None:
-    if format not in FORMATS:
+    if not isinstance(format, str) or format not in FORMATS:
         raise InputError(
             f'there is no frame format "{format}"', hint="use " + ", ".join(FORMATS)
         )
@@ -185,6 +202,11 @@ def _check_sides(format: str, width: int, height: int, data: str) -> None:
     """
     across, down = _EVEN_SIDES.get(format, (1, 1))
     hint = None
+    if not all(isinstance(side, (int, np.integer)) for side in (width, height)):
+        raise InputError(
+            f"the sides of a frame are {width!r} and {height!r}",
+            hint="give whole numbers of pixels",
+        )
     if not 1 <= width <= MAX_SIDE or not 1 <= height <= MAX_SIDE:
         hint = f"its sides are 1 to {MAX_SIDE}"
     elif width % across != 0 or height % down != 0:
