@@ -202,11 +202,10 @@ def run_verb(args: list[str] | None = None) -> int:
         return 1
     except OSError as e:
         # Files are opened in many places; the system's own words are clear enough.
-        echo(
-            f"error: {e.strerror or e}\n  at: {e.filename}\n  hint: check the path, "
-            "its permissions and the free space",
-            err=True,
-        )
+        # A full disk is noticed by a file that is open, whose name is not known then.
+        at = None if e.filename is None else str(e.filename)
+        hint = "check the path, its permissions and the free space"
+        echo(str(EdgecError(e.strerror or str(e), at, hint)), err=True)
         return 1
     except Exception:
         return _our_bug()

@@ -11,7 +11,7 @@ from edgec_devices.options import path_of
 from edgec_runtime.vision.tasks.detection import Detection
 
 from edgec.compiler.tuning_databases import NONE, TuningDatabases
-from edgec.errors import InputError
+from edgec.errors import InputError, check_folder
 from edgec.frontends.task_file import TaskFile, read_labels, task_file
 from edgec.frontends.task_metadata import stated_task
 from edgec.options.compile import COMPILE_RECIPE, CompileOptions
@@ -52,13 +52,7 @@ class Job:
         TuningDatabases.of(self.tuned)
         Recipe.load(_text(self.options.quantize) or COMPILE_RECIPE)
 
-        folder = self.output.parent
-        if not folder.is_dir():
-            raise InputError(
-                f"the folder {folder} does not exist",
-                at=str(self.output),
-                hint=f"mkdir -p {folder}",
-            )
+        check_folder(self.output.parent, str(self.output))
         if self.output.is_dir():
             raise InputError(
                 f"{self.output} is a folder",

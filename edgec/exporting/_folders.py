@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edgec_runtime.bundle.atomic_write import umask
 
-from edgec.errors import InputError
+from edgec.errors import InputError, check_folder
 
 
 def check_free(folder: Path, option: str) -> None:
@@ -18,12 +18,10 @@ def check_free(folder: Path, option: str) -> None:
 
     option: named the folder, for the message.
     """
-    if not folder.parent.is_dir():
-        raise InputError(
-            f"the folder {folder.parent} does not exist",
-            option,
-            f"mkdir -p {folder.parent}",
-        )
+    check_folder(folder.parent, option)
+    # A new folder would take the place of the link, and not of the folder behind it.
+    if folder.is_symlink():
+        raise InputError(f"{folder} is a link", option, "give the name of a new folder")
     if folder.is_dir() and any(folder.iterdir()):
         raise InputError(
             f"the folder {folder} is not empty", option, "give the name of a new folder"

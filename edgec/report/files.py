@@ -8,7 +8,7 @@ from pathlib import Path
 from edgec_runtime.bundle.atomic_write import atomic_write
 from edgec_runtime.device_end.printable import printable
 
-from edgec.errors import InputError
+from edgec.errors import InputError, check_folder
 
 
 def check_place(path: Path, option: str) -> None:
@@ -16,12 +16,7 @@ def check_place(path: Path, option: str) -> None:
 
     `option` is the command-line option that named the path, for the message.
     """
-    if not path.parent.is_dir():
-        raise InputError(
-            f"the folder {path.parent} does not exist",
-            option,
-            f"mkdir -p {path.parent}",
-        )
+    check_folder(path.parent, option)
     # Replacing a folder fails only at the end, after minutes of work.
     if path.is_dir():
         raise InputError(f"{path} is a folder", option, "give the name of a file")

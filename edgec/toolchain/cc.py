@@ -5,6 +5,7 @@ zig compiles for every target.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -206,4 +207,15 @@ class Compiler:
                     hint="correct the targets of its profile (docs/boards.md)",
                 )
             messages = result.stderr[-MAX_MESSAGE:]
+            if os.strerror(errno.ENOSPC) in messages:
+                raise ToolError(
+                    f"the disk is full: the C compiler cannot write {what}",
+                    f"{libs} or {local}",
+                    "free some space, or set EDGEC_CACHE to a folder on another disk",
+                )
+            if result.returncode < 0:
+                raise ToolError(
+                    f"signal {-result.returncode} ended the C compiler of {what}",
+                    hint="free some memory: the system ends programs when it has none",
+                )
             raise InternalError(f"{what} does not compile:\n{messages}")

@@ -32,7 +32,7 @@ from edgec_runtime.webcam.effects import OVERLAY, Painter, effect
 from PIL import Image
 
 from edgec.catalogue.fetching import local_file
-from edgec.errors import InputError
+from edgec.errors import InputError, check_folder
 from edgec.evaluation.results import ResultReader
 from edgec.ir import Array
 from edgec.ir.tensors import tensor_type
@@ -300,12 +300,7 @@ def _output_suffix(output: Path | None) -> str | None:
     """Return the suffix of the output file. Raises InputError where it cannot be written."""
     if output is None:
         return None
-    if not output.parent.is_dir():
-        raise InputError(
-            f"the folder {output.parent} does not exist",
-            at=str(output),
-            hint=f"mkdir -p {output.parent}",
-        )
+    check_folder(output.parent, str(output))
     suffix = output.suffix.lower()
     if suffix not in OUTPUT_SUFFIXES:
         raise InputError(

@@ -286,7 +286,25 @@ def test_output_folder_that_is_not_there(tmp_path: Path) -> None:
     refused(
         edgec("compile", DIGITS, "-o", "a/b.edgec", cwd=tmp_path),
         "folder a does not exist",
+        "hint: mkdir -p a\n",
     )
+    refused(
+        edgec("compile", DIGITS, "-o", "my nets/b.edgec", cwd=tmp_path),
+        "hint: mkdir -p 'my nets'\n",
+    )
+
+
+def test_output_below_a_file(tmp_path: Path) -> None:
+    """`mkdir -p` would fail."""
+    (tmp_path / "file").touch()
+    (tmp_path / "nowhere").symlink_to("gone")
+    for folder in ("file", "file/a", "nowhere", "nowhere/a"):
+        part = folder.partition("/")[0]
+        refused(
+            edgec("compile", DIGITS, "-o", f"{folder}/b.edgec", cwd=tmp_path),
+            f"error: {part} is not a folder\n",
+            "hint: give another path",
+        )
 
 
 def test_unknown_verb_and_option(tmp_path: Path) -> None:

@@ -98,6 +98,16 @@ def test_nothing_to_export_and_unknown_kinds_name_the_kinds(tiny: Path) -> None:
         edgec.export(tiny, cmak=tiny.with_name("out"))
 
 
+def test_a_link_is_no_new_folder(tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    for name, to in {"link": "real", "nothing": "gone", "loop": "loop"}.items():
+        (tmp_path / name).symlink_to(to)
+        done = verb("export", tiny, "--tflite", name, cwd=tmp_path)
+        assert done.code == 2
+        assert f"error: {name} is a link\n" in done.err
+        assert (tmp_path / name).is_symlink()
+
+
 def test_a_folder_with_files_is_refused_before_anything_is_written(
     tiny: Path, tmp_path: Path
 ) -> None:

@@ -53,6 +53,20 @@ def test_what_is_no_file_keeps_its_place(
     assert sorted(tmp_path.iterdir()) == there
 
 
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    """/dev/full is such a disk; who writes to an open file knows no name."""
+
+    def full() -> None:
+        path = tmp_path / "m.json"
+        with atomic_write(path), open("/dev/full", "wb", buffering=0) as disk:
+            disk.write(b"1")
+
+    with pytest.raises(OSError, match="No space left") as e:
+        full()
+    assert e.value.filename == str(tmp_path / "m.json")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nothing_is_left_of_what_failed(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     path.write_text("before")

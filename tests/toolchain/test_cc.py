@@ -77,3 +77,28 @@ def test_a_target_that_zig_does_not_know(
         compiler.compile(source, [], tmp_path / "one.o")
     assert what in e.value.what
     assert "profile" in str(e.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("ending", "what", "hint"),
+    [
+        (
+            "echo 'IO failure: No space left on device' >&2; exit 1",
+            "the disk is full",
+            "EDGEC_CACHE",
+        ),
+        ("kill -9 $$", "signal 9 ended the C compiler", "free some memory"),
+    ],
+)
+def test_a_machine_that_has_no_room(
+    ending: str, what: str, hint: str, tmp_path: Path
+) -> None:
+    """It is no bug of edgec."""
+    stand_in = tmp_path / "cc"
+    stand_in.write_text(f"#!/bin/sh\n{ending}\n")
+    stand_in.chmod(0o755)
+    source = tmp_path / "one.c"
+    source.write_text("int one(void);\n")
+    with pytest.raises(ToolError, match=what) as e:
+        Compiler((str(stand_in),)).compile(source, [], tmp_path / "one.o")
+    assert hint in str(e.value.hint)

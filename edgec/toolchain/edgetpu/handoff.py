@@ -26,7 +26,7 @@ from edgec_devices.decoding import from_json
 from edgec_runtime.device_end.disk import given
 from msgspec import Meta
 
-from edgec.errors import EdgecError, InputError
+from edgec.errors import EdgecError, InputError, check_folder
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.runners import Answer, answer
 
@@ -137,11 +137,7 @@ class HandOff:
                 "name a new folder, or remove that one",
             )
         # Checked now, although the folder is written minutes later.
-        if not folder.parent.is_dir():
-            hint = f"mkdir -p {folder.parent}"
-            raise InputError(
-                f"the folder {folder.parent} does not exist", "--edgetpu-compiler", hint
-            )
+        check_folder(folder.parent, "--edgetpu-compiler")
         return cls(folder, recipe)
 
     @classmethod

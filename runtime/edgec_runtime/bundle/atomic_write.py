@@ -41,9 +41,12 @@ def atomic_write(path: Path, mode: Optional[int] = None) -> Iterator[Path]:
         # mkstemp makes private files.
         aside.chmod(0o644 & ~umask() if mode is None else mode)
         aside.replace(path)
-    except BaseException:
+    except BaseException as e:
         with contextlib.suppress(OSError):
             aside.unlink()
+        # A full disk is noticed by an open file, of which nobody knows the name.
+        if isinstance(e, OSError) and e.errno == errno.ENOSPC and not e.filename:
+            raise OSError(e.errno, e.strerror, str(path)) from e
         raise
 
 
