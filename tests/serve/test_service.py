@@ -129,6 +129,20 @@ def test_the_oldest_is_dropped(shapes: Path, pictures: list[Picture]) -> None:
         assert detector.figures.dropped == 6
 
 
+def test_a_cancelled_picture_stops_nobody(
+    shapes: Path, pictures: list[Picture]
+) -> None:
+    with Session(shapes) as session:
+        detector = Detector(session, places=2)
+        answers = [detector.submit(picture) for picture in pictures[:2]]
+        assert all(answer.cancel() for answer in answers)
+        # The first has no room any more, and the second is not wanted.
+        last = detector.submit(pictures[2])
+        with detector:
+            assert last.result(LIMIT_S) is not None
+        assert detector.figures.dropped == 2
+
+
 def test_large_pictures_leave_fewer_places(shapes: Path) -> None:
     """What waits is bounded by its pixels too: 48 million, two of the largest."""
     large = np.zeros((4000, 5000, 3), np.uint8)

@@ -10,6 +10,7 @@ from typing import Any, Callable, Deque, List, NamedTuple, Tuple
 
 from ..bundle.archive import Bundle
 from ..errors import DeviceError, InputError
+from ..session.locks import locked
 from ..session.session import Session
 from ..vision.tasks.detection import Detection
 from ..vision.tasks.instances import Box, Boxes
@@ -75,7 +76,7 @@ class Detector:
         self._session = session
         self._places = places
         self._waiting: Deque[Picture] = deque()
-        self._changed = threading.Condition()
+        self._lock, self._changed = locked()
         self._ends = False
         self._thread = threading.Thread(
             target=self._work, name="edgec-detector", daemon=True
@@ -103,7 +104,7 @@ class Detector:
         answer: "Future[Tuple[Box, ...]]" = Future()
         picture = Picture(pixels, answer, time.monotonic())
         oldest: List[Picture] = []
-        with self._changed:
+        with self._lock:
             self.figures.received += 1
             ends = self._ends
             if not ends:
@@ -129,7 +130,9 @@ class Detector:
 
     def _drop(self, picture: Picture, what: str, hint: str) -> None:
         self.figures.dropped += 1
-        picture.answer.set_exception(DroppedError(what, hint=hint))
+        # A caller may have cancelled it, and a future takes no answer then.
+        if picture.answer.set_running_or_notify_cancel():
+            picture.answer.set_exception(DroppedError(what, hint=hint))
 
     def __enter__(self) -> Detector:
         self._thread.start()
@@ -137,14 +140,14 @@ class Detector:
 
     def __exit__(self, *error: object) -> None:
         """End after the pictures that wait."""
-        with self._changed:
+        with self._lock:
             self._ends = True
             self._changed.notify()
         self._thread.join()
 
     def _work(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 while not self._waiting and not self._ends:
                     self._changed.wait()
                 if not self._waiting:
@@ -153,6 +156,9 @@ class Detector:
             self._detect(picture)
 
     def _detect(self, picture: Picture) -> None:
+        if not picture.answer.set_running_or_notify_cancel():
+            self.figures.dropped += 1
+            return
         start = time.monotonic()
         try:
             result = self._session.result(picture.pixels)
