@@ -91,13 +91,14 @@ def test_a_show(tmp_path: Path, times: int) -> None:
 @pytest.mark.cc
 def test_a_compile(tmp_path: Path) -> None:
     """A bundle is there whole, and nothing beside it."""
-    output = tmp_path / "digits.edgec"
+    output = tmp_path / "out" / "digits.edgec"
+    output.parent.mkdir()
 
     def compile_digits() -> None:
         edgec.compile(DIGITS, "host", output=output)
 
     def check() -> None:
-        assert {p.name for p in tmp_path.iterdir()} <= {output.name}
+        assert {*output.parent.iterdir()} <= {output}
         if output.exists():
             Session(output).close()
 
