@@ -21,6 +21,12 @@ class InternalError(AssertionError):
     # Not an EdgecError: a caller that catches those must not hide a bug.
 
 
+def shell_word(path: Path | str) -> str:
+    """Return a path as one word of a command, which no program takes for an option."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
+
+
 def check_folder(folder: Path, at: str) -> None:
     """Raise InputError unless a folder is there, with the command that makes it.
 
@@ -37,7 +43,7 @@ def check_folder(folder: Path, at: str) -> None:
     raise InputError(
         f"the folder {folder} does not exist",
         at,
-        f"mkdir -p {shlex.quote(str(folder))}",
+        f"mkdir -p {shell_word(folder)}",
     )
 
 
@@ -52,4 +58,5 @@ __all__ = [
     "UnsupportedError",
     "check_folder",
     "did_you_mean",
+    "shell_word",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +30,7 @@ from edgec.compiler.task import bound, task_notes
 from edgec.compiler.tuning_databases import TuningDatabases
 from edgec.compiler.verify import verify_bundle
 from edgec.emit.c import CSource
-from edgec.errors import EdgecError, InputError
+from edgec.errors import EdgecError, InputError, shell_word
 from edgec.frontends.task_file import TaskFile
 from edgec.ir import Graph, print_graph
 from edgec.options.compile import with_task_file
@@ -131,7 +130,7 @@ class Compiled:
 
     def next_command(self) -> str:
         """Return the command to try the bundle with, on this machine."""
-        bundle = shlex.quote(str(self.path))
+        bundle = shell_word(self.path)
         if self.is_cascade:
             return f"edgec webcam {bundle}"
         lowered = self.network.lowered

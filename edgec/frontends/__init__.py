@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edgec_runtime.vision.photo import PHOTO_SUFFIXES
 
-from edgec.errors import InputError
+from edgec.errors import InputError, shell_word
 from edgec.frontends import pt2
 from edgec.frontends.input_requests import fix, keep_state
 from edgec.frontends.onnx import read_onnx
@@ -63,7 +63,7 @@ def read_model(
             hint = "give it to a bundle: edgec run BUNDLE --input PICTURE"
         if suffix == ".edgec":
             message = f"{path.name} is a bundle, which was compiled already"
-            hint = f"edgec inspect {path.name}; or give the model file"
+            hint = f"edgec inspect {shell_word(path)}; or give the model file"
         raise InputError(message, str(path), hint)
 
     keep_state(graph, state or {})

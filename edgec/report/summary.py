@@ -20,7 +20,7 @@ from edgec.report.explain.text import PLACES
 from edgec.report.legend import legend
 from edgec.report.precision import bought
 from edgec.report.tables import table
-from edgec.report.wording import count, percent
+from edgec.report.wording import count, percent, plain
 
 MAX_REASONS = 3
 """Reasons against the Edge TPU that the summary shows."""
@@ -96,7 +96,8 @@ def footnote() -> str:
 
 def _headline(bundle: Made) -> str:
     """Return the line with the bundle's path, model, target and size."""
-    line = f"{bundle.path}: {bundle.model} for {bundle.target}, {bundle.bytes / 1e6:.1f} MB"
+    network = plain(f"{bundle.path}: {bundle.model}")
+    line = f"{network} for {bundle.target}, {bundle.bytes / 1e6:.1f} MB"
     if bundle.float_on_cpu:
         return f"{line}, in float: all on the CPU, nothing on the Edge TPU"
     return line

@@ -26,7 +26,7 @@ from edgec.benching.figures import check_budgets, figures, parse_budgets
 from edgec.benching.quantities import Absent
 from edgec.benching.result import BenchReport, Compared
 from edgec.emit.graph_file import GraphFile
-from edgec.errors import EdgecError, InputError
+from edgec.errors import EdgecError, InputError, shell_word
 from edgec.options.bench import FILES, BenchOptions
 from edgec.report.bench.junit import to_junit
 from edgec.report.bench.page import page, whole_page
@@ -282,7 +282,7 @@ def _estimate_note(
         estimate_text = f"No estimate of the board here ({why})"
     else:
         estimate_text = f"The board itself: est. {latency.text()}"
-    command = f"edgec bench {bundle.path.name} --on emulated:{board}"
+    command = f"edgec bench {shell_word(bundle.path.name)} --on emulated:{board}"
     return f"{estimate_text}, more by {command}."
 
 

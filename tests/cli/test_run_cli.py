@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +177,20 @@ def test_labels_of_a_row_make_a_classifier(folder: Path) -> None:
 def test_the_next_command_is_one_for_the_shell(folder: Path) -> None:
     done = edgec("compile", "numbers.onnx", "-o", "my net.edgec", cwd=folder)
     assert "edgec run 'my net.edgec' --input" in done.out.splitlines()[-1]
+    shown = edgec("inspect", "my net.edgec", cwd=folder).out
+    assert "edgec export 'my net.edgec' --c folder/" in shown
+    done = edgec("compile", "numbers.onnx", "-o", "-x.edgec", cwd=folder)
+    command = done.out.splitlines()[-1].removeprefix("next: edgec ")
+    assert command == "run ./-x.edgec --input photo.jpg"
+    ran = edgec(*command.replace("photo.jpg", "stripes.png").split(), cwd=folder)
+    assert ran.code == 0
+
+
+def test_the_first_line_of_a_compile_is_one_line(folder: Path) -> None:
+    name = "a\n[Unit].onnx"
+    shutil.copy(folder / "numbers.onnx", folder / name)
+    done = edgec("compile", name, "-o", "lines.edgec", cwd=folder)
+    assert done.out.startswith("lines.edgec: a [Unit] for host")
 
 
 @pytest.mark.parametrize(

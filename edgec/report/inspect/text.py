@@ -12,6 +12,7 @@ from typing import Any
 
 from edgec_devices.intervals import EDGETPU_ERROR, estimate_text
 
+from edgec.errors import shell_word
 from edgec.inspecting.facts import (
     InspectedMemory,
     InspectedNetwork,
@@ -354,7 +355,7 @@ def versions(inspection: Inspection) -> Iterator[Row]:
 
 def commands(inspection: Inspection) -> Iterator[Row]:
     """Yield commands that take the bundle."""
-    file = plain(inspection.path)
+    file = plain(shell_word(inspection.path))
     # A person who copies a command shall not have to correct it.
     photo = any(t.photo for network in inspection.networks for t in network.inputs)
     input_file = "photo.jpg" if photo else "inputs.npz"
