@@ -25,7 +25,7 @@ from edgec_runtime import Bundle
 from msgspec import Meta, convert
 
 from edgec.benching.figures import parse_budgets
-from edgec.errors import BundleError, EdgecError, InputError, did_you_mean
+from edgec.errors import BundleError, EdgecError, InputError, did_you_mean, shell_word
 from edgec.options.bench import BenchOptions, share
 from edgec.options.declaration import declared
 
@@ -93,7 +93,7 @@ class _Entry:
             raise InputError(
                 f"there is no bundle {path}",
                 at=self.at,
-                hint=f"edgec compile MODEL -o {path}",
+                hint=f"edgec compile MODEL -o {shell_word(path)}",
             )
         self._with_bundle(self._check_fit)
 

@@ -259,3 +259,9 @@ def test_the_plugin_of_frigate(
             for row, box in zip(rows, right, strict=False):
                 x1, y1, x2, y2 = (round(c) / 96 for c in box.corners)
                 assert np.allclose(row[2:], (y1, x1, y2, x2))
+
+
+@pytest.mark.parametrize("host", ["a..b", "\udcff", "a\0b", "a" * 100])
+def test_a_host_that_cannot_be(detector: Detector, host: str) -> None:
+    with pytest.raises(DeviceError, match="cannot listen at"):
+        HttpService(host, 0, detector)

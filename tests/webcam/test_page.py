@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -138,3 +138,10 @@ def _until_there(server: Server, path: str, query: str) -> bytes:
             return answer
         time.sleep(0.05)
     raise AssertionError(f"{path} gives nothing")
+
+
+@pytest.mark.parametrize("host", ["a..b", "\udcff", "a\0b", "/tmp/" + "a" * 200])
+def test_a_host_that_cannot_be(host: str) -> None:
+    with pytest.raises(DeviceError, match="cannot listen on") as e:
+        Server(cast(Show, None), host)
+    assert "None" not in e.value.what

@@ -26,7 +26,7 @@ from edgec_devices.decoding import from_json
 from edgec_runtime.device_end.disk import given
 from msgspec import Meta
 
-from edgec.errors import EdgecError, InputError, check_folder
+from edgec.errors import EdgecError, InputError, check_folder, shell_word
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.runners import Answer, answer
 
@@ -88,7 +88,7 @@ class Pending(EdgecError):
     def __init__(self, folder: Path, what: str) -> None:
         hint = (
             f"run compile.sh of that folder where {PROGRAM} is, then: "
-            f"edgec finish {folder}"
+            f"edgec finish {shell_word(folder)}"
         )
         super().__init__(what, at=str(folder), hint=hint)
 

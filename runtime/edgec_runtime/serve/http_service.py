@@ -56,9 +56,10 @@ class HttpService:
     def __init__(self, host: str, port: int, detector: Detector, key: str = "") -> None:
         try:
             self._http = _Http((host, port), _Handler)
-        except OSError as e:
+        except (OSError, ValueError, TypeError) as e:
+            # Names that no host can have are not all refused by the system.
             raise DeviceError(
-                f"cannot listen at {host}:{port}: {e.strerror}",
+                f"cannot listen at {host}:{port}: {getattr(e, 'strerror', None) or e}",
                 hint="give an address of this machine with another port, or end what "
                 "listens there",
             ) from e

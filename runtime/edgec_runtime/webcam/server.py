@@ -65,9 +65,10 @@ class Server:
                 self._http = _SocketFile(host)
             else:
                 self._http = _Http((host, port), _Handler)
-        except OSError as e:
+        except (OSError, ValueError, TypeError) as e:
+            # Names that no host can have are not all refused by the system.
             raise DeviceError(
-                f"cannot listen on {host}:{port}: {e.strerror}",
+                f"cannot listen on {host}:{port}: {getattr(e, 'strerror', None) or e}",
                 hint="give another --port",
             ) from e
         self._http.show = show
