@@ -30,8 +30,13 @@ INSTRUCTIONS, INPUT, PARAMETERS, OUTPUT, INTERRUPT = range(5)
 """Tags; the scalar core's interrupts have 4 to 7."""
 _HEADER = struct.Struct("<IBxxx")
 _EVENT = struct.Struct("<QIB3x")
+_MORE = b"\xee" * 8
+"""Bytes of no output."""
 _HOT = 1 << 4
 """Bit of the fourth top-level interrupt, the thermal warning; bit 0 is a fatal error."""
+_OF_ANSWERS = frozenset(
+    (What.SHORT, What.LONG, What.EMPTY, What.STRAY, What.LATE, What.LOSE)
+)
 _PHASES = {
     INSTRUCTIONS: Phase.INSTRUCTIONS,
     INPUT: Phase.INPUT,
@@ -47,6 +52,9 @@ class Surroundings(Protocol):
 
     def defer(self, work: Callable[[], object], then: Callable[[], None]) -> None:
         """Do work beside, and continue when it has ended."""
+
+    def later(self, delay_s: float, then: Callable[[], None]) -> None:
+        """Call a function after some seconds, and end the transfers that can end then."""
 
     def fault(self, fault: Fault) -> None:
         """Carry out a fault that concerns more than the chip."""
@@ -67,6 +75,7 @@ class Chip:
     ) -> None:
         """Begin as after power-on."""
         self.registers = Registers(self.empty)
+        self._resets = 0
         self.events: deque[bytes] = deque()
         self.interrupts: deque[bytes] = deque()
         self.stalled = False
@@ -75,16 +84,21 @@ class Chip:
         self._around = around
         self._packet: _Packet | None = None
         self._run: Run | None = None
-        self._output: bytes | None = None
+        self._outputs: deque[tuple[bytes, bool]] = deque()
+        """What can be read, in parts, and after which of them the program goes on."""
+        self._delivers = False  # the program waits until its output is read
         self._token = 0
         self._cached: set[bytes] = set()
 
     def empty(self) -> None:
         """Forget programs, transfers and parameters: the core is held in reset."""
+        self._resets += 1
         self.events.clear()
         self.interrupts.clear()
         self.stalled = False
-        self._packet = self._run = self._output = None
+        self._packet = self._run = None
+        self._outputs.clear()
+        self._delivers = False
         self._token = 0
         self._cached.clear()
 
@@ -124,21 +138,29 @@ class Chip:
         return None
 
     @property
-    def output_bytes(self) -> int:
+    def output_bytes(self) -> int | None:
         """Return how much of the part of an output that is ready has not been read."""
-        return len(self._output or b"")
+        return len(self._outputs[0][0]) if self._outputs else None
 
-    def read_output(self, most: int) -> bytes:
+    def read_output(self, most: int) -> bytes | None:
         """Return at most so many bytes of the part of an output that is ready."""
-        if self._output is None:
-            return b""
-        data, rest = self._output[:most], self._output[most:]
+        if not self._outputs:
+            return None
+        whole, last = self._outputs.popleft()
+        data, rest = whole[:most], whole[most:]
         self._around.log(f"output {len(data)}")
-        self._output = rest or None
-        if not rest and self._run is not None:
+        if rest:
+            self._outputs.appendleft((rest, last))
+        elif last:
+            self._delivered()
+        return data
+
+    def _delivered(self) -> None:
+        """Go on after an output."""
+        self._delivers = False
+        if self._run is not None:
             self._run.passed()
             self._advance()
-        return data
 
     def _whole(self, tag: int, data: bytes) -> None:
         """Handle a packet that has arrived whole."""
@@ -196,7 +218,7 @@ class Chip:
 
     def _send(self, run: Run, what: BufferTransfer) -> None:
         """Make a part of an output ready, after the computation that gives it."""
-        if self._output is not None:
+        if self._delivers:
             return
         if what.address.of is AddressOf.SCRATCH:
             data = bytes(what.size)
@@ -206,18 +228,33 @@ class Chip:
         else:
             whole = run.outputs[what.address.name]
             data = whole[what.offset : what.offset + what.size]
+        self._delivers = True
         fault = self._faults.due(Phase.OUTPUT)
-        if fault is not None:
-            if self._faulty(fault):
-                return
-            if fault.what is What.SHORT:
-                data = data[:-8]
-            if fault.what is What.LOSE:
-                data = b""
-        self._output = data or None
-        if self._output is None:
-            run.passed()
-            self._advance()
+        if fault is not None and self._faulty(fault):
+            return
+        answer, stray = _parts(fault, data, _MORE)
+
+        def deliver() -> None:
+            ends = [False] * (len(answer) - 1) + [True]
+            self._outputs += zip(answer, ends, strict=False)
+            self._outputs += [(part, False) for part in stray]
+            if not answer:
+                self._delivered()
+
+        self._answer(fault, deliver)
+
+    def _answer(self, fault: Fault | None, send: Callable[[], None]) -> None:
+        """Let the host have an answer, at once or late, but not after a reset."""
+        if fault is None or fault.what is not What.LATE:
+            send()
+            return
+        resets = self._resets
+
+        def late() -> None:
+            if self._resets == resets:
+                send()
+
+        self._around.later(fault.absence_s or 0.0, late)
 
     def _compute(self, run: Run) -> None:
         """Compute beside the stick's own work, once."""
@@ -248,12 +285,10 @@ class Chip:
         event = _EVENT.pack(address, length, tag)
         self._around.log(f"event {tag}")
         fault = self._faults.due(Phase.EVENT)
-        if fault is not None:
-            if self._faulty(fault) or fault.what is What.LOSE:
-                return
-            if fault.what is What.SHORT:
-                event = event[:-8]
-        self.events.append(event)
+        if fault is not None and self._faulty(fault):
+            return
+        answer, stray = _parts(fault, event, _EVENT.pack(address, length, tag ^ 2))
+        self._answer(fault, lambda: self.events.extend(answer + stray))
 
     def _faulty(self, fault: Fault) -> bool:
         """Carry out a fault; return whether it is the end of what was going on."""
@@ -264,7 +299,10 @@ class Chip:
             self.registers[OMC0_DC] |= WARNING
             self.interrupts.append(_HOT.to_bytes(4, "little"))
             return False
-        if fault.what in (What.SHORT, What.LOSE):
+        if fault.what is What.INTERRUPT:
+            self.interrupts.append(fault.data)
+            return False
+        if fault.what in _OF_ANSWERS:
             return False
         self._around.fault(fault)
         return True
@@ -272,6 +310,25 @@ class Chip:
     def _stall(self, why: str) -> None:
         self.stalled = True
         self._around.log(f"stalls: {why}")
+
+
+def _parts(
+    fault: Fault | None, answer: bytes, other: bytes
+) -> tuple[list[bytes], list[bytes]]:
+    """Return an answer to the host as packets, and those that no program has.
+
+    fault: what goes wrong with it
+    other: an answer of no program
+    """
+    what = None if fault is None else fault.what
+    parts: dict[What | None, list[bytes]] = {
+        What.SHORT: [answer[:-8]] if len(answer) > 8 else [],
+        What.LONG: [answer + _MORE],
+        What.EMPTY: [b"", answer],
+        What.LOSE: [],
+    }
+    stray = [other] if what is What.STRAY else []
+    return parts.get(what, [answer]), stray
 
 
 class _Packet:

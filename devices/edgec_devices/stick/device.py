@@ -37,9 +37,6 @@ class Plug(Surroundings, Protocol):
     def enumerate_as(self, ids: tuple[int, int], absence_s: float | None) -> None:
         """Let the device go, and come back under these numbers."""
 
-    def later(self, delay_s: float, then: Callable[[], None]) -> None:
-        """Call a function after some seconds."""
-
 
 @dataclass(frozen=True)
 class Urb:
@@ -90,8 +87,8 @@ class Device:
         }
         self._stuck: list[Urb] = []
         rates = port.rates
-        self._line_out = Line(rates.outwards if rates else None, self._later)
-        self._line_in = Line(rates.inwards if rates else None, self._later)
+        self._line_out = Line(rates.outwards if rates else None, plug.later)
+        self._line_in = Line(rates.inwards if rates else None, plug.later)
 
     def submit(self, urb: Urb) -> None:
         """Take a transfer."""
@@ -168,7 +165,8 @@ class Device:
         return False
 
     def _serve_output(self, queue: deque[Urb]) -> bool:
-        if not queue or self._line_in.busy or not self._chip.output_bytes:
+        ready = self._chip.output_bytes
+        if not queue or self._line_in.busy or ready is None:
             return False
         urb = queue[0]
         most = self._longest(urb.submit.length)
@@ -176,11 +174,11 @@ class Device:
         def end() -> None:
             if urb in queue and not self.hung:
                 data = self._chip.read_output(most)
-                if data:
+                if data is not None:
                     queue.remove(urb)
                     self._send(urb, data)
 
-        self._line_in.carry(min(most, self._chip.output_bytes), end)
+        self._line_in.carry(min(most, ready), end)
         return not self._line_in.busy
 
     def _longest(self, length: int) -> int:
@@ -195,15 +193,6 @@ class Device:
             urb.reply(0, len(data), data)
         else:
             urb.reply(OVERFLOW, 0, b"")
-
-    def _later(self, delay_s: float, then: Callable[[], None]) -> None:
-        """Call a function after some seconds, and end what can end then."""
-
-        def both() -> None:
-            then()
-            self.pump()
-
-        self._plug.later(delay_s, both)
 
     def _control(self, urb: Urb) -> None:
         kind, request, value, index, length = _SETUP.unpack(urb.submit.setup)
@@ -270,6 +259,8 @@ class Device:
             return None
         fault = self._faults.due(Phase.REGISTER)
         if fault is not None:
+            if fault.what is What.REFUSE:
+                return None
             self._plug.fault(fault)
         registers = self._chip.registers
         try:
@@ -283,7 +274,9 @@ class Device:
         number = int.from_bytes(data, "little")
         verb = "read" if kind == _VENDOR_IN else "write"
         self._plug.log(f"{verb}{8 * size} {address:#07x} = {number:#x}")
-        return data if kind == _VENDOR_IN else b""
+        if kind == _VENDOR_OUT:
+            return b""
+        return data[: size // 2] if fault and fault.what is What.SHORT else data
 
     def _reset(self) -> None:
         self._plug.log("reset of the port")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -41,29 +41,47 @@ class What(Enum):
     HANG = "hang"
     """Nothing answers any more until the stick is unplugged."""
     SHORT = "short"
-    """Eight bytes are missing at the end: of an output, of an event, or of a block."""
+    """Eight bytes are missing at the end: of an output, of an event, or of a block; of a
+    register's value, half of it."""
+    LONG = "long"
+    """Eight bytes more come at the end: of an output, or of an event."""
+    EMPTY = "empty"
+    """A packet of no bytes comes before the output or the event."""
+    STRAY = "stray"
+    """Another one follows that no program has: an output of eight bytes, or an event."""
+    LATE = "late"
+    """The event or the part of an output comes after `absence_s`, unless the chip is reset
+    meanwhile."""
     LOSE = "lose"
     """The event or the part of an output does not come."""
     REFUSE = "refuse"
-    """The boot loader refuses the firmware."""
+    """The boot loader refuses the firmware, or a register its request."""
     BROWN_OUT = "brown-out"
     """The supply breaks down: as UNPLUG, and it comes back at once."""
     HEAT = "heat"
     """The chip reports by an interrupt that it is too hot, and goes on."""
+    INTERRUPT = "interrupt"
+    """An interrupt of the bytes `data` comes, and the chip goes on."""
 
 
 _IN_THE_CHIP = frozenset(
     (Phase.INSTRUCTIONS, Phase.INPUT, Phase.PARAMETERS, Phase.OUTPUT, Phase.EVENT)
 )
+_ANSWERS = frozenset((Phase.OUTPUT, Phase.EVENT))
 PHASES = {
     What.UNPLUG: frozenset(Phase),
     What.STALL: _IN_THE_CHIP,
     What.HANG: frozenset(Phase),
-    What.SHORT: frozenset((Phase.FIRMWARE, Phase.OUTPUT, Phase.EVENT)),
-    What.LOSE: frozenset((Phase.OUTPUT, Phase.EVENT)),
-    What.REFUSE: frozenset((Phase.FIRMWARE,)),
+    What.SHORT: _ANSWERS | {Phase.FIRMWARE, Phase.REGISTER},
+    What.LONG: _ANSWERS,
+    What.EMPTY: _ANSWERS,
+    What.STRAY: _ANSWERS,
+    What.LATE: _ANSWERS,
+    What.LOSE: _ANSWERS,
+    What.REFUSE: frozenset((Phase.FIRMWARE, Phase.REGISTER)),
     What.BROWN_OUT: frozenset(Phase),
     What.HEAT: _IN_THE_CHIP,
+    What.INTERRUPT: _IN_THE_CHIP,
 }
 """When each fault can happen."""
 
@@ -76,13 +94,16 @@ class Fault:
         what: what happens
         phase: when
         number: at which passing of the phase, from 1
-        absence_s: how long an unplugged stick is away; None for ever
+        absence_s: how long an unplugged stick is away, None for ever; how late an answer
+            comes
+        data: of an interrupt
     """
 
     what: What
     phase: Phase
     number: int = 1
     absence_s: float | None = 0.2
+    data: bytes = b""
 
     def __post_init__(self) -> None:
         """Check the phase."""
@@ -105,9 +126,7 @@ class FaultPlan:
     def add(self, fault: Fault) -> None:
         """Plan one more; its number counts from now."""
         number = self._passed[fault.phase] + fault.number
-        self._faults.append(
-            Fault(fault.what, fault.phase, number, fault.absence_s),
-        )
+        self._faults.append(replace(fault, number=number))
 
     def due(self, phase: Phase) -> Fault | None:
         """Return the fault that happens now that a phase is passed, if there is one."""

@@ -134,11 +134,6 @@ class Stick:
     def defer(self, work: Callable[[], object], then: Callable[[], None]) -> None:
         """Do work in another thread, and continue in the stick's when it has ended."""
 
-        def end() -> None:
-            then()
-            if self._state.device is not None:
-                self._state.device.pump()
-
         def both() -> None:
             try:
                 work()
@@ -146,13 +141,18 @@ class Stick:
                 # Without an answer the host waits for ever, which nobody could explain.
                 self.log(f"cannot compute: {type(e).__name__}: {e}")
                 raise
-            self._loop.call_soon_threadsafe(end)
+            self._loop.call_soon_threadsafe(self._went_on, then)
 
         self._workers.submit(both)
 
     def later(self, delay_s: float, then: Callable[[], None]) -> None:
-        """Call a function after some seconds."""
-        self._loop.call_later(delay_s, then)
+        """Call a function after some seconds, and end the transfers that can end then."""
+        self._loop.call_later(delay_s, self._went_on, then)
+
+    def _went_on(self, then: Callable[[], None]) -> None:
+        then()
+        if self._state.device is not None:
+            self._state.device.pump()
 
     def fault(self, fault: Fault) -> None:
         """Carry out a fault of the whole stick."""
