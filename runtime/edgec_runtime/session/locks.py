@@ -11,7 +11,7 @@ import _thread
 import threading
 import weakref
 from queue import SimpleQueue
-from typing import Any, Callable, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar
 
 T = TypeVar("T")
 
@@ -97,6 +97,41 @@ def start(threads: Sequence[threading.Thread]) -> None:
     error = answers.get()
     if error is not None:
         raise error
+
+
+def apart(call: Callable[[], T], undo: Callable[[T], None]) -> T:
+    """Call a function in a thread of its own, where no signal's exception comes.
+
+    Args:
+        call: the function, whose result is returned and whose exception is raised here
+        undo: is called with the result after an exception that comes here meanwhile
+    """
+    made: List[T] = []
+    errors: List[BaseException] = []
+    ended: "SimpleQueue[None]" = SimpleQueue()
+
+    def work() -> None:
+        try:
+            made.append(call())
+        except BaseException as e:
+            errors.append(e)
+        ended.put(None)  # for the wait below
+        ended.put(None)  # for `clean`
+
+    def clean() -> None:
+        ended.get()
+        for result in made:
+            undo(result)
+
+    _thread.start_new_thread(work, ())
+    try:
+        ended.get()
+    except BaseException:
+        _thread.start_new_thread(clean, ())
+        raise
+    for error in errors:
+        raise error
+    return made[0]
 
 
 def finish(end: "weakref.finalize[Any, Any]") -> None:

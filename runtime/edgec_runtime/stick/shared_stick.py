@@ -66,6 +66,9 @@ class SharedStick:
                 # The cause may be the new model, or a Ctrl-C.
                 if before:
                     self._restore(before, warn)
+                else:
+                    self._shares = ()
+                    self._end()
                 raise
             return share
 
@@ -74,9 +77,7 @@ class SharedStick:
     ) -> None:
         """Replace the process by one for other sessions."""
         # Another process can open the device only after the present one has closed it.
-        if self._stick is not None:
-            self._stick.close()
-        self._stick = None
+        self._end()
         task = replace(self._task, models=tuple(share.model for share in shares))
         self._stick = Stick(task, self._timeout, warn)
         self._shares = shares
@@ -96,9 +97,14 @@ class SharedStick:
         """Remove a session; the process ends with the last one."""
         with self._lock:
             self._shares = tuple(other for other in self._shares if other is not share)
-            if not self._shares and self._stick is not None:
-                self._stick.close()
-                self._stick = None
+            if not self._shares:
+                self._end()
+
+    def _end(self) -> None:
+        """End the process, if there is one."""
+        if self._stick is not None:
+            self._stick.close()
+        self._stick = None
 
     def disown(self) -> None:
         """Give up the Edge TPU, and locks of other threads, in a forked child."""

@@ -26,7 +26,7 @@ from ..bundle.manifest import SegmentInfo
 from ..errors import DeviceError, InputError
 from ..model.inference import Inference
 from ..python_command import isolated_python
-from ..session.locks import alone, start
+from ..session.locks import alone, apart, start
 from ..tensors import TensorInfo
 from .process import (
     ANSWER,
@@ -238,6 +238,11 @@ class Channel:
             if life >= 0:
                 os.close(life)
 
+    def end(self) -> None:
+        """End the process and close the socket."""
+        self.kill()
+        self.bury()
+
     def disown(self) -> None:
         """Give up the process in a forked child: it belongs to the parent."""
         self._lock = threading.RLock()
@@ -329,25 +334,28 @@ class Stick:
         for i, model in enumerate(task.models):
             self.models.append(StickOfModel(self, i, first, model.segments))
             first += len(model.segments)
-        self._task_file = _file(task)
+        self._task_file = apart(lambda: _file(task), os.close)
         self.channel: Optional[Channel] = None
+        self._opener = threading.Thread(
+            target=self._open_again, name="edgec-stick", daemon=True
+        )
         reasons: List[str] = []
         try:
             self.channel = self._open(False, reasons.append)
+            self._facts = replace(self._facts, up=True)
+            # It is started now, so that a run with a fault does not wait for it.
+            start([self._opener])
         except (Gone, OSError) as e:
-            os.close(self._task_file)
+            self.close()
             why, _, hint = (reasons[-1] if reasons else str(e)).partition("\n")
             raise DeviceError(
                 f"the Edge TPU cannot run its segments: {why}",
                 at=task.models[0].segments[0].name,
                 hint=hint or "plug it in again; see `edgec doctor`",
             ) from None
-        self._facts = replace(self._facts, up=True)
-        # The thread is started now, so that a run with a fault does not wait for it.
-        self._opener = threading.Thread(
-            target=self._open_again, name="edgec-stick", daemon=True
-        )
-        start([self._opener])
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def facts(self) -> StickFacts:
@@ -407,7 +415,7 @@ class Stick:
         if self._ended is not None:
             self._ended.bury()
         self._lost.put(None)
-        if threading.current_thread() is not self._opener:
+        if self._opener.ident and threading.current_thread() is not self._opener:
             self._opener.join(2 * ENDING_S)
         with self._lock:
             task_file = self._task_file
@@ -432,16 +440,17 @@ class Stick:
 
     def _open(self, again: bool, on_failure: Callable[[str], None]) -> Channel:
         """Return a process that is ready; raise Gone or OSError if there is none."""
-        channel = Channel(self._task_file, self._timeout, again)
-        with self._lock:
-            self._opening = channel
+        channel = apart(
+            lambda: Channel(self._task_file, self._timeout, again), Channel.end
+        )
         try:
+            with self._lock:
+                self._opening = channel
             if self._closing:
                 raise Gone("the session is closed")
             channel.wait_until_ready(self._task, on_failure)
         except BaseException:
-            channel.kill()
-            channel.bury()
+            channel.end()
             raise
         finally:
             with self._lock:
@@ -503,8 +512,7 @@ class Stick:
                         self._facts, up=True, back=self._facts.back + 1
                     )
                     return
-            channel.kill()
-            channel.bury()
+            channel.end()
 
 
 class StickOfModel:
