@@ -17,6 +17,7 @@ enum {
     DFU_UPLOAD,
     DFU_GET_STATUS,
     DFU_CLEAR_STATUS,
+    DFU_ABORT = 6,
     DFU_IDLE = 2, /* states, table 6.2 */
     DFU_DOWNLOAD_IDLE = 5,
     DFU_ERROR = 10,
@@ -134,8 +135,10 @@ static enum usb_result dfu_download(const struct usb *u, const uint8_t *data, ui
                                     uint32_t block) {
     int status = 0, state = 0;
     enum usb_result r = dfu_state(u, &status, &state);
-    if (!r && state == DFU_ERROR)
-        r = usb_control(u, (uint16_t[]){DFU_OUT, DFU_CLEAR_STATUS, 0, 0}, NULL, 0, NULL);
+    /* Another program has failed, or was ended while it sent or read firmware. */
+    const uint16_t request = state == DFU_ERROR ? DFU_CLEAR_STATUS : DFU_ABORT;
+    if (!r && state != DFU_IDLE)
+        r = usb_control(u, (uint16_t[]){DFU_OUT, request, 0, 0}, NULL, 0, NULL);
     for (uint32_t number = 0, at = 0, n = 1; !r && n; number++, at += n) {
         n = size - at < block ? size - at : block;
         r = usb_control(u, (uint16_t[]){DFU_OUT, DFU_DOWNLOAD, (uint16_t)number, 0},

@@ -45,7 +45,7 @@ _LONGEST_FILE = 256 << 20
 
 # requests of DFU 1.1, table 3.2; states and status of table 6.2
 _TO_INTERFACE, _FROM_INTERFACE = 0x21, 0xA1
-_DOWNLOAD, _UPLOAD, _GET_STATUS, _CLEAR_STATUS = 1, 2, 3, 4
+_DOWNLOAD, _UPLOAD, _GET_STATUS, _CLEAR_STATUS, _ABORT = 1, 2, 3, 4, 6
 _STATE_IDLE, _STATE_DOWNLOAD_IDLE, _STATE_ERROR = 2, 5, 10
 _DFU_FUNCTIONAL = 0x21
 _TIMEOUT_S = 1.0
@@ -165,10 +165,11 @@ class _Loader:
 
     def download(self, firmware: bytes) -> None:
         """Send the firmware in blocks; an empty one ends it."""
-        if self._state()[1] == _STATE_ERROR:
-            self._handle.control_out(
-                (_TO_INTERFACE, _CLEAR_STATUS, 0, 0), b"", _TIMEOUT_S
-            )
+        state = self._state()[1]
+        if state != _STATE_IDLE:
+            # Another program has failed, or was ended while it sent or read firmware.
+            request = _CLEAR_STATUS if state == _STATE_ERROR else _ABORT
+            self._handle.control_out((_TO_INTERFACE, request, 0, 0), b"", _TIMEOUT_S)
         blocks: List[bytes] = [
             firmware[at : at + self._block]
             for at in range(0, len(firmware), self._block)

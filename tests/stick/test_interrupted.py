@@ -1,0 +1,91 @@
+"""Signals while our driver works: the next inference is right, nothing hangs, and no
+descriptor, thread or process is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from edgec_devices.stick import Stick
+from edgec_runtime.stick import firmware
+
+from edgec.ir import interp
+from tests.runtime.test_interrupts import counts
+from tests.stick import driving, interrupted
+from tests.stick.bundles import compiled_bundle
+from tests.stick.interrupted import Work
+from tests.stick.plugged import Plugged, plugged
+from tests.stick.test_c_driver import opened
+from tests.stick.test_driver import (
+    EDGETPU,
+    FIRMWARE_FROM,
+    entry,
+    random_inputs,
+    source,
+)
+from tests.stick.test_faults import FILE, OPTIONS, inference
+
+pytestmark = [pytest.mark.cc, pytest.mark.shared]
+MANY = [pytest.mark.slow, pytest.mark.sweep(2, among="long runs of interrupts")]
+FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
+
+
+def work(name: str) -> Work:
+    """A compiled file's bundle with one sample."""
+    file = entry(name)
+    graph = source(file)
+    inputs = random_inputs(graph, 1)
+    named = dict(zip((v.name for v in graph.inputs), inputs, strict=True))
+    return Work(compiled_bundle(file), inputs, [*interp(graph, named).values()])
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Plugged]:
+    """Its stick was just plugged in."""
+    with (
+        Stick.serve(EDGETPU) as stick,
+        plugged(stick, tmp_path, **FIRMWARE) as plugged_in,
+    ):
+        yield plugged_in
+
+
+@counts(1000)
+@pytest.mark.parametrize(
+    "names",
+    [["dense_256"], ["dense_256", "looming_64x64_3x3"]],
+    ids=["one", "parameters in turn"],
+)
+def test_a_run(names: list[str], process: Plugged, times: int) -> None:
+    """Of one session, and of two that displace each other's parameters."""
+    works = [work(name) for name in names]
+    process.call(interrupted.opening, works[0])
+    before = process.call(interrupted.rest)
+    up, lost, backends = process.call(interrupted.runs, works, times)
+    assert (up, lost, backends) == (True, 0, ["delegate"] * len(works))
+    assert process.call(interrupted.rest) == before
+
+
+@pytest.mark.parametrize("times", [8, pytest.param(300, marks=MANY)])
+def test_an_opening_and_closing(process: Plugged, times: int) -> None:
+    one = work("dense_256")
+    process.call(interrupted.opening, one)
+    before = process.call(interrupted.rest)
+    process.call(interrupted.openings, one, times)
+    assert process.call(interrupted.rest) == before
+
+
+@pytest.mark.parametrize("blocks", [1, 7])
+@pytest.mark.parametrize("request_number", [1, 2], ids=["sent", "read"])
+@pytest.mark.parametrize("language", ["python", "c"])
+def test_firmware_that_another_program_left(
+    language: str, request_number: int, blocks: int, process: Plugged
+) -> None:
+    """It was killed while it sent the firmware, or while it read it back."""
+    process.call(interrupted.leave_firmware, request_number, blocks)
+    if language == "c":
+        assert opened(process, FILE) == ""
+    else:
+        process.call(driving.open_driver, OPTIONS)
+        inference(process, 0)
