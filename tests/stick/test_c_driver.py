@@ -69,15 +69,18 @@ def right(
     return True
 
 
-def opened(process: Plugged, *files: IndexEntry, least: float = 0.25) -> str:
+def opened(
+    process: Plugged, *files: IndexEntry, least: float = 0.25, first: float = 60.0
+) -> str:
     """Connect with a stick; what is wrong, or "". Each operator is a segment.
 
     least: seconds; more where a busy machine must not look like a stall
+    first: longest pause in a first inference, seconds; interp needs its time for the
+    larger files
     """
     everything = [operator for file in files for operator in operators(file)]
     programs = written_programs(everything)
-    # interp needs its time for the larger ones
-    assert process.call(driving_c.prepare, built_driver(), programs, 60.0, least)
+    assert process.call(driving_c.prepare, built_driver(), programs, first, least)
     answer = process.call(driving_c.connect)
     assert isinstance(answer, str)
     return answer

@@ -35,7 +35,15 @@ _MORE = b"\xee" * 8
 _HOT = 1 << 4
 """Bit of the fourth top-level interrupt, the thermal warning; bit 0 is a fatal error."""
 _OF_ANSWERS = frozenset(
-    (What.SHORT, What.LONG, What.EMPTY, What.STRAY, What.LATE, What.LOSE)
+    (
+        What.SHORT,
+        What.LONG,
+        What.EMPTY,
+        What.ENDLESS,
+        What.STRAY,
+        What.LATE,
+        What.LOSE,
+    )
 )
 _PHASES = {
     INSTRUCTIONS: Phase.INSTRUCTIONS,
@@ -87,6 +95,7 @@ class Chip:
         self._outputs: deque[tuple[bytes, bool]] = deque()
         """What can be read, in parts, and after which of them the program goes on."""
         self._delivers = False  # the program waits until its output is read
+        self._endless = False  # the first part comes again and again
         self._token = 0
         self._cached: set[bytes] = set()
 
@@ -98,7 +107,7 @@ class Chip:
         self.stalled = False
         self._packet = self._run = None
         self._outputs.clear()
-        self._delivers = False
+        self._delivers = self._endless = False
         self._token = 0
         self._cached.clear()
 
@@ -146,7 +155,10 @@ class Chip:
         """Return at most so many bytes of the part of an output that is ready."""
         if not self._outputs:
             return None
-        whole, last = self._outputs.popleft()
+        whole, last = self._outputs[0]
+        if self._endless:
+            return whole
+        self._outputs.popleft()
         data, rest = whole[:most], whole[most:]
         self._around.log(f"output {len(data)}")
         if rest:
@@ -232,6 +244,7 @@ class Chip:
         fault = self._faults.due(Phase.OUTPUT)
         if fault is not None and self._faulty(fault):
             return
+        self._endless = fault is not None and fault.what is What.ENDLESS
         answer, stray = _parts(fault, data, _MORE)
 
         def deliver() -> None:
@@ -325,6 +338,7 @@ def _parts(
         What.SHORT: [answer[:-8]] if len(answer) > 8 else [],
         What.LONG: [answer + _MORE],
         What.EMPTY: [b"", answer],
+        What.ENDLESS: [b""],
         What.LOSE: [],
     }
     stray = [other] if what is What.STRAY else []

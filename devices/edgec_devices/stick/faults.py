@@ -47,6 +47,8 @@ class What(Enum):
     """Eight bytes more come at the end: of an output, or of an event."""
     EMPTY = "empty"
     """A packet of no bytes comes before the output or the event."""
+    ENDLESS = "endless"
+    """Packets of no bytes come without end instead of the output."""
     STRAY = "stray"
     """Another one follows that no program has: an output of eight bytes, or an event."""
     LATE = "late"
@@ -75,6 +77,7 @@ PHASES = {
     What.SHORT: _ANSWERS | {Phase.FIRMWARE, Phase.REGISTER},
     What.LONG: _ANSWERS,
     What.EMPTY: _ANSWERS,
+    What.ENDLESS: frozenset((Phase.OUTPUT,)),
     What.STRAY: _ANSWERS,
     What.LATE: _ANSWERS,
     What.LOSE: _ANSWERS,

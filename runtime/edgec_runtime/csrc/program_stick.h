@@ -111,8 +111,10 @@ static enum usb_result stick_measured_inference(int number) {
     const int64_t start = usb_ms();
     int64_t patience = stick.patience;
     if (s->known) {
-        patience = STICK_SLOWER * s->longest;
-        if (patience < stick.least_patience) patience = stick.least_patience;
+        int64_t usual = STICK_SLOWER * s->longest;
+        if (usual < stick.least_patience) usual = stick.least_patience;
+        /* A program that was stopped meanwhile has measured more than the stick took. */
+        if (usual < patience) patience = usual;
     }
     enum usb_result r = stick_infer(number, patience);
     const int64_t took = usb_ms() - start;

@@ -225,8 +225,10 @@ static enum usb_result listen_to_interrupts(struct usb *u) {
 }
 
 /* Bit 0 is a fault, bits 1 to 4 are those of the top level, of which the last warns of heat. */
-static enum usb_result take_interrupt(struct stick_queue *q) {
+static enum usb_result take_interrupt(struct stick_queue *q, const struct usb_transfer *t) {
     int bits = stick_interrupt[0];
+    if (t->urb.actual_length != sizeof stick_interrupt)
+        return usb_fault(USB_STALLED, "an interrupt has %d bytes", t->urb.actual_length);
     enum usb_result r = listen_to_interrupts(q->usb);
     if (!r && bits & 1) {
         r = go_through(q->usb, q->file, q->file->fault);
@@ -243,7 +245,7 @@ static enum usb_result queue_end(struct stick_queue *q, const struct usb_transfe
     if (t->urb.status) return usb_errno(-t->urb.status);
     if (t->urb.endpoint == STICK_OUTPUTS) return take_output(q, t);
     if (t->urb.endpoint == STICK_EVENTS) return take_event(q, t);
-    if (t->urb.endpoint == STICK_INTERRUPTS) return take_interrupt(q);
+    if (t->urb.endpoint == STICK_INTERRUPTS) return take_interrupt(q, t);
     if (t->urb.actual_length != t->urb.buffer_length)
         return usb_fault(USB_STALLED, "it took %d of %d bytes", t->urb.actual_length,
                          t->urb.buffer_length);
@@ -251,23 +253,29 @@ static enum usb_result queue_end(struct stick_queue *q, const struct usb_transfe
     return USB_DONE;
 }
 
-/* Runs one or two lists of steps to their end.  patience: the longest time without the end of any
- * transfer, ms. */
+/* Runs one or two lists of steps to their end.  patience: the longest time without a transfer of
+ * the program that ends, ms. */
 static enum usb_result queue_run(struct stick_queue *q, const struct stick_list lists[2],
                                  int64_t patience) {
     for (int i = 0; i < 2; i++) q->steps[i] = stick_at(q->file, lists[i]), q->n[i] = lists[i].n;
     q->next = q->receiving = q->awaiting = q->sent = q->filled = 0;
     enum usb_result r = queue_advance(q);
+    int64_t end = usb_ms() + patience;
     while (!r && (q->next < queue_steps(q) || q->on_the_way || q->outputs || q->events)) {
         struct usb_transfer *t;
+        bool went_on = false;
         r = usb_reap(q->usb, patience, &t);
-        if (!r && !t)
-            r = usb_fault(USB_STALLED, "its program has not gone on for %lld ms",
-                          (long long)patience);
         while (!r && t) {
+            went_on |= t->urb.endpoint != STICK_INTERRUPTS && t->urb.actual_length > 0;
             r = queue_end(q, t);
             if (!r) r = usb_reap(q->usb, 0, &t);
         }
+        const int64_t now = usb_ms();
+        if (went_on)
+            end = now + patience;
+        else if (!r && now >= end)
+            r = usb_fault(USB_STALLED, "its program has not gone on for %lld ms",
+                          (long long)patience);
         if (!r) r = queue_advance(q);
     }
     return r;

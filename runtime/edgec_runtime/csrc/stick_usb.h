@@ -86,8 +86,8 @@ static int64_t usb_ms(void) {
 }
 
 static void usb_pause(int ms) {
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
-    nanosleep(&t, NULL);
+    struct timespec left = {ms / 1000, ms % 1000 * 1000000L};
+    while (nanosleep(&left, &left) && errno == EINTR) {}
 }
 
 /* ---- devices

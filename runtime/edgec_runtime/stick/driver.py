@@ -285,9 +285,10 @@ class StickDriver:
         ticket = Ticket(model, run)
         self._flying.append(ticket)
         try:
-            self._start(ticket)
-        except StalledError:
-            self._recover_and_restart()
+            try:
+                self._start(ticket)
+            except StalledError:
+                self._recover_and_restart()
         except DeviceError:
             self._give_up()
             raise
@@ -355,7 +356,8 @@ class StickDriver:
         longest = self._longest.get(key)
         patience = self.patience
         if longest is not None:
-            patience = max(self.least_patience, _SLOWER * longest)
+            # A process that was stopped meanwhile has measured more than the stick took.
+            patience = min(patience, max(self.least_patience, _SLOWER * longest))
         start = time.monotonic()
         self._transfers.wait(ticket.run, patience)
         self._longest[key] = max(longest or 0.0, time.monotonic() - start)

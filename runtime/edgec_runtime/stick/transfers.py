@@ -80,18 +80,24 @@ class Transfers:
 
         Args:
             run: the run
-            patience: longest time in seconds without the end of any transfer
+            patience: longest time in seconds without a transfer of the program that ends
 
         Raises:
             DeviceError: a transfer fails, or none ends
         """
+        end = time.monotonic() + patience
         while run.left:
             urb = self._handle.reap(patience)
-            if urb is None:
-                raise self._stalled(f"its program has not gone on for {patience:.3g} s")
+            went_on = False
             while urb is not None:
+                went_on |= urb.endpoint != INTERRUPTS and urb.received > 0
                 self._end(urb)
                 urb = self._handle.reap_now() if run.left else None
+            now = time.monotonic()
+            if went_on:
+                end = now + patience
+            elif now >= end:
+                raise self._stalled(f"its program has not gone on for {patience:.3g} s")
             if run.left or self._todo:
                 self._advance()
 
@@ -158,6 +164,8 @@ class Transfers:
             self._take_output(urb)
         elif urb.endpoint == EVENTS:
             self._take_event(urb)
+        elif urb.received != _INTERRUPT_BYTES:
+            raise self._stalled(f"an interrupt has {urb.received} bytes")
         else:
             bits = int.from_bytes(urb.bytes(), "little")
             self._handle.submit(urb)
