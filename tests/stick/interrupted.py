@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from contextlib import ExitStack
@@ -51,6 +52,12 @@ class Work:
         return "delegate" if "delegate" in backends else "c"
 
 
+def children() -> list[int]:
+    """Return the processes that this one has started."""
+    path = Path(f"/proc/self/task/{os.getpid()}/children")
+    return [int(pid) for pid in path.read_text().split()]
+
+
 @dataclass(frozen=True)
 class Rest:
     """What is there before or after many signals: of this process, and its children."""
@@ -62,8 +69,7 @@ class Rest:
     @classmethod
     def now(cls) -> Rest:
         """Count."""
-        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        return cls(descriptors(), threading.active_count(), len(children))
+        return cls(descriptors(), threading.active_count(), len(children()))
 
 
 def rest() -> Rest:
@@ -131,3 +137,15 @@ def leave_firmware(request: int, blocks: int) -> None:
         else:
             assert len(handle.control_in((0xA1, 2, number, 0), 256, 1.0)) == 256
     handle.close()
+
+
+def heard(period: float) -> None:
+    """Let a signal come again and again, whose handler does nothing.
+
+    Calls of the system that wait end by it with EINTR.
+
+    Args:
+        period: seconds between two signals; 0 ends them
+    """
+    signal.signal(signal.SIGALRM, lambda number, frame: None)
+    signal.setitimer(signal.ITIMER_REAL, period, period)

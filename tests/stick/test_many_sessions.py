@@ -66,13 +66,16 @@ def test_at_once(processes: tuple[Plugged, Plugged]) -> None:
     assert process.call(interrupted.opening, one) == "delegate"
 
 
-def test_the_driver_in_c_many_times(processes: tuple[Plugged, Plugged]) -> None:
+@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow)])
+def test_the_driver_in_c_many_times(
+    count: int, processes: tuple[Plugged, Plugged]
+) -> None:
     process, _ = processes
     assert opened(process, DENSE, least=1.0) == ""
     process.call(driving_c.stop)
-    process.call(many.c_openings, 50)
+    process.call(many.c_openings, 10)
     before, memory = process.call(driving.descriptors), process.call(many.resident)
-    process.call(many.c_openings, 1000)
+    process.call(many.c_openings, count)
     assert process.call(driving.descriptors) == before
     assert process.call(many.resident) < memory + ROOM
     assert right(process, DENSE, 0)

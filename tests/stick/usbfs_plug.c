@@ -124,12 +124,15 @@ static void lost(struct handle *h)
     }
 }
 
-/* Takes one reply, for which it waits some ms; returns whether one came. */
+/* Takes one reply, for which it waits some ms; returns 1 if one came, else 0, or -1 if a signal
+ * ended the wait. */
 static int replied(struct handle *h, int ms)
 {
     struct pollfd p = {.fd = h->socket, .events = POLLIN};
     unsigned char reply[48];
-    if (h->gone || REAL(poll)(&p, 1, ms) <= 0) return 0;
+    if (h->gone) return 0;
+    int n = REAL(poll)(&p, 1, ms);
+    if (n <= 0) return n < 0 && errno == EINTR ? -1 : 0;
     if (!all_received(h->socket, reply, sizeof reply)) {
         lost(h);
         return 1;
@@ -225,7 +228,7 @@ static int submitted(struct handle *h, struct usbdevfs_urb *user)
 
 static int reaped(struct handle *h, void **where)
 {
-    while (replied(h, 0)) {}
+    while (replied(h, 0) > 0) {}
     struct urb *u = h->ended;
     if (!u) return h->gone ? -ENODEV : -EAGAIN;
     h->ended = u->next;
@@ -372,7 +375,7 @@ int poll(struct pollfd *fds, nfds_t count, int timeout)
     while (!h->ended && !h->gone) {
         long left = timeout < 0 ? 1000 : timeout - ms_since(&start);
         if (left <= 0) return 0;
-        replied(h, (int)left);
+        if (replied(h, (int)left) < 0) return errno = EINTR, -1;
     }
     fds->revents = (short)((h->ended ? POLLOUT : 0) | (h->gone ? POLLHUP | POLLERR : 0));
     return 1;

@@ -50,9 +50,12 @@ _REFUSED_CALL = "EdgeTpuDelegateForCustomOp) failed to invoke"
 """TFLite says so where libedgetpu has other fields in TfLiteRegistration."""
 AGAIN_S = 0.25  # pause between two attempts to open the Edge TPU
 # The Python program of the process. It takes sys.path of the session's process, by which
-# this module can be imported.
+# this module can be imported. What ends all processes of a service or a group leaves
+# this one to its session, which may have frames to finish.
 START = (
-    "import pickle, sys\n"
+    "import pickle, signal, sys\n"
+    "for number in signal.SIGHUP, signal.SIGINT, signal.SIGTERM:\n"
+    "    signal.signal(number, signal.SIG_IGN)\n"
     "f = open('/proc/self/fd/' + sys.argv[3], "
     "'rb')\n"  # one place to read at for each process
     "sys.path[:] = pickle.load(f)\n"
