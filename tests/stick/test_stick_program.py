@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import signal
 import struct
 import subprocess
+import time
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +43,7 @@ from tests.stick.test_driver import (
     source,
 )
 from tests.toolchain.stand_in_edgetpu_compiler import StandInEdgetpuCompiler
+from tests.waiting import until
 
 DIGITS = ROOT / "fixtures/digits"
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
@@ -280,3 +285,48 @@ def test_a_flashed_program_uses_the_stick(
         report, said = run(program, tmp_path, variables)
         assert said == "Edge TPU: the stick at the port 1-1\n"
         assert backend(report) == "delegate"
+
+
+def runs(stick: Stick, events: int) -> bool:
+    """Whether the stick has sent so many events."""
+    return stick.lines.count("event 4") >= events
+
+
+def test_a_program_that_is_stopped_and_ended(tmp_path: Path) -> None:
+    """SIGSTOP and SIGCONT at random moments change no result; SIGTERM ends it, and the next
+    one uses the stick, whose chip was left as it was.
+    """
+    program = unpacked(LONGER)
+    moments = random.Random(0)
+    graph = source(LONGER)
+    np.save(tmp_path / "in.npy", random_inputs(graph, 5)[0])
+    command = [str(program), "--input", str(tmp_path / "in.npy"), "--json"]
+    with (
+        Stick.serve(EDGETPU, StickOptions(firmware=True)) as stick,
+        environment(stick, tmp_path) as variables,
+    ):
+        for end in (False, True, False):
+            before = stick.lines.count("event 4")
+            running = subprocess.Popen(
+                [*command, "--runs", "10000", "--seconds", "3", "--output", "out"],
+                env=variables,
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            until(partial(runs, stick, before + 3), "it runs")
+            for _ in range(10):
+                running.send_signal(signal.SIGSTOP)
+                time.sleep(moments.uniform(0, 0.05))
+                running.send_signal(signal.SIGCONT)
+                time.sleep(moments.uniform(0, 0.02))
+            if end:
+                running.terminate()
+            out, said = running.communicate(timeout=60)
+            assert said == "Edge TPU: the stick at the port 1-1\n"
+            assert running.returncode == (-signal.SIGTERM if end else 0)
+            if not end:
+                assert backend(json.loads(out)) == "delegate"
+                result = [np.load(tmp_path / "out/output0.npy")]
+                same(result, graph, random_inputs(graph, 5))
