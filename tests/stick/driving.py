@@ -9,9 +9,10 @@ import warnings
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
-from edgec_runtime import Session
+from edgec_runtime import DeviceError, Session
 from edgec_runtime.edgetpu_file.compiled_file import (
     CompiledFile,
     CompiledTensor,
@@ -21,6 +22,7 @@ from edgec_runtime.session.session import SegmentTime
 from edgec_runtime.stick.driver import StickDriver, StickOptions, open_stick
 from edgec_runtime.stick.program import Model
 from edgec_runtime.stick.stick import StickFacts
+from edgec_runtime.stick.usbfs import StalledError
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -126,6 +128,20 @@ def run(path: Path, inputs: list[Array]) -> list[Array]:
     outputs = empty_outputs(path)
     _DRIVERS[-1].run(load(path), dict(zip(names, inputs, strict=True)), outputs)
     return list(outputs.values())
+
+
+def submit_to_a_stuck_stick(path: Path, inputs: list[Array]) -> bool:
+    """Whether the driver gives up a stick whose transfers cannot begin, nor after a reset."""
+    driver = _DRIVERS[-1]
+    stuck = StalledError("no memory", hint="try again")
+    driver._start = driver._switched_on = Mock(side_effect=stuck)  # type: ignore[method-assign]
+    names = [read(path).tensors[i].name for i in read(path).inputs]
+    model = load(path)
+    try:
+        driver.submit(model, dict(zip(names, inputs, strict=True)))
+    except DeviceError:
+        return driver.lost
+    return False
 
 
 def times(path: Path, count: int) -> list[float]:

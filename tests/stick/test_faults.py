@@ -146,6 +146,16 @@ def test_a_stick_that_hangs_is_given_up(tmp_path: Path) -> None:
         inference(process, 2)
 
 
+def test_transfers_that_cannot_begin(tmp_path: Path) -> None:
+    """Nor after a reset: the stick is closed, and the next opening has it."""
+    with Stick.serve(EDGETPU, RUNNING) as stick, plugged(stick, tmp_path) as process:
+        process.call(driving.open_driver, OPTIONS)
+        inputs, path = random_inputs(GRAPH, 0), EDGETPU / FILE.compiled
+        assert process.call(driving.submit_to_a_stuck_stick, path, inputs)
+        found = process.call(driving.run_or_open, OPTIONS, path, inputs)
+        same(found, GRAPH, inputs)
+
+
 def test_firmware_that_is_refused(tmp_path: Path) -> None:
     for fault in (
         Fault(What.REFUSE, Phase.FIRMWARE),
