@@ -199,9 +199,9 @@ def serve(options: _serve.ServeOptions) -> dict[str, int]:
     """
     from edgec_runtime.serve.service import Ending, serve
 
-    ending = Ending()
-    ending.take_signals()
-    return serve(str(options.bundle), options.settings(), options.say, ending).counts()
+    bundle, settings = str(options.bundle), options.settings()
+    with Ending() as ending:
+        return serve(bundle, settings, options.say, ending).counts()
 
 
 @_takes(_webcam.WebcamOptions)

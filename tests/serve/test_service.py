@@ -101,8 +101,10 @@ def test_a_process(
 def test_options_that_cannot_be(
     shapes: Path, options: dict[str, Any], error: str
 ) -> None:
+    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(InputError, match=error):
         edgec.serve(shapes, **options)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_network_that_detects_nothing(tmp_path: Path) -> None:

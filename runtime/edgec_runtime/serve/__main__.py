@@ -14,12 +14,11 @@ def main() -> int:
     """Serve until a signal; return the exit code, 0 or that of an error."""
     options = parser()
     options.add_argument("bundle")
-    ending = Ending()
-    ending.take_signals()
+    given = vars(options.parse_args())
+    bundle = given.pop("bundle")
     try:
-        given = vars(options.parse_args())
-        bundle = given.pop("bundle")
-        serve(bundle, ServeSettings(**given), _say, ending)
+        with Ending() as ending:
+            serve(bundle, ServeSettings(**given), _say, ending)
     except EdgecError as e:
         print(e, file=sys.stderr)
         return e.exit_code

@@ -7,7 +7,7 @@ import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Callable, ContextManager, List, Optional
+from typing import Any, Callable, ContextManager, Dict, List, Optional
 
 from ..errors import InputError
 from ..session.session import Session
@@ -59,19 +59,27 @@ class ServeSettings:
 
 
 class Ending:
-    """Whether a service is to end: by SIGINT or SIGTERM, or by `now`."""
+    """Whether a service is to end: by SIGINT or SIGTERM within a `with` block."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._before: Dict[int, Any] = {}
 
-    def now(self, number: int = 0, frame: Optional[FrameType] = None) -> None:
+    def __enter__(self) -> Ending:
+        """Take the signals, if this is the main thread: no other one can."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._now)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _now(self, number: int, frame: Optional[FrameType]) -> None:
         """End the service after the pictures that wait."""
         self._event.set()
-
-    def take_signals(self) -> None:
-        """Let SIGINT and SIGTERM end the service."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self.now)
 
     def wait(self) -> None:
         """Wait for the end."""
