@@ -24,6 +24,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
 FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
+MANY = [pytest.mark.slow, pytest.mark.sweep(2, among="long runs of interrupts")]
 ROOM = 8 << 20
 """Most bytes of memory that many sessions may add to the first few."""
 
@@ -43,7 +44,7 @@ def processes(tmp_path: Path) -> Iterator[tuple[Plugged, Plugged]]:
                 process.close()
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=MANY)])
 def test_in_turn(count: int, processes: tuple[Plugged, Plugged]) -> None:
     process, _ = processes
     one = work("dense_256")
@@ -66,7 +67,7 @@ def test_at_once(processes: tuple[Plugged, Plugged]) -> None:
     assert process.call(interrupted.opening, one) == "delegate"
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=MANY)])
 def test_the_driver_in_c_many_times(
     count: int, processes: tuple[Plugged, Plugged]
 ) -> None:
