@@ -11,7 +11,7 @@ import _thread
 import threading
 import weakref
 from queue import SimpleQueue
-from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, List, Sequence, Tuple, TypeVar
 
 T = TypeVar("T")
 
@@ -82,21 +82,12 @@ def start(threads: Sequence[threading.Thread]) -> None:
 
     Raises RuntimeError where the system gives no thread.
     """
-    answers: "SimpleQueue[Optional[BaseException]]" = SimpleQueue()
 
     def start_all() -> None:
-        error = None
-        try:
-            for thread in threads:
-                thread.start()
-        except BaseException as e:
-            error = e
-        answers.put(error)
+        for thread in threads:
+            thread.start()
 
-    _thread.start_new_thread(start_all, ())
-    error = answers.get()
-    if error is not None:
-        raise error
+    apart(start_all, lambda _: None)
 
 
 def apart(call: Callable[[], T], undo: Callable[[T], None]) -> T:
@@ -123,8 +114,8 @@ def apart(call: Callable[[], T], undo: Callable[[T], None]) -> T:
         for result in made:
             undo(result)
 
-    _thread.start_new_thread(work, ())
     try:
+        _thread.start_new_thread(work, ())
         ended.get()
     except BaseException:
         _thread.start_new_thread(clean, ())
