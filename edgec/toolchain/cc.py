@@ -112,7 +112,7 @@ class Compiler:
 
     @property
     def builds_libraries(self) -> bool:
-        """Return whether it is zig, which builds the C library when it first links."""
+        """Return whether this compiler is zig, whose first link builds the C library."""
         return "ziglang" in self.command
 
     def version(self) -> str:

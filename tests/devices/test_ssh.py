@@ -327,6 +327,17 @@ def test_a_machine_whose_power_was_cut_says_how_to_go_on(
     assert device_names.power_on_command("ssh://pi@attic") is None
 
 
+@pytest.fixture
+def off(pi4: _On, base: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file whose existence says that the emulated machine has no power."""
+    path = base / "emulated-lab.off"
+    monkeypatch.setattr(
+        "edgec_devices.machine.machines",
+        lambda on=True: () if on == path.exists() else (pi4,),
+    )
+    return path
+
+
 @pytest.mark.parametrize("step", ["sending", "writing and checking", "switching"])
 def test_a_power_cut_while_a_flash_writes(
     step: str,
@@ -334,16 +345,11 @@ def test_a_power_cut_while_a_flash_writes(
     base: Path,
     tmp_path: Path,
     program: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    off: Path,
 ) -> None:
     one, two = (
         bundle(tmp_path / f"{i}.edgec", program, random.Random(i).randbytes(1 << 20))
         for i in (1, 2)
-    )
-    off = base / "emulated-lab.off"
-    monkeypatch.setattr(
-        "edgec_devices.machine.machines",
-        lambda on=True: () if on == off.exists() else (pi4,),
     )
     assert flash(one, [pi4.ssh_url])[0].ok
 
@@ -372,15 +378,10 @@ def test_a_power_cut_while_a_flash_connects(
     base: Path,
     tmp_path: Path,
     program: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    off: Path,
 ) -> None:
     """The first attempt loses the link, and the next ones find a machine without power."""
     one = bundle(tmp_path / "1.edgec", program)
-    off = base / "emulated-lab.off"
-    monkeypatch.setattr(
-        "edgec_devices.machine.machines",
-        lambda on=True: () if on == off.exists() else (pi4,),
-    )
 
     def cut(url: str, sending: Sending) -> None:
         assert sending.step == "connecting"

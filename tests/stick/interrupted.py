@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from edgec_runtime.stick.driver import sticks
 from edgec_runtime.stick.usbfs import UsbHandle
 
 from tests.runtime.test_interrupts import interrupt
-from tests.stick.driving import Array, descriptors
+from tests.stick.driving import Array
 
 
 def opened(bundle: Path) -> Session:
@@ -56,25 +55,6 @@ def children() -> list[int]:
     """Return the processes that this one has started."""
     path = Path(f"/proc/self/task/{os.getpid()}/children")
     return [int(pid) for pid in path.read_text().split()]
-
-
-@dataclass(frozen=True)
-class Rest:
-    """What is there before or after many signals: of this process, and its children."""
-
-    descriptors: int
-    threads: int
-    children: int
-
-    @classmethod
-    def now(cls) -> Rest:
-        """Count."""
-        return cls(descriptors(), threading.active_count(), len(children()))
-
-
-def rest() -> Rest:
-    """What is there."""
-    return Rest.now()
 
 
 def runs(works: list[Work], times: int) -> tuple[bool, int, list[str]]:

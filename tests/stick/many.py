@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from pathlib import Path
 
 from tests.stick import driving_c
 from tests.stick.interrupted import Work, opened
-
-
-def resident() -> int:
-    """Return the bytes of memory that the process has."""
-    status = Path("/proc/self/status").read_text()
-    (line,) = (one for one in status.splitlines() if one.startswith("VmRSS"))
-    return 1024 * int(line.split()[1])
 
 
 def in_turn(work: Work, count: int) -> dict[str, int]:

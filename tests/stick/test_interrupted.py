@@ -15,6 +15,7 @@ from edgec_devices.stick import Stick
 from edgec_runtime.stick import firmware
 
 from edgec.ir import interp
+from tests.runtime.resources import Resources
 from tests.runtime.test_interrupts import counts
 from tests.stick import driving, driving_c, interrupted
 from tests.stick.bundles import compiled_bundle
@@ -33,6 +34,8 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
 MANY = [pytest.mark.slow, pytest.mark.sweep(2, among="long runs of interrupts")]
+MEGABYTES = 8.0
+"""Most memory that many calls may add to the first few."""
 FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
 
 
@@ -65,19 +68,19 @@ def test_a_run(names: list[str], process: Plugged, times: int) -> None:
     """Of one session, and of two that displace each other's parameters."""
     works = [work(name) for name in names]
     process.call(interrupted.opening, works[0])
-    before = process.call(interrupted.rest)
+    before = process.call(Resources.now)
     up, lost, backends = process.call(interrupted.runs, works, times)
     assert (up, lost, backends) == (True, 0, ["delegate"] * len(works))
-    assert process.call(interrupted.rest) == before
+    assert process.call(Resources.now).beyond(before, megabytes=MEGABYTES) == []
 
 
 @pytest.mark.parametrize("times", [8, pytest.param(300, marks=MANY)])
 def test_an_opening_and_closing(process: Plugged, times: int) -> None:
     one = work("dense_256")
     process.call(interrupted.opening, one)
-    before = process.call(interrupted.rest)
+    before = process.call(Resources.now)
     process.call(interrupted.openings, one, times)
-    assert process.call(interrupted.rest) == before
+    assert process.call(Resources.now).beyond(before, megabytes=MEGABYTES) == []
 
 
 @pytest.mark.parametrize("blocks", [1, 7])

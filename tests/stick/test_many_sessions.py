@@ -12,21 +12,17 @@ from pathlib import Path
 import pytest
 from edgec_devices.stick import Stick
 from edgec_runtime import DeviceError
-from edgec_runtime.stick import firmware
 
+from tests.runtime.resources import Resources
 from tests.stick import driving, driving_c, interrupted, many
 from tests.stick.plugged import Plugged, environment
 from tests.stick.test_c_driver import DENSE, opened, right
-from tests.stick.test_driver import EDGETPU, FIRMWARE_FROM
+from tests.stick.test_driver import EDGETPU
 from tests.stick.test_faults import OPTIONS, inference
-from tests.stick.test_interrupted import work
+from tests.stick.test_interrupted import FIRMWARE, MANY, MEGABYTES, work
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cc, pytest.mark.shared]
-FIRMWARE = {firmware.VARIABLE: str(FIRMWARE_FROM)}
-MANY = [pytest.mark.slow, pytest.mark.sweep(2, among="long runs of interrupts")]
-ROOM = 8 << 20
-"""Most bytes of memory that many sessions may add to the first few."""
 
 
 @pytest.fixture
@@ -49,10 +45,9 @@ def test_in_turn(count: int, processes: tuple[Plugged, Plugged]) -> None:
     process, _ = processes
     one = work("dense_256")
     process.call(many.in_turn, one, 10)
-    before, memory = process.call(interrupted.rest), process.call(many.resident)
+    before = process.call(Resources.now)
     assert process.call(many.in_turn, one, count) == {"delegate": count}
-    assert process.call(interrupted.rest) == before
-    assert process.call(many.resident) < memory + ROOM
+    assert process.call(Resources.now).beyond(before, megabytes=MEGABYTES) == []
 
 
 def test_at_once(processes: tuple[Plugged, Plugged]) -> None:
@@ -60,10 +55,11 @@ def test_at_once(processes: tuple[Plugged, Plugged]) -> None:
     process, _ = processes
     one = work("dense_256")
     process.call(interrupted.opening, one)
-    before = process.call(interrupted.rest)
+    before = process.call(Resources.now)
     backends = process.call(many.at_once, one, 20, 1)
     assert sum(backends.values()) == 20
-    assert process.call(interrupted.rest) == before
+    # Each thread may have an arena of the C library.
+    assert process.call(Resources.now).beyond(before, megabytes=64.0) == []
     assert process.call(interrupted.opening, one) == "delegate"
 
 
@@ -75,10 +71,9 @@ def test_the_driver_in_c_many_times(
     assert opened(process, DENSE, least=1.0) == ""
     process.call(driving_c.stop)
     process.call(many.c_openings, 10)
-    before, memory = process.call(driving.descriptors), process.call(many.resident)
+    before = process.call(Resources.now)
     process.call(many.c_openings, count)
-    assert process.call(driving.descriptors) == before
-    assert process.call(many.resident) < memory + ROOM
+    assert process.call(Resources.now).beyond(before, megabytes=MEGABYTES) == []
     assert right(process, DENSE, 0)
 
 

@@ -34,17 +34,7 @@ _MORE = b"\xee" * 8
 """Bytes of no output."""
 _HOT = 1 << 4
 """Bit of the fourth top-level interrupt, the thermal warning; bit 0 is a fatal error."""
-_OF_ANSWERS = frozenset(
-    (
-        What.SHORT,
-        What.LONG,
-        What.EMPTY,
-        What.ENDLESS,
-        What.STRAY,
-        What.LATE,
-        What.LOSE,
-    )
-)
+_OF_THE_STICK = frozenset((What.UNPLUG, What.HANG, What.BROWN_OUT))
 _PHASES = {
     INSTRUCTIONS: Phase.INSTRUCTIONS,
     INPUT: Phase.INPUT,
@@ -53,7 +43,7 @@ _PHASES = {
 
 
 class Surroundings(Protocol):
-    """What the chip needs of the stick around it."""
+    """The calls of the chip to the stick that it is in."""
 
     def log(self, line: str) -> None:
         """Add a line to the stick's log."""
@@ -315,10 +305,10 @@ class Chip:
         if fault.what is What.INTERRUPT:
             self.interrupts.append(fault.data)
             return False
-        if fault.what in _OF_ANSWERS:
-            return False
-        self._around.fault(fault)
-        return True
+        if fault.what in _OF_THE_STICK:
+            self._around.fault(fault)
+            return True
+        return False
 
     def _stall(self, why: str) -> None:
         self.stalled = True

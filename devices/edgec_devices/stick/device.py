@@ -32,7 +32,7 @@ _REGISTER_BYTES = {0: 8, 1: 4}
 
 
 class Plug(Surroundings, Protocol):
-    """What the device needs of the one who serves it."""
+    """The calls of the device to the program that serves it."""
 
     def enumerate_as(self, ids: tuple[int, int], absence_s: float | None) -> None:
         """Let the device go, and come back under these numbers."""

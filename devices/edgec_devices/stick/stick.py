@@ -150,6 +150,7 @@ class Stick:
         self._loop.call_later(delay_s, self._went_on, then)
 
     def _went_on(self, then: Callable[[], None]) -> None:
+        """Call a function, and end the transfers that can end after it."""
         then()
         if self._state.device is not None:
             self._state.device.pump()
@@ -271,7 +272,7 @@ class _Client(asyncio.Protocol):
         self._stick.release(self)
 
     def _message(self) -> bool:
-        """Handle one message; return whether one was whole."""
+        """Handle the first message of the received bytes; return whether it is complete."""
         return self._operation() if self._device is None else self._transfer()
 
     def _operation(self) -> bool:

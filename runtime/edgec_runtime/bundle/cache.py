@@ -18,8 +18,8 @@ CODE = ("bin/", "lib/")  # folders of a bundle that hold what is executed
 def cache_dir(*parts: str) -> Path:
     """Return a folder of the cache, which is made if necessary, private to this user.
 
-    The cache is `$EDGEC_CACHE`, `$XDG_CACHE_HOME/edgec` or `~/.cache/edgec`. A folder
-    that is there already, and that EDGEC_CACHE names, stays readable by whom it was.
+    The cache is `$EDGEC_CACHE`, `$XDG_CACHE_HOME/edgec` or `~/.cache/edgec`. If that
+    folder exists it keeps its permissions; the folders in it are private.
 
     Raises EdgecError if other users can change its content, or if it cannot be made.
     """

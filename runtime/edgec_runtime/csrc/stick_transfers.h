@@ -253,8 +253,8 @@ static enum usb_result queue_end(struct stick_queue *q, const struct usb_transfe
     return USB_DONE;
 }
 
-/* Runs one or two lists of steps to their end.  patience: the longest time without a transfer of
- * the program that ends, ms. */
+/* Runs one or two lists of steps to their end.  patience: the longest time in which no transfer of
+ * the program ends, ms. */
 static enum usb_result queue_run(struct stick_queue *q, const struct stick_list lists[2],
                                  int64_t patience) {
     for (int i = 0; i < 2; i++) q->steps[i] = stick_at(q->file, lists[i]), q->n[i] = lists[i].n;

@@ -183,7 +183,7 @@ class _Loader:
                 raise self.refused(f"status {status}, state {state} at block {number}")
 
     def upload(self, size: int) -> bytes:
-        """Return the first `size` bytes that it has."""
+        """Return the first `size` bytes of the firmware that the boot loader has."""
         data = b""
         for number in range(-(-size // self._block) + 1):
             block = self._handle.control_in(

@@ -80,10 +80,10 @@ class Transfers:
 
         Args:
             run: the run
-            patience: longest time in seconds without a transfer of the program that ends
+            patience: longest time in seconds in which no transfer of the program ends
 
         Raises:
-            DeviceError: a transfer fails, or none ends
+            DeviceError: a transfer fails, or none ends within that time
         """
         end = time.monotonic() + patience
         while run.left:
